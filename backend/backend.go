@@ -1,0 +1,84 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// A Backend is one client's view of a store that can keep locks. All methods may be called concurrently.
+//
+// Every verb makes one attempt, returns when ctx is done, and answers yes, no or unknown; see the package comment.
+type Backend interface {
+	// Capabilities says what this backend can do. It does not change during the backend's life and asks nobody.
+	Capabilities() Capabilities
+
+	// TryAcquire grants c or returns an error that is [ErrHeld] (as *[HeldError], with what is known of the holder).
+	// Repeating a granted claim returns the same grant with its lease extended, so a lost reply is repeated safely. A claim
+	// that was released is refused with [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in
+	// line, which lapses unless refreshed.
+	TryAcquire(ctx context.Context, c Claim) (Grant, error)
+
+	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that ended: then it is [ErrLost].
+	Renew(ctx context.Context, c Claim) error
+
+	// Release forgets c: its hold, its place in line, and (unless c.Settled) an attempt that is still in flight. It wakes
+	// those who wait. It returns nil if c held until now, and [ErrLost] if c did not: the lease had expired, another
+	// holds, or c never held. Either way nothing of c is left.
+	Release(ctx context.Context, c Claim) error
+
+	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously, whenever c.Key may be free
+	// or c's own hold is gone. A Wake may carry the Grant itself (direct hand-off). The watch ends with ctx. A closed
+	// channel, and an error that is [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
+	Watch(ctx context.Context, c Claim) (<-chan Wake, error)
+
+	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof of ownership.
+	Inspect(ctx context.Context, key string) (State, error)
+
+	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases run out. Later calls
+	// fail with [ErrClosed]. Close may be called twice.
+	Close() error
+
+	mustEmbedBase()
+}
+
+// Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is answered by Base with
+// [errors.ErrUnsupported] until the backend has its own.
+type Base struct{}
+
+func (Base) mustEmbedBase() {}
+
+// A Grant is the store's yes to a claim.
+type Grant struct {
+	Token uint64        // fencing token: above every earlier token of the key; 0 only without Capabilities.Fencing
+	TTL   time.Duration // the lease granted, never below Claim.TTL; it counts from when the attempt was sent
+	State []byte        // the key's stored state, if Claim.Load
+}
+
+// A Wake says that a key may be free. It is a hint, unless it carries a grant.
+type Wake struct {
+	Granted bool // Grant was made to the watching claim, and must be claimed by TryAcquire
+	Grant   Grant
+}
+
+// A State is what [Backend.Inspect] sees.
+type State struct {
+	Holders []Holder // live holds; one at most in Exclusive mode
+	Waiters []Waiter // in line, first come first
+	Token   uint64   // the last fencing token granted, as far as the store remembers; 0 unknown
+}
+
+// A Holder is one live hold.
+type Holder struct {
+	Owner string
+	Mode  Mode
+	Token uint64
+	TTL   time.Duration // what remains of the lease, by the store's clock
+	Meta  Meta
+}
+
+// A Waiter is one claim in line.
+type Waiter struct {
+	Owner string
+	Mode  Mode
+	Meta  Meta
+}

@@ -1,0 +1,140 @@
+package backend
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits that hold for every backend, checked by [Claim.Validate] before anything is written.
+const (
+	MaxKey   = 1 << 10        // bytes of a key, namespace included
+	MaxOwner = 1 << 8         // bytes of an owner
+	MaxMeta  = 4 << 10        // bytes of all texts of a Meta together
+	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
+)
+
+// Mode is how a claim shares its key with others. The zero Mode is Exclusive.
+type Mode uint8
+
+const (
+	Exclusive Mode = iota // nobody else
+	Shared                // any number of Shared claims, no Exclusive one
+	Permit                // up to Claim.Limit Permit claims
+)
+
+// String returns the mode's name in lower case.
+func (m Mode) String() string {
+	switch m {
+	case Exclusive:
+		return "exclusive"
+	case Shared:
+		return "shared"
+	case Permit:
+		return "permit"
+	}
+	return "Mode(" + strconv.Itoa(int(m)) + ")"
+}
+
+// A Claim is one acquisition's wish to hold a key. It is a value: a backend keeps nothing of it that the store does not.
+type Claim struct {
+	Key   string // any UTF-8 of 1 to MaxKey bytes; bytes are identity, no case folding or normalisation
+	Owner string // unique to the acquisition ([NewOwner]), or the re-entrant owner's name
+
+	Mode      Mode
+	Limit     int           // Permit holders allowed together
+	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
+	Queue     bool          // stand in line; a claim that does not must not overtake those that do
+	Reentrant bool          // the same Owner may hold again; freed when every hold is released
+	Meta      Meta          // who asks; shown to those who wait
+
+	Load bool   // TryAcquire returns the key's stored state in Grant.State
+	Save []byte // non-nil on Renew and Release: written as the key's state only while c holds
+
+	// Settled, on Release, says that every attempt of this claim was answered, so that none is in flight. Release then
+	// need not leave a tombstone, which is a field and some bytes in the store for about twice the TTL. The zero value is
+	// the safe one.
+	Settled bool
+}
+
+// Meta says who asks, for those who wait and for tools. It decides nothing.
+type Meta struct {
+	Service     string    `json:"service,omitempty"`
+	Host        string    `json:"host,omitempty"`
+	PID         int       `json:"pid,omitempty"`
+	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
+	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock
+}
+
+// Validate refuses a claim that no store should see, or that a backend with caps cannot honour. The error is an
+// *[InvalidError], or one that is [errors.ErrUnsupported].
+func (c Claim) Validate(caps Capabilities) error {
+	if err := ValidateKey(c.Key); err != nil {
+		return err
+	}
+	if c.Owner == "" || len(c.Owner) > MaxOwner {
+		return invalid("owner", c.Owner, "must have 1 to "+strconv.Itoa(MaxOwner)+" bytes")
+	}
+	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
+		return err
+	}
+	switch {
+	case c.Mode > Permit:
+		return invalid("mode", c.Mode.String(), "is not a mode")
+	case c.Mode == Permit && c.Limit < 1:
+		return invalid("limit", strconv.Itoa(c.Limit), "must be at least 1")
+	case c.Mode != Permit && c.Limit != 0:
+		return invalid("limit", strconv.Itoa(c.Limit), "is for permits only")
+	}
+	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent); n > MaxMeta {
+		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
+	}
+	return caps.Missing(Capabilities{
+		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
+		State: c.Load || c.Save != nil,
+	})
+}
+
+// ValidateKey refuses a key that is empty, longer than [MaxKey] or not UTF-8, with an *[InvalidError].
+func ValidateKey(key string) error {
+	switch {
+	case key == "":
+		return invalid("key", key, "is empty")
+	case len(key) > MaxKey:
+		return invalid("key", key, "has "+strconv.Itoa(len(key))+" bytes, over "+strconv.Itoa(MaxKey))
+	case !utf8.ValidString(key):
+		return invalid("key", key, "is not UTF-8")
+	}
+	return nil
+}
+
+// ValidateTTL refuses a lease outside of atLeast (at least 1 ns) to [MaxTTL], with an *[InvalidError].
+func ValidateTTL(ttl, atLeast time.Duration) error {
+	switch {
+	case ttl <= 0:
+		return invalid("ttl", ttl.String(), "must be positive")
+	case ttl < atLeast:
+		return invalid("ttl", ttl.String(), "is below the "+atLeast.String()+" that this backend can keep")
+	case ttl > MaxTTL:
+		return invalid("ttl", ttl.String(), "is over "+MaxTTL.String())
+	}
+	return nil
+}
+
+// process is 128 random bits: owners are unguessable, and unique without coordination.
+var process = func() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it aborts the program instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}()
+
+var acquisitions atomic.Uint64
+
+// NewOwner returns an owner that no other acquisition, in this process or any other, has or will have: 128 random bits per
+// process and a counter. Owner is what the store compares, so it must never be a value that a user picked (redsync#168).
+func NewOwner() string {
+	return process + "." + strconv.FormatUint(acquisitions.Add(1), 36)
+}

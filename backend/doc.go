@@ -1,0 +1,65 @@
+// Package backend is the contract between holdfast and a store: six verbs, one attempt each.
+//
+// Applications import package locker. This package is for those who open a backend by URL, and for those who write one.
+//
+// # The verbs
+//
+// A [Backend] makes one attempt per call. It never waits for a lock, never retries, and never remembers a claim between
+// calls on the caller's behalf: package locker does the waiting, the renewing and the cleaning up, once, for all stores.
+// What a backend owes is that each verb is atomic in the store, idempotent by [Claim.Owner], and honest about its answer.
+//
+// # Three answers
+//
+// Every verb answers yes, no or unknown, and [AnswerOf] is the only place that decides which:
+//
+//   - nil is yes.
+//   - [ErrHeld], [ErrLost], [ErrUnavailable] and every refusal ([Refused]) are certainly no: nothing was changed.
+//   - Anything else (a time-out, a reset, an ended ctx) is unknown: the store may have executed the request, may still
+//     execute it, or may never see it.
+//
+// An unknown is never turned into a no. The caller resolves it by repeating the same Claim, which returns the grant that
+// was already made, or by releasing it, which also refuses the attempt that is still on its way.
+//
+// # A claim's life
+//
+//  1. The caller picks a fresh Owner ([NewOwner]) and calls TryAcquire. Whatever the answer, that Owner is never used for
+//     another acquisition.
+//  2. If the answer is ErrHeld, the caller calls Watch, and only then TryAcquire again. The subscription in Watch must be
+//     active before it returns: a release between the two attempts would otherwise signal nobody, and the caller would
+//     sleep beside a free lock.
+//  3. The caller waits for a Wake, for HeldError.RetryAfter, or for its own poll interval, whichever comes first, and
+//     repeats step 2's attempt. A Wake is a hint: it may be lost, late, doubled or false. Only TryAcquire's reply is proof.
+//  4. While it holds, the caller calls Renew. A hold that has ended is never revived, not even by its own owner.
+//  5. The caller calls Release, on success, on cancellation and after an unknown answer. Release is final for that Owner.
+//
+// # Time
+//
+// TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock never reaches the
+// store. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
+//
+// # Writing a backend
+//
+// Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite is the definition of a
+// backend, and prints the reason of each rule it finds broken. The steps, and what goes wrong in each:
+//
+//  1. Call [Claim.Validate] first in TryAcquire and Renew, [ValidateKey] in the others. Bad input is refused before
+//     anything is written.
+//  2. TryAcquire is one atomic step (a script, a transaction): if the Owner was released before, refuse with ErrLost; if
+//     the Owner holds, extend and return the same Token; if another holds, return *HeldError; else grant with a Token
+//     above every earlier Token of the key. Token and grant are written together. All checks come before the first write.
+//  3. Renew compares the Owner and the expiry in the same step that extends. It never creates, and never shortens.
+//  4. Release compares the Owner in the same step that deletes. Unless [Claim.Settled], it also leaves a tombstone: an
+//     attempt of this Owner that lands later must be refused. A release that overtakes its own acquire on another
+//     connection would otherwise leave a lock that nobody knows of. The wake-up comes after the deletion.
+//  5. Watch subscribes, waits for the store's confirmation, returns. Its channel has one slot: a signal to a full channel
+//     is dropped, because one is already waiting there. After a reconnect signal every watcher, since any message may
+//     have been missed. When ctx ends, the watch ends. A closed channel says: poll.
+//  6. Every verb returns when its ctx is done, even while the store is silent, and even if the client library ignores
+//     ctx in a read. What is still on the wire then is an unknown answer.
+//  7. Turn off the client library's own retries: a retried acquire that is not idempotent reports one's own lock as taken.
+//  8. Errors are returned as they are, without the verb and the key; the caller adds both. They never contain a password.
+//  9. Close ends every goroutine that the backend started, waits for them, and closes what the backend opened itself.
+//
+// Wrappers (tracing, faults, prefixes) embed the Backend interface they wrap and override what they change, so that a
+// method added later is forwarded and not lost.
+package backend

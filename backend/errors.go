@@ -1,0 +1,109 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The definite answers. Test for them with [errors.Is]; every other error is unknown, see [AnswerOf].
+var (
+	ErrHeld = errors.New("held by another claim")
+	ErrLost = errors.New("claim does not hold the key")
+
+	// ErrUnavailable: the store certainly did not execute the request (connection refused, loading, no primary). Asking
+	// again later may help.
+	ErrUnavailable = errors.New("store did not take the request")
+
+	// The refusals: asking again cannot help until somebody changes something.
+	ErrInvalid = errors.New("invalid input")                                      // always an *InvalidError
+	ErrForeign = errors.New("key holds something that is not a lock of ours")     // the key's data is left as it was
+	ErrDenied  = errors.New("access denied")                                      // wrong credentials or missing permissions
+	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
+	ErrClosed  = errors.New("backend is closed")
+)
+
+// Answer is one of the three that a verb can give.
+type Answer uint8
+
+// The answers. The zero Answer is the one that must never be taken for a no.
+const (
+	Unknown Answer = iota // the store may have executed the request, or may yet
+	Yes
+	No // certainly not executed, or certainly refused
+)
+
+// AnswerOf says which answer a verb's error is. It is the only place that decides so; nothing looks at an error's text.
+func AnswerOf(err error) Answer {
+	switch {
+	case err == nil:
+		return Yes
+	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable), Refused(err):
+		return No
+	}
+	return Unknown
+}
+
+// Refused reports whether err is a no that repeating the same claim cannot change.
+func Refused(err error) bool {
+	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, errors.ErrUnsupported} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// A HeldError is [ErrHeld] with what is known of whoever holds.
+type HeldError struct {
+	Position   int           // in line, 1 is next; 0 without Claim.Queue
+	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown
+	Holder     Meta          // zero if unknown
+}
+
+// Error says who holds and for how long at least.
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrHeld.Error())
+	if h := e.Holder; h != (Meta{}) {
+		fmt.Fprintf(&b, " (%s on %s, pid %d)", h.Service, h.Host, h.PID)
+	}
+	if e.Position > 0 {
+		fmt.Fprintf(&b, ", place %d in line", e.Position)
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(&b, ", lease ends in %v unless renewed", e.RetryAfter.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before anything is sent.
+type InvalidError struct {
+	Field  string // key, owner, ttl, mode, limit, meta, url, or the name of an option
+	Value  string // shortened if long; empty if it may be secret
+	Reason string
+}
+
+// Error names the field, its value (quoted) and the reason.
+func (e *InvalidError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("invalid %s: %s", e.Field, e.Reason)
+	}
+	return fmt.Sprintf("invalid %s %q: %s", e.Field, e.Value, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// invalid returns an InvalidError with value cut to a length that a log line bears.
+func invalid(field, value, reason string) error {
+	const shown = 64
+	if len(value) > shown {
+		value = strings.ToValidUTF8(value[:shown], "") + "…"
+	}
+	return &InvalidError{Field: field, Value: value, Reason: reason}
+}

@@ -1,0 +1,70 @@
+package waiting
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Mode is how a waiter learns that it is worth asking again.
+type Mode string
+
+// The modes. The zero Mode is Auto.
+const (
+	Auto    Mode = ""        // the best that the backend offers: Handoff, else Notify, else Poll
+	Handoff Mode = "handoff" // first come, first served: the release itself grants the next in line
+	Notify  Mode = "notify"  // woken by the release, then competes with the others that were woken
+	Poll    Mode = "poll"    // asks with jittered backoff alone, for stores that forbid subscriptions
+)
+
+// The defaults of [Config].
+const (
+	DefaultFallback = time.Second
+	DefaultInitial  = 5 * time.Millisecond
+	DefaultMax      = 500 * time.Millisecond
+)
+
+// Config says how to wait. The zero value is ready for use.
+type Config struct {
+	Mode Mode
+
+	// Fallback is how long a waiter that is to be woken sleeps at most before it asks all the same, since any wake-up may
+	// be lost. Jittered by a fifth. Default 1s.
+	Fallback time.Duration
+
+	// Initial and Max bound the sleep between two questions in Mode Poll: from Initial, doubling, up to Max, each drawn at
+	// random between nothing and twice its size (full jitter). Defaults 5ms and 500ms.
+	Initial, Max time.Duration
+}
+
+// ErrConfig is wrapped by what [Config.WithDefaults] returns.
+var ErrConfig = errors.New("bad waiting configuration")
+
+// WithDefaults returns c with every zero field set, or an error that wraps [ErrConfig] and names the field.
+func (c Config) WithDefaults() (Config, error) {
+	switch c.Mode {
+	case Auto, Handoff, Notify, Poll:
+	default:
+		return c, fmt.Errorf("%w: mode %q is none of handoff, notify, poll", ErrConfig, string(c.Mode))
+	}
+	for _, f := range []struct {
+		name  string
+		field *time.Duration
+		value time.Duration
+	}{
+		{"fallback", &c.Fallback, DefaultFallback},
+		{"initial", &c.Initial, DefaultInitial},
+		{"max", &c.Max, max(DefaultMax, c.Initial)},
+	} {
+		if *f.field < 0 {
+			return c, fmt.Errorf("%w: %s %v is negative", ErrConfig, f.name, *f.field)
+		}
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	if c.Max < c.Initial {
+		return c, fmt.Errorf("%w: max %v is below initial %v", ErrConfig, c.Max, c.Initial)
+	}
+	return c, nil
+}

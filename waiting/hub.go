@@ -1,0 +1,121 @@
+package waiting
+
+import (
+	"context"
+	"sync"
+)
+
+// A Hub lets one subscription serve many watchers. Whoever reads the subscription calls Wake and WakeAll, which never
+// block: each watcher has one slot, and a signal to a full slot is dropped because one already waits there. (rueidis#457 was
+// a blocking send under a mutex, rueidis#602 a wake-up loop that spun.)
+//
+// The zero Hub is ready for use. All methods may be called concurrently.
+type Hub[M any] struct {
+	mu     sync.Mutex
+	topics map[string]map[*watcher[M]]struct{}
+	closed bool
+}
+
+type watcher[M any] struct{ wake chan M }
+
+// Watch returns a channel that Wake(topic) signals until ctx is done, and first, which says that the topic had no watcher
+// before: the caller then subscribes. When the topic loses its last watcher, vacant is called (without the Hub's lock), so
+// that the caller can unsubscribe. After Close the channel is closed at once.
+func (h *Hub[M]) Watch(ctx context.Context, topic string, vacant func(topic string)) (wake <-chan M, first bool) {
+	w := &watcher[M]{wake: make(chan M, 1)}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		close(w.wake)
+		return w.wake, false
+	}
+	if h.topics == nil {
+		h.topics = map[string]map[*watcher[M]]struct{}{}
+	}
+	watchers := h.topics[topic]
+	if first = watchers == nil; first {
+		watchers = map[*watcher[M]]struct{}{}
+		h.topics[topic] = watchers
+	}
+	watchers[w] = struct{}{}
+	h.mu.Unlock()
+
+	context.AfterFunc(ctx, func() {
+		if h.remove(topic, w) && vacant != nil {
+			vacant(topic)
+		}
+	})
+	return w.wake, first
+}
+
+// remove takes w out and reports whether topic has nobody left.
+func (h *Hub[M]) remove(topic string, w *watcher[M]) (vacant bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	watchers := h.topics[topic]
+	if _, ok := watchers[w]; !ok {
+		return false
+	}
+	delete(watchers, w)
+	if len(watchers) > 0 {
+		return false
+	}
+	delete(h.topics, topic)
+	return true
+}
+
+// Watched reports whether topic has a watcher.
+func (h *Hub[M]) Watched(topic string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[topic] != nil
+}
+
+// Topics returns the topics that are watched, in no order.
+func (h *Hub[M]) Topics() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	topics := make([]string, 0, len(h.topics))
+	for t := range h.topics {
+		topics = append(topics, t)
+	}
+	return topics
+}
+
+// Wake signals every watcher of topic.
+func (h *Hub[M]) Wake(topic string, m M) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	signal(h.topics[topic], m)
+}
+
+// WakeAll signals every watcher of every topic: after a reconnect, any of them may have missed its signal.
+func (h *Hub[M]) WakeAll(m M) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.topics {
+		signal(watchers, m)
+	}
+}
+
+func signal[M any](watchers map[*watcher[M]]struct{}, m M) {
+	for w := range watchers {
+		select {
+		case w.wake <- m:
+		default: // a signal already waits there; the watcher has yet to look, and will see the present state
+		}
+	}
+}
+
+// Close closes every watcher's channel, which tells it to poll, and that of every later Watch.
+func (h *Hub[M]) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, watchers := range h.topics {
+		for w := range watchers {
+			close(w.wake)
+		}
+	}
+	h.topics = nil
+}
