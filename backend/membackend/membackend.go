@@ -1,0 +1,146 @@
+// Package membackend keeps locks in this process's memory: mem:// in a URL. It is the embedded default that needs nothing
+// installed, the reference for other backends, and the test double: inside a testing/synctest bubble an hour's lease takes no
+// time.
+//
+// It excludes goroutines of one process from each other, and nothing else. Its clock is the process's monotonic clock, so
+// neither clock steps nor drift can end a lease early. What it holds dies with the process.
+package membackend
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func init() { backend.Register("mem", open) }
+
+// Backend is one client of a store in memory.
+type Backend struct {
+	backend.Base
+	store  *store
+	closed atomic.Bool
+	onLast func() // takes a named store out of the registry with its last client
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New returns the first client of a new store.
+func New() *Backend { return &Backend{store: newStore()} }
+
+// Client returns another client of b's store, as a second process would be on a real one. Closing either leaves the other.
+func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
+
+// Capabilities says what a store in one process can do soundly today.
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: time.Millisecond}
+}
+
+// TryAcquire implements [backend.Backend].
+func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if err := c.Validate(b.Capabilities()); err != nil {
+		return backend.Grant{}, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return backend.Grant{}, err
+	}
+	return b.store.acquire(c)
+}
+
+// Renew implements [backend.Backend].
+func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
+	if err := c.Validate(b.Capabilities()); err != nil {
+		return err
+	}
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	return b.store.renew(c)
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return err
+	}
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	return b.store.release(c)
+}
+
+// Watch implements [backend.Backend]. Only releases signal; a lease that runs out does not, see HeldError.RetryAfter.
+func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	wake, _ := b.store.hub.Watch(ctx, c.Key, nil)
+	return wake, nil
+}
+
+// Inspect implements [backend.Backend].
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.State{}, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return backend.State{}, err
+	}
+	return b.store.inspect(key), nil
+}
+
+// Close implements [backend.Backend]. Leases that this client holds run out by themselves.
+func (b *Backend) Close() error {
+	if b.closed.CompareAndSwap(false, true) && b.onLast != nil {
+		b.onLast()
+	}
+	return nil
+}
+
+func (b *Backend) ready(ctx context.Context) error {
+	if b.closed.Load() {
+		return backend.ErrClosed
+	}
+	return context.Cause(ctx)
+}
+
+// named are the stores that were opened by URL, with the number of their clients: mem://a twice is one store.
+var named struct {
+	sync.Mutex
+	stores  map[string]*store
+	clients map[string]int
+}
+
+// open serves mem://NAME. All who open one NAME in a process, the empty one included, share a store, as they would on a
+// server; it goes with its last client.
+func open(_ context.Context, u *url.URL) (backend.Backend, error) {
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || (u.Path != "" && u.Path != "/") {
+		return nil, &backend.InvalidError{Field: "url", Reason: "mem:// takes a name and nothing else, as in mem://shop"}
+	}
+	name := u.Host
+	named.Lock()
+	defer named.Unlock()
+	if named.stores[name] == nil {
+		if named.stores == nil {
+			named.stores, named.clients = map[string]*store{}, map[string]int{}
+		}
+		named.stores[name] = newStore()
+	}
+	named.clients[name]++
+	return &Backend{store: named.stores[name], onLast: func() { leave(name) }}, nil
+}
+
+func leave(name string) {
+	named.Lock()
+	defer named.Unlock()
+	if named.clients[name]--; named.clients[name] == 0 {
+		delete(named.stores, name)
+		delete(named.clients, name)
+	}
+}
