@@ -1,0 +1,240 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+const (
+	opTry = "trylock"
+
+	// retryFirst and retryMost bound the sleep between two questions to a store that does not answer.
+	retryFirst = 25 * time.Millisecond
+	retryMost  = 250 * time.Millisecond
+
+	// withdrawGrace is how long a failing Lock waits for its clean-up, so that usually nothing is left when it returns.
+	// A store that takes longer is cleaned up behind the caller's back.
+	withdrawGrace = 100 * time.Millisecond
+)
+
+// errSlow is a grant that came too late to be worth much. It is treated like no answer: asking again with the same claim
+// returns the same grant with its lease extended.
+var errSlow = errors.New("store took longer than half the TTL to answer")
+
+// A lease is a grant that is believed in.
+type lease struct {
+	token uint64
+	until deadline
+}
+
+// acquire makes one claim and sees it through: it ends with a keeper, or with nothing held, queued or on its way.
+func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (*keeper, error) {
+	if !c.life.enter() {
+		return nil, notAcquired(ctx, ErrClosed)
+	}
+	defer c.life.leave()
+	o := call{ttl: c.cfg.TTL}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	hold := Hold{Key: key, Mode: o.mode}
+	waitCtx, end := c.begin(ctx, OpWait, hold)
+	l, a, err := c.obtain(waitCtx, op, hold, o)
+	if err != nil {
+		err = notAcquired(ctx, err)
+		end(hold, err)
+		return nil, err
+	}
+	hold.Token = l.token
+	end(hold, nil)
+	return c.keep(ctx, a.claim, hold, l), nil
+}
+
+func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (lease, *acquisition, error) {
+	claim, err := c.claim(ctx, hold.Key, o)
+	if err != nil {
+		return lease{}, nil, err
+	}
+	a := &acquisition{core: c, claim: claim, hold: hold}
+	l, err := a.run(ctx, op == opTry, o.waitLimit)
+	if err != nil {
+		a.withdraw(ctx)
+		return lease{}, nil, err
+	}
+	a.claim.Settled = !a.unsure
+	return l, a, nil
+}
+
+// An acquisition is one Lock or TryLock at work.
+type acquisition struct {
+	core  *core
+	claim backend.Claim
+	hold  Hold
+
+	asked  bool             // a question was sent
+	unsure bool             // a question was not answered: it may have been granted, or may yet be
+	silent time.Time        // since when the store gives no answer; zero while it does
+	last   error            // the last answer, for the error message; never an echo of ctx
+	retry  *waiting.Backoff // between unanswered questions
+	poll   *waiting.Backoff // between questions without a subscription
+
+	subscribe bool // whether to ask for wake-ups
+	wakes     <-chan backend.Wake
+}
+
+// run asks once; a call that may wait then waits. The error is what ended it, and wraps the last answer.
+func (a *acquisition) run(outer context.Context, once bool, limit time.Duration) (lease, error) {
+	ctx := outer
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(outer, limit)
+		defer cancel()
+	}
+	if err := ctx.Err(); err != nil {
+		return lease{}, err
+	}
+	l, err := a.ask(ctx)
+	switch {
+	case err == nil || a.hopeless(ctx, err):
+	case !once:
+		l, err = a.wait(ctx, err)
+	case backend.AnswerOf(err) == backend.Unknown: // not an answer yet: the same claim again, which is idempotent
+		l, err = a.ask(ctx)
+	}
+	if err == nil {
+		return l, nil
+	}
+	return lease{}, a.failure(outer, ctx, err)
+}
+
+// failure is why the acquisition came to nothing. The caller's own ctx is left to notAcquired.
+func (a *acquisition) failure(outer, ctx context.Context, err error) error {
+	if a.last != nil {
+		err = a.last
+	}
+	switch {
+	case outer.Err() != nil:
+		return err
+	case ctx.Err() != nil:
+		return &causes{[]error{ctx.Err(), err}}
+	case a.core.life.closing.Err() != nil:
+		return &causes{[]error{ErrClosed, err}}
+	}
+	return err
+}
+
+// wait is the only wait loop. err is why the question before it was not granted.
+//
+// No wake-up is missed: the subscription is active before watch returns, and only then the store is asked again, so a
+// release either comes before that question, which finds the key free, or after it, and then signals. No wake-up is trusted:
+// each is followed by a question, whose answer alone counts. None is relied on: the sleep ends by itself.
+func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil) // also ends the watch
+	defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
+	a.retry = waiting.NewBackoff(retryFirst, retryMost)
+	a.poll = waiting.NewBackoff(a.core.cfg.Wait.Initial, a.core.cfg.Wait.Max)
+	a.subscribe = a.core.caps.Watch && a.core.cfg.Wait.Mode != waiting.Poll
+	var l lease
+	for !a.hopeless(ctx, err) {
+		subscribed := a.subscribe && a.wakes == nil && errors.Is(err, backend.ErrHeld) && a.watch(ctx)
+		if !subscribed {
+			a.sleep(ctx, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if l, err = a.ask(ctx); err == nil {
+			return l, nil
+		}
+	}
+	return lease{}, err
+}
+
+// ask makes one attempt. Three answers: nil is a lease with at least half of its TTL left; a definite no is the backend's;
+// everything else leaves the acquisition unsure, so that it is repeated or withdrawn and never forgotten.
+func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
+	attemptCtx, end := a.core.begin(ctx, OpAttempt, a.hold)
+	sent := time.Now() // before the request: the lease cannot have begun earlier
+	a.asked = true
+	g, err := a.core.b.TryAcquire(attemptCtx, a.claim)
+	if err == nil {
+		l = lease{g.Token, a.core.deadlineOf(sent, max(g.TTL, a.claim.TTL))}
+		switch {
+		case ctx.Err() != nil: // granted after the caller gave up: put it back
+			err = ctx.Err()
+		case a.core.remaining(l.until) < a.claim.TTL/2:
+			err = errSlow
+		}
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, backend.ErrHeld):
+		a.silent, a.last = time.Time{}, err
+		if a.retry != nil {
+			a.retry.Reset()
+		}
+	default:
+		a.unsure = a.unsure || backend.AnswerOf(err) == backend.Unknown
+		if a.silent.IsZero() {
+			a.silent = sent
+		}
+		if ctx.Err() == nil {
+			a.last = err
+		}
+	}
+	h := a.hold
+	h.Token = l.token
+	end(h, err)
+	return l, err
+}
+
+// hopeless reports whether asking again is: nobody waits any more, the store refuses, or it has been silent for too long.
+func (a *acquisition) hopeless(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
+		!a.silent.IsZero() && time.Since(a.silent) >= orTTL(a.core.cfg.StoreTimeout, a.claim.TTL)
+}
+
+// watch subscribes and reports whether it did. Where wake-ups are not to be had, waiting goes on by polling.
+func (a *acquisition) watch(ctx context.Context) bool {
+	wakes, err := a.core.b.Watch(ctx, a.claim)
+	if err != nil {
+		a.subscribe = !errors.Is(err, errors.ErrUnsupported)
+		return false
+	}
+	a.wakes = wakes
+	return true
+}
+
+// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, or the fallback interval.
+func (a *acquisition) sleep(ctx context.Context, err error) {
+	timer := time.NewTimer(a.pause(err))
+	defer timer.Stop()
+	select {
+	case _, open := <-a.wakes:
+		if !open {
+			a.wakes, a.subscribe = nil, false
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (a *acquisition) pause(err error) time.Duration {
+	if !errors.Is(err, backend.ErrHeld) {
+		return a.retry.Next()
+	}
+	pause := a.poll.Next()
+	if a.wakes != nil {
+		pause = waiting.Jitter(a.core.cfg.Wait.Fallback)
+	}
+	var held *backend.HeldError
+	if errors.As(err, &held) && held.RetryAfter > 0 {
+		pause = min(pause, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
+	}
+	return pause
+}

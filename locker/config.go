@@ -1,0 +1,116 @@
+package locker
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// DefaultTTL is Config.TTL where none is given.
+const DefaultTTL = 30 * time.Second
+
+// Config adjusts a [Client]. The zero value is ready for use. Package locker/config reads one from a file.
+type Config struct {
+	// TTL is how long a crashed holder blocks others. A living one renews every third of it. Default [DefaultTTL]. It must
+	// lie between the backend's MinTTL and [backend.MaxTTL].
+	TTL time.Duration
+
+	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out within a TTL unless
+	// its guard is unlocked before. Zero: a hold lasts for as long as it is renewed.
+	MaxHold time.Duration
+
+	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the store is silent. The lease
+	// then runs out by itself. Default: the TTL.
+	ReleaseTimeout time.Duration
+
+	// StoreTimeout is how long Lock keeps asking a store that gives no answer at all before it fails with the store's
+	// error. A held lock is an answer: waiting for one is bounded by ctx alone. Default: the TTL.
+	StoreTimeout time.Duration
+
+	// Namespace is put before every key, so that services sharing a store do not share locks by accident. Two different
+	// pairs of namespace and key never meet, see [backend.Namespaced].
+	Namespace string
+
+	// Service names this program to those who wait for its locks. Default: the executable's name.
+	Service string
+
+	// Wait says how Lock waits.
+	Wait waiting.Config
+
+	// Require makes New fail with errors.ErrUnsupported unless the backend has all of these.
+	Require backend.Capabilities
+
+	Observer Observer     // told what happens; nil for nobody
+	Logger   *slog.Logger // lost and leaked locks, at level Warn; default slog.Default()
+}
+
+// withDefaults returns cfg complete, or an *[backend.InvalidError] that names the first bad field.
+func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
+	for _, f := range []struct {
+		name  string
+		field *time.Duration
+	}{
+		{"MaxHold", &cfg.MaxHold}, {"ReleaseTimeout", &cfg.ReleaseTimeout}, {"StoreTimeout", &cfg.StoreTimeout},
+	} {
+		if *f.field < 0 {
+			return cfg, &backend.InvalidError{Field: f.name, Value: f.field.String(), Reason: "is negative"}
+		}
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = max(DefaultTTL, caps.MinTTL)
+	}
+	if err := backend.ValidateTTL(cfg.TTL, caps.MinTTL); err != nil {
+		return cfg, err
+	}
+	if cfg.Namespace != "" {
+		if err := backend.ValidateKey(backend.Namespaced(cfg.Namespace, "k")); err != nil {
+			return cfg, fmt.Errorf("namespace: %w", err)
+		}
+	}
+	if cfg.Service == "" {
+		cfg.Service = filepath.Base(os.Args[0])
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	var err error
+	if cfg.Wait, err = cfg.Wait.WithDefaults(); err != nil {
+		return cfg, &backend.InvalidError{Field: "Wait", Reason: err.Error()}
+	}
+	return cfg, caps.Missing(cfg.needs())
+}
+
+// needs is what the backend must be able to do: what the program requires, and what the wait mode implies.
+func (cfg Config) needs() backend.Capabilities {
+	need := cfg.Require
+	need.Queue = need.Queue || cfg.Wait.Mode == waiting.Handoff
+	need.Watch = need.Watch || cfg.Wait.Mode == waiting.Notify || cfg.Wait.Mode == waiting.Handoff
+	return need
+}
+
+// orTTL is a bound that defaults to the TTL of the claim at hand.
+func orTTL(d, ttl time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return ttl
+}
+
+var hostname = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+})
+
+// meta is what every claim of a client says of its claimant.
+func (cfg Config) meta() backend.Meta {
+	return backend.Meta{Service: cfg.Service, Host: hostname(), PID: os.Getpid()}
+}

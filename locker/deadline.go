@@ -1,0 +1,38 @@
+package locker
+
+import "time"
+
+// How much of a lease its holder may not believe in. A lease of TTL on a store whose clock runs up to driftRate faster than
+// ours, relative to each other, lasts at least TTL·(1−driftRate) by our clock; margin covers the granularity of both.
+// (The Redlock text's CLOCK_DRIFT: 1 % and 2 ms; 1 ms more for stores that count milliseconds.)
+const (
+	driftRate = 100 // as a divisor: 1 %
+	margin    = 3 * time.Millisecond
+)
+
+// napless is the length below which a difference of two clocks is the time it took to read them, not a suspend.
+const napless = 20 * time.Millisecond
+
+// A deadline is until when a hold is provably good. It is counted from before the request was sent: the store's lease began
+// later than that, so it ends later than the deadline (protocols: Lemma L). Time that the machine spends suspended counts,
+// although the monotonic clock stands still then.
+type deadline struct {
+	at     time.Time     // on the monotonic clock
+	asleep time.Duration // core.asleep when at was computed
+}
+
+// deadlineOf returns the deadline of a lease of ttl that was asked for at sent.
+func (c *core) deadlineOf(sent time.Time, ttl time.Duration) deadline {
+	return deadline{at: sent.Add(ttl - ttl/driftRate - margin), asleep: c.asleep()}
+}
+
+// remaining is how long d still is, by now. It is negative once d has passed.
+func (c *core) remaining(d deadline) time.Duration { return time.Until(c.until(d)) }
+
+// until is d on the present monotonic clock: earlier by the time slept since.
+func (c *core) until(d deadline) time.Time {
+	if slept := c.asleep() - d.asleep; slept > napless {
+		return d.at.Add(-slept)
+	}
+	return d.at
+}

@@ -1,0 +1,24 @@
+package locker
+
+import (
+	"context"
+	"errors"
+)
+
+// Do is the safest door: it locks key, calls fn and unlocks, also if fn panics. fn's ctx ends with cause [ErrLost] when the
+// hold is lost, and with ctx. v must not be used after fn has returned.
+//
+// The error is Lock's (then fn was not called), else fn's joined with Unlock's: if it wraps ErrLost, fn ran, but not all of
+// it under the lock.
+func Do[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context.Context, v T) error, opts ...Option) (err error) {
+	g, err := l.Lock(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Unlock()) }()
+	v, err := g.Value()
+	if err != nil {
+		return err
+	}
+	return fn(g.Context(), v)
+}

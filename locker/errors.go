@@ -1,0 +1,69 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What can become of a lock. Test for them with [errors.Is].
+var (
+	ErrNotAcquired = errors.New("lock not acquired")
+	ErrLost        = errors.New("lock lost")
+	ErrUnlocked    = errors.New("already unlocked")
+	ErrMaxHold     = errors.New("lock held for longer than MaxHold")
+	ErrClosed      = errors.New("locker is closed")
+)
+
+// An Error is what every method of this package fails with.
+type Error struct {
+	Op  string // lock, trylock, bind, value, check, unlock
+	Key string // as the caller gave it, without the namespace
+	Err error
+}
+
+// Error names the operation, the key (shortened if long) and the cause.
+func (e *Error) Error() string {
+	const shown = 64
+	key := e.Key
+	if len(key) > shown {
+		key = strings.ToValidUTF8(key[:shown], "") + "…"
+	}
+	return "holdfast: " + e.Op + " " + strconv.Quote(key) + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and the store's last answer.
+func notAcquired(ctx context.Context, last error) error {
+	errs := []error{ErrNotAcquired}
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+		if cause := context.Cause(ctx); !errors.Is(err, cause) {
+			errs = append(errs, cause)
+		}
+	}
+	if last != nil && !(len(errs) > 1 && errors.Is(errors.Join(errs...), last)) {
+		errs = append(errs, last)
+	}
+	return &causes{errs}
+}
+
+// lostBecause wraps ErrLost with why.
+func lostBecause(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
+
+// causes is several errors in one line, the first in front: "lock not acquired: context deadline exceeded: held by …".
+type causes struct{ errs []error }
+
+func (c *causes) Error() string {
+	texts := make([]string, len(c.errs))
+	for i, err := range c.errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, ": ")
+}
+
+func (c *causes) Unwrap() []error { return c.errs }

@@ -1,0 +1,158 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// A Locker grants guards. It is safe for concurrent use.
+type Locker[T any] interface {
+	// Lock waits until key is granted or ctx is done. ctx bounds the wait, not the hold, and is the parent of
+	// [Guard.Context], so a ctx with a deadline for the wait alone is better given as [WaitLimit]. On failure nothing is
+	// held or queued, and the error wraps [ErrNotAcquired] together with ctx.Err and its cause, or the backend's error.
+	Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
+
+	// TryLock asks once and does not wait for a holder: then the error wraps [ErrNotAcquired] and a *backend.HeldError. A
+	// question that the store did not answer is asked once more. TryLock never overtakes those who wait in line.
+	TryLock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
+}
+
+// A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the resource can refuse stale
+// holders. ctx is done when the hold ends. If it fails, the lock is released and Lock fails with its error.
+type Binder[T any] func(ctx context.Context, h Hold) (T, error)
+
+// Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.
+func Bare(context.Context, Hold) (struct{}, error) { return struct{}{}, nil }
+
+// Fixed returns a [Binder] of the same value for every hold: a distributed sync.Mutex around v.
+func Fixed[T any](v T) Binder[T] {
+	return func(context.Context, Hold) (T, error) { return v, nil }
+}
+
+// A Client is a [Locker] on a backend. Make one per kind of guarded value with [New], keep it, and Close it at the end.
+type Client[T any] struct {
+	core *core
+	bind Binder[T]
+}
+
+// New returns a Client whose guards protect what bind makes. It asks the store nothing. The backend stays the caller's: it
+// may serve several clients, and is to be closed after them. A bad cfg is an *[backend.InvalidError]; a backend that lacks
+// what cfg requires is an error that wraps [errors.ErrUnsupported].
+func New[T any](b backend.Backend, bind Binder[T], cfg Config) (*Client[T], error) {
+	if b == nil || bind == nil {
+		return nil, fmt.Errorf("holdfast: new locker: %w",
+			&backend.InvalidError{Field: "argument", Reason: "backend and binder must not be nil"})
+	}
+	cfg, err := cfg.withDefaults(b.Capabilities())
+	if err != nil {
+		return nil, fmt.Errorf("holdfast: new locker: %w", err)
+	}
+	return &Client[T]{core: newCore(b, cfg), bind: bind}, nil
+}
+
+// Lock implements [Locker].
+func (c *Client[T]) Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error) {
+	return c.acquire(ctx, "lock", key, opts)
+}
+
+// TryLock implements [Locker].
+func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*Guard[T], error) {
+	return c.acquire(ctx, opTry, key, opts)
+}
+
+// Close fails pending and later calls with [ErrClosed], and waits until every guard is unlocked and every clean-up done.
+// When ctx is done first, the guards that are left end with a cause that wraps [ErrLost] and [ErrClosed]; their leases run
+// out by themselves, and Close returns an error that wraps ctx.Err(). No goroutine of the Client is left either way. Close
+// may be called twice, and concurrently.
+func (c *Client[T]) Close(ctx context.Context) error { return c.core.close(ctx) }
+
+func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
+	k, err := c.core.acquire(ctx, op, key, opts)
+	if err != nil {
+		return nil, &Error{op, key, err}
+	}
+	bound := false
+	defer func() {
+		if !bound { // bind failed, or panicked
+			_ = k.unlock()
+		}
+	}()
+	v, err := c.bind(k.ctx, k.hold)
+	if err != nil {
+		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
+	}
+	bound = true
+	return newGuard(k, v), nil
+}
+
+// core is a Client without its T.
+type core struct {
+	b      backend.Backend
+	cfg    Config
+	caps   backend.Capabilities
+	meta   backend.Meta
+	life   *lifecycle
+	asleep func() time.Duration // how long the machine has slept; a field for tests
+
+	mu      sync.Mutex
+	keepers map[*keeper]struct{} // the holds, for Close
+}
+
+func newCore(b backend.Backend, cfg Config) *core {
+	return &core{
+		b: b, cfg: cfg, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
+		keepers: map[*keeper]struct{}{},
+	}
+}
+
+// claim is the wish that a call makes of the store, validated.
+func (c *core) claim(ctx context.Context, key string, o call) (backend.Claim, error) {
+	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
+		return backend.Claim{}, err
+	}
+	if o.waitLimit < 0 {
+		return backend.Claim{}, &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
+	}
+	claim := backend.Claim{
+		Key: backend.Namespaced(c.cfg.Namespace, key), Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
+		Queue: c.caps.Queue && (c.cfg.Wait.Mode == waiting.Handoff || c.cfg.Wait.Mode == waiting.Auto),
+	}
+	if claim.Owner = backend.NewOwner(); o.reentrant {
+		claim.Owner, claim.Reentrant = o.owner, true
+	}
+	if tp, ok := ctx.Value(traceparentKey{}).(string); ok {
+		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
+	}
+	return claim, claim.Validate(c.caps)
+}
+
+func (c *core) close(ctx context.Context) error {
+	idle := c.life.shut()
+	defer c.life.endAll(ErrClosed)
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	left := make([]*keeper, 0, len(c.keepers))
+	for k := range c.keepers {
+		left = append(left, k)
+	}
+	c.mu.Unlock()
+	for _, k := range left {
+		k.finish(lostBecause(ErrClosed))
+	}
+	c.life.endAll(ErrClosed)
+	<-idle // short: nothing that is still counted waits for anything but the store, under a ctx that is now done
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("holdfast: close: %d guards were not unlocked: %w", len(left), errors.Join(ctx.Err(), context.Cause(ctx)))
+}

@@ -1,0 +1,42 @@
+package locker
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// An Option adjusts one call of Lock, TryLock or [Do]. A backend that lacks what an option asks for refuses the call with
+// [errors.ErrUnsupported] before anything is written.
+type Option func(*call)
+
+// call is what the options of one call add up to.
+type call struct {
+	mode      backend.Mode
+	limit     int
+	ttl       time.Duration
+	owner     string // of a re-entrant claim
+	reentrant bool
+	waitLimit time.Duration
+}
+
+// Shared asks for the lock together with other Shared holders: the reading side of a reader–writer lock.
+func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
+
+// Permit asks for one of limit permits of the key: a semaphore. All who use the key must give the same limit.
+func Permit(limit int) Option {
+	return func(c *call) { c.mode, c.limit = backend.Permit, limit }
+}
+
+// TTL overrides Config.TTL for this hold. It never turns renewal off.
+func TTL(d time.Duration) Option { return func(c *call) { c.ttl = d } }
+
+// Reentrant lets the same owner lock the same key again, here or in another process; the key is free when every hold is
+// released. An owner is a name that only those share who may enter together.
+func Reentrant(owner string) Option {
+	return func(c *call) { c.owner, c.reentrant = owner, true }
+}
+
+// WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx, and so neither the
+// guard's, which is derived from it. A wait that runs out fails with [context.DeadlineExceeded].
+func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d } }
