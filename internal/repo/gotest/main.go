@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,7 @@ var allowedSkips string
 
 func main() {
 	args := os.Args[1:]
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd := exec.CommandContext(context.Background(), "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
