@@ -1,0 +1,6 @@
+package testserver
+
+import "time"
+
+// LimitAwait changes how long Await waits. It is for a test that lets Await give up.
+func (p *Proxy) LimitAwait(d time.Duration) { p.limit = d }

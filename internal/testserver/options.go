@@ -1,0 +1,30 @@
+package testserver
+
+// An Option changes how a server is started.
+type Option func(*config)
+
+type config struct {
+	args     []string // after our own, so that they win
+	password string
+	tls      bool
+	port     int
+	dir      string
+	sentinel string // the configuration file of a sentinel, which rewrites it
+	replicas int    // of each primary of a cluster
+}
+
+// WithArgs adds redis-server arguments, such as "--maxmemory", "5mb". They override what the package sets.
+func WithArgs(args ...string) Option { return func(c *config) { c.args = append(c.args, args...) } }
+
+// WithPassword asks every client for a password (requirepass). URL contains it, and Do uses it.
+func WithPassword(password string) Option { return func(c *config) { c.password = password } }
+
+// WithTLS serves TLS only, under a CA made for this server; see [Server.TLS]. Clients may show a certificate, and one that
+// they show must be good. WithArgs("--tls-auth-clients", "yes") demands one.
+func WithTLS() Option { return func(c *config) { c.tls = true } }
+
+// WithPort listens on this port of 127.0.0.1. Without it a free one is taken, and another if that was lost to a race.
+func WithPort(port int) Option { return func(c *config) { c.port = port } }
+
+// WithReplicas gives each primary of a [Cluster] n replicas.
+func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }

@@ -1,0 +1,114 @@
+package testserver
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// A process is one running server. It never outlives the test binary, see dieWithParent.
+type process struct {
+	cmd  *exec.Cmd
+	dead chan struct{} // closed when the process has been reaped
+}
+
+// startProcess runs the program with its output appended to log. It says nothing about readiness.
+func startProcess(log *os.File, program string, args ...string) (*process, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not installed, run make deps: %w", program, err)
+	}
+	p := &process{cmd: exec.Command(path, args...), dead: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log // files, so that exec needs no copying goroutine
+	p.cmd.SysProcAttr = dieWithParent()
+	started := make(chan error, 1)
+	go p.keep(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	return p, nil
+}
+
+// keep starts the process, and stays on its thread until the process is dead: the parent-death signal is sent when the
+// thread ends that forked, not when the program does.
+func (p *process) keep(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	_ = p.cmd.Wait() // killed is the usual way to go
+	close(p.dead)
+}
+
+// pid is the process's id. It stays valid after death.
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// kill sends SIGKILL and returns when the process is reaped. It may be called twice.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only for a process that is dead
+	<-p.dead
+}
+
+// signal sends sig unless the process is dead.
+func (p *process) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// poll asks ready again and again until it returns nil. It gives up with ready's last error when dead is closed (nil:
+// never) or limit has passed.
+func poll(dead <-chan struct{}, limit time.Duration, ready func() error) error {
+	const pause = 3 * time.Millisecond
+	deadline := time.Now().Add(limit)
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready after %v: %w", limit, err)
+		}
+		select {
+		case <-dead:
+			return fmt.Errorf("process ended: %w", err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// A logFile collects what a server prints.
+type logFile struct {
+	file *os.File
+	from int64 // where this test's part begins
+}
+
+// read returns the log from where this test's part begins.
+func (l logFile) read() string {
+	info, err := l.file.Stat()
+	if err != nil {
+		return "(no log: " + err.Error() + ")"
+	}
+	b, err := io.ReadAll(io.NewSectionReader(l.file, l.from, info.Size()-l.from))
+	if err != nil {
+		return "(no log: " + err.Error() + ")"
+	}
+	return string(b)
+}
+
+// mark returns the same log, beginning at its present end.
+func (l logFile) mark() logFile {
+	if info, err := l.file.Stat(); err == nil {
+		l.from = info.Size()
+	}
+	return l
+}
+
+// openLog opens a log at path for appending and reading.
+func openLog(path string) (logFile, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	return logFile{file: f}, err
+}
