@@ -160,14 +160,15 @@ func packagePaths(tree fs.FS) map[string]string {
 	return known
 }
 
-// wrap makes a file of a snippet: of declarations, or of statements, which may use ctx and leave variables unused.
+// wrap makes a file of a snippet: of declarations, or of statements, which may use a ctx and a backend b, and leave
+// variables unused.
 func wrap(text string, known map[string]string) (string, error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "package ") {
 		return text, nil
 	}
 	src := "package snippet\n\n" + text
 	if !parses(src) {
-		src = "package snippet\n\nfunc _(ctx context.Context) (err error) {\n" + text + "\n" + uses(text) + "\n_ = ctx\nreturn err\n}\n"
+		src = "package snippet\n\nfunc _(ctx context.Context, b backend.Backend) (err error) {\n{\n" + text + "\n" + uses(text) + "}\nreturn err\n}\n"
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "", src, 0)
 	if err != nil {
