@@ -2,6 +2,8 @@
 //
 //	srv := testserver.Redis(t)              // one redis-server for this test
 //	srv := testserver.SharedRedis(t)        // one for all tests of the binary: keep apart by key prefix
+//	set := testserver.Sentinel(t)           // a primary, two replicas, three sentinels
+//	set := testserver.Cluster(t)            // three primaries
 //	p   := testserver.NewProxy(t, srv.Addr()) // a TCP proxy that holds, delays, swallows and cuts
 //
 // Nothing is skipped: a server that cannot start fails its test, and says to run make deps where a program is missing.

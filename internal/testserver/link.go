@@ -59,10 +59,10 @@ func (l *link) cut() {
 	})
 }
 
-// cutByFault is cut, counted.
+// cutByFault is cut, counted. The client that sees the end finds it counted.
 func (l *link) cutByFault(change func(*Counts)) {
-	l.cut()
 	l.proxy.count(func(c *Counts) { c.Cut++; change(c) })
+	l.cut()
 }
 
 // read takes requests from the client until it hangs up. What it has read is still delivered.
@@ -104,7 +104,9 @@ func (l *link) forward() {
 		return
 	}
 	// Not closed: a server that still has a request to read must not find a reset there. It hangs up, then bring cuts.
-	_ = server.CloseWrite()
+	if l.gate(0) { // the end comes after what is held
+		_ = server.CloseWrite()
+	}
 }
 
 // decide does to a request what is set for it. It blocks while the request is held or delayed, and returns false when the
@@ -145,11 +147,9 @@ func (l *link) send(r inbound, f fate) bool {
 	l.mu.Lock()
 	l.fates.add(f, l.resp)
 	l.mu.Unlock()
-	if _, err := server.Write(r.bytes); err != nil {
-		return false
-	}
 	l.proxy.count(func(c *Counts) { c.Forwarded++ })
-	return true
+	_, err := server.Write(r.bytes)
+	return err == nil
 }
 
 // dial returns the connection to the server, made for the first request. It returns nil if there is none to be had.
@@ -185,7 +185,7 @@ func (l *link) bring(server net.Conn) {
 	for {
 		bytes, err := l.next(br)
 		if err != nil {
-			l.gate() // a server that dies is not seen to die through a held or half-open line
+			l.gate(0) // a server that dies is not seen to die through a held or half-open line
 			return
 		}
 		l.mu.Lock()
@@ -194,7 +194,7 @@ func (l *link) bring(server net.Conn) {
 		if !l.resp || bytes[0] != '>' {
 			l.proxy.count(func(c *Counts) { c.Replies++ })
 		}
-		if !l.settle(f) || !l.gate() {
+		if !l.settle(f) || !l.gate(1) {
 			return
 		}
 		// A client that hung up is no reason to stop: the server may still have requests of it to answer.
@@ -218,10 +218,10 @@ func (l *link) settle(f fate) bool {
 	return true
 }
 
-// gate stops what the server sends while everything is held, and for good when the line is half-open. It returns false
-// when the link was cut meanwhile.
-func (l *link) gate() bool {
-	for held := false; ; held = true {
+// gate blocks while everything is held, and for good when the line is half-open. It returns false when the link was cut
+// meanwhile. It adds held to what was held, once, if it blocks for that.
+func (l *link) gate(held int) bool {
+	for ; ; held = 0 {
 		mode, over := l.proxy.whole()
 		switch {
 		case mode == HalfOpen, l.isDead():
@@ -231,9 +231,7 @@ func (l *link) gate() bool {
 		case mode != Hold:
 			return true
 		}
-		if !held {
-			l.proxy.count(func(c *Counts) { c.Held++ })
-		}
+		l.proxy.count(func(c *Counts) { c.Held += held })
 		if !l.wait(over) {
 			return false
 		}

@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,6 +50,16 @@ func (p *process) keep(started chan<- error) {
 
 // pid is the process's id. It stays valid after death.
 func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// ended returns nil when the process has been reaped.
+func (p *process) ended() error {
+	select {
+	case <-p.dead:
+		return nil
+	default:
+		return errors.New("still running")
+	}
+}
 
 // kill sends SIGKILL and returns when the process is reaped. It may be called twice.
 func (p *process) kill() {

@@ -1,0 +1,84 @@
+package testserver_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func TestSentinelFailsOver(t *testing.T) {
+	t.Parallel()
+	set := testserver.Sentinel(t, testserver.WithPassword("pw"))
+	if !regexp.MustCompile(`^redis\+sentinel://:pw@(127\.0\.0\.1:\d+,){2}127\.0\.0\.1:\d+/mymaster$`).MatchString(set.URL()) {
+		t.Errorf("URL = %s", set.URL())
+	}
+	if now, err := set.Current(); now != set.Primary || err != nil {
+		t.Fatalf("Current = %v, %v", now, err)
+	}
+	set.Primary.MustDo("SET", "k", "v")
+	if got := set.Primary.MustDo("WAIT", "2", "5000"); got != "2" {
+		t.Errorf("WAIT = %s", got)
+	}
+	set.Primary.Kill()
+	next := set.AwaitFailover(t, set.Primary)
+	if got := next.MustDo("GET", "k"); got != "v" {
+		t.Errorf("GET = %s", got)
+	}
+	next.MustDo("SET", "k", "w")
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	set := testserver.Cluster(t)
+	if want := "redis+cluster://" + strings.Join(set.Addrs(), ","); len(set.Nodes) != 3 || set.URL() != want {
+		t.Errorf("URL = %s", set.URL())
+	}
+	owners := map[*testserver.Server]bool{}
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
+		owner, err := set.Owner(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner.MustDo("SET", key, "v")
+		owners[owner] = true
+	}
+	if len(owners) != 3 {
+		t.Errorf("%d nodes serve keys, want 3", len(owners))
+	}
+}
+
+func TestClusterWithReplicasFailsOver(t *testing.T) {
+	t.Parallel()
+	set := testserver.Cluster(t, testserver.WithReplicas(1), testserver.WithPassword("pw"))
+	if len(set.Nodes) != 6 || !strings.HasPrefix(set.URL(), "redis+cluster://:pw@127.0.0.1:") {
+		t.Errorf("%d nodes at %s", len(set.Nodes), set.URL())
+	}
+	owner, err := set.Owner("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner.MustDo("SET", "k", "v")
+	if got := owner.MustDo("WAIT", "1", "5000"); got != "1" {
+		t.Errorf("WAIT = %s", got)
+	}
+	owner.Kill()
+	if got := set.AwaitFailover(t, "k", owner).MustDo("GET", "k"); got != "v" {
+		t.Errorf("GET = %s", got)
+	}
+}
+
+func TestTopologiesRefuseWhatTheyCannotDo(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB){
+		"Sentinel": func(t testing.TB) { testserver.Sentinel(t, testserver.WithTLS()) },
+		"Cluster":  func(t testing.TB) { testserver.Cluster(t, testserver.WithPort(1)) },
+	} {
+		if text := failing(t, start); !strings.Contains(text, name+" supports neither") {
+			t.Errorf("%s failed with %q", name, text)
+		}
+	}
+}
