@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -33,7 +34,9 @@ func checkLinks(tree fs.FS) (faults []string) {
 				continue
 			}
 			if why := follow(tree, page, m[1]); why != "" {
-				faults = append(faults, fmt.Sprintf("%s links to %s: %s", page, m[1], why))
+				if f := fmt.Sprintf("%s links to %s: %s", page, m[1], why); !slices.Contains(faults, f) {
+					faults = append(faults, f)
+				}
 			}
 		}
 	}

@@ -143,10 +143,16 @@ func (r *report) endPackage(n name, action string) {
 	r.print(n)
 }
 
-// print prints what n said, without the lines by which go test -v tells whose turn it is.
+// print prints what n said: its verdict first, and without the lines by which go test -v tells whose turn it is.
 func (r *report) print(n name) {
+	verdict := func(line string) bool { return n.test != "" && strings.HasPrefix(strings.TrimSpace(line), "--- ") }
 	for _, line := range r.output[n] {
-		if !strings.HasPrefix(line, "=== ") {
+		if verdict(line) {
+			fmt.Fprint(r.out, line)
+		}
+	}
+	for _, line := range r.output[n] {
+		if !verdict(line) && !strings.HasPrefix(line, "=== ") {
 			fmt.Fprint(r.out, line)
 		}
 	}

@@ -26,6 +26,7 @@ func TestReport(t *testing.T) {
 	const failing = `
 {"Action":"output","Package":"p","Test":"F","Output":"=== RUN   F\n"}
 {"Action":"output","Package":"p","Test":"F","Output":"    x_test.go:9: wrong\n"}
+{"Action":"output","Package":"p","Test":"F","Output":"--- FAIL: F (0.1s)\n"}
 {"Action":"fail","Package":"p","Test":"F"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p"}
@@ -52,7 +53,7 @@ func TestReport(t *testing.T) {
 		{"skip", skipping, "", false, "skipped without leave: p S: x_test.go:7: no server\n0 passed, 1 failed\n", false},
 		{"allowed", skipping, "p S # no such kernel", false, "skipped, as allowed: p S: x_test.go:7: no server\n0 passed, 0 failed\n", true},
 		{"short", skipping, "", true, "skipped: p S: x_test.go:7: no server\n0 passed, 0 failed\n", true},
-		{"failing", failing, "", false, "    x_test.go:9: wrong\nFAIL\tp\t0.1s\n0 passed, 1 failed\n", false},
+		{"failing", failing, "", false, "--- FAIL: F (0.1s)\n    x_test.go:9: wrong\nFAIL\tp\t0.1s\n0 passed, 1 failed\n", false},
 		{"unbuilt", unbuilt, "", false, "p/x.go:1:1: no\nFAIL\tp [build failed]\n0 passed, 1 failed\n", false},
 		{"crashed", crashed, "", false, "panic: boom\nFAIL\tp\t0.1s\n0 passed, 1 failed\n", false},
 		{"no event", "go: no such tool\n", "", false, "go: no such tool\n0 passed, 0 failed\n", true},
