@@ -11,6 +11,8 @@ const leakFree = `
 `
 
 // TestGoleak holds every package with tests to looking for leaked goroutines when they end.
+//
+// covers: G1
 func TestGoleak(t *testing.T) {
 	report(t, checkGoleak(tree(), leakFree))
 }
