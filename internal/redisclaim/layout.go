@@ -1,0 +1,107 @@
+package redisclaim
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// The defaults of [NewLayout].
+const (
+	DefaultPrefix    = "holdfast:"
+	DefaultRetention = time.Minute
+)
+
+// MinTTL is the shortest lease that the layout keeps: milliseconds are its unit, and a lease must be long against them.
+const MinTTL = 10 * time.Millisecond
+
+// A Layout names keys and makes the scripts' arguments. It is a value without state.
+type Layout struct {
+	prefix    string
+	retention time.Duration
+	inFlight  time.Duration
+}
+
+// NewLayout returns the layout for keys under prefix, whose state is kept for retention after the last hold (but at least
+// twice its TTL). inFlight is how long a client waits for an answer at most; tombstones outlast it. Empty and zero stand for
+// the defaults. A prefix with braces or control characters is an *[backend.InvalidError]: it would move the hash tag.
+func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	if retention == 0 {
+		retention = DefaultRetention
+	}
+	switch {
+	case len(prefix) > backend.MaxKey:
+		return Layout{}, &backend.InvalidError{Field: "prefix", Reason: "is over " + strconv.Itoa(backend.MaxKey) + " bytes"}
+	case strings.ContainsFunc(prefix, unfit):
+		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has braces or control characters"}
+	case retention < 0 || retention > 100*backend.MaxTTL:
+		return Layout{}, &backend.InvalidError{Field: "retention", Value: retention.String(), Reason: "must be between 0 and " +
+			(100 * backend.MaxTTL).String()}
+	}
+	return Layout{prefix: prefix, retention: retention, inFlight: inFlight}, nil
+}
+
+func unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '{' || r == '}' }
+
+// Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
+func (l Layout) Key(key string) string { return l.prefix + "{" + escape(key, "{}") + "}" }
+
+// UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout has.
+func (l Layout) UserKey(redisKey string) (key string, ok bool) {
+	tag, ok := strings.CutPrefix(redisKey, l.prefix+"{")
+	if !ok {
+		return "", false
+	}
+	if tag, ok = strings.CutSuffix(tag, "}"); !ok {
+		return "", false
+	}
+	key, ok = unescape(tag)
+	return key, ok && l.Key(key) == redisKey
+}
+
+// Channel returns the channel on which releases of a lock are announced.
+func (l Layout) Channel(key string) string { return l.Key(key) + ":free" }
+
+// ProbeKey returns the key that [Probe] works on. No lock has it, as it has no braces.
+func (l Layout) ProbeKey() string { return l.prefix + "probe" }
+
+// Acquire returns the arguments of [Acquire] for a claim that is valid.
+func (l Layout) Acquire(c backend.Claim) []string {
+	return []string{owner(c), millis(c.TTL), l.keep(c), encodeMeta(c.Meta)}
+}
+
+// Renew returns the arguments of [Renew] for a claim that is valid.
+func (l Layout) Renew(c backend.Claim) []string { return []string{owner(c), millis(c.TTL), l.keep(c)} }
+
+// Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
+// attempt would have got and the time for which the network may hold that attempt back.
+func (l Layout) Release(c backend.Claim) []string {
+	tombstone := "0"
+	if !c.Settled {
+		tombstone = millis(2*clamp(c.TTL) + l.inFlight)
+	}
+	return []string{owner(c), tombstone, l.keep(c), l.Channel(c.Key)}
+}
+
+// Inspect returns the arguments of [Inspect].
+func (l Layout) Inspect() []string { return nil }
+
+// Probe returns the arguments of [Probe].
+func (l Layout) Probe() []string { return []string{l.prefix + "probe:free"} }
+
+func (l Layout) keep(c backend.Claim) string { return millis(max(2*clamp(c.TTL), l.retention)) }
+
+// clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
+func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }
+
+func owner(c backend.Claim) string { return escape(c.Owner, " ;") }
+
+// millis rounds up: a lease may be longer than asked, never shorter (0 would be "PX 0").
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

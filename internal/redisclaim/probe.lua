@@ -1,0 +1,23 @@
+-- PROBE(channel) -> names of the commands that the user may not run, on a key that is never a lock
+-- Each command is tried in a way that leaves nothing behind. HDEL is first: like every release it is taken when out of
+-- memory, and after it so is HSET. A refusal for another reason (a replica, a failing disk) is returned as it is.
+local denied = {}
+for _, c in ipairs({
+  {'HDEL', KEYS[1], '-'},
+  {'TIME'},
+  {'HMGET', KEYS[1], 'v'},
+  {'EXISTS', KEYS[1]},
+  {'HSET', KEYS[1], '-', ''},
+  {'PTTL', KEYS[1]},
+  {'PEXPIRE', KEYS[1], 1000},
+  {'HDEL', KEYS[1], '-'},
+  {'PUBLISH', ARGV[1], ''},
+}) do
+  local r = redis.pcall(unpack(c))
+  if type(r) == 'table' and r.err then
+    local word = string.match(r.err, '^%-?(%u+) ')
+    if word ~= 'ERR' and word ~= 'NOPERM' then return r end
+    denied[#denied + 1] = c[1]
+  end
+end
+return denied

@@ -1,0 +1,167 @@
+package redisclaim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// The codes that lead every script's reply. Decisions are made on them alone, never on a text.
+const (
+	codeOK      = 1
+	codeHeld    = 2
+	codeLost    = 3
+	codeForeign = 4
+	codeExpired = 5
+)
+
+// DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
+// of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
+func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
+	r, code := open(reply)
+	switch {
+	case code == codeOK && len(r) == 2:
+		if token, ok := r[1].(int64); ok && token > 0 {
+			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL)}, nil
+		}
+	case code == codeHeld && len(r) == 3:
+		remaining, ok := r[1].(int64)
+		meta, isText := r[2].(string)
+		if ok && isText && remaining > 0 {
+			return backend.Grant{}, &backend.HeldError{RetryAfter: duration(remaining), Holder: decodeMeta(meta)}
+		}
+	}
+	return backend.Grant{}, no(r, code, reply)
+}
+
+// DecodeRenew reads the reply to [Renew].
+func DecodeRenew(reply any) error {
+	r, code := open(reply)
+	if code == codeOK && len(r) == 1 {
+		return nil
+	}
+	return no(r, code, reply)
+}
+
+// DecodeRelease reads the reply to [Release].
+func DecodeRelease(reply any) error {
+	r, code := open(reply)
+	switch {
+	case code == codeOK && len(r) == 1:
+		return nil
+	case code == codeExpired && len(r) == 1:
+		return fmt.Errorf("the lease had run out: %w", backend.ErrLost)
+	}
+	return no(r, code, reply)
+}
+
+// DecodeInspect reads the reply to [Inspect].
+func DecodeInspect(reply any) (backend.State, error) {
+	r, code := open(reply)
+	if code != codeOK || len(r) != 5 {
+		return backend.State{}, no(r, code, reply)
+	}
+	name, ok1 := r[1].(string)
+	remaining, ok2 := r[2].(int64)
+	token, ok3 := r[3].(int64)
+	meta, ok4 := r[4].(string)
+	if !ok1 || !ok2 || !ok3 || !ok4 || remaining < 0 || token < 0 {
+		return backend.State{}, unexpected(reply)
+	}
+	s := backend.State{Token: uint64(token)}
+	if name != "" {
+		if plain, ok := unescape(name); ok {
+			name = plain
+		}
+		s.Holders = []backend.Holder{{Owner: name, Token: uint64(token), TTL: duration(remaining), Meta: decodeMeta(meta)}}
+	}
+	return s, nil
+}
+
+// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.
+func DecodeProbe(reply any) ([]string, error) {
+	r, ok := reply.([]any)
+	if !ok {
+		return nil, unexpected(reply)
+	}
+	var denied []string
+	for _, name := range r {
+		s, ok := name.(string)
+		if !ok {
+			return nil, unexpected(reply)
+		}
+		denied = append(denied, s)
+	}
+	return denied, nil
+}
+
+// DecodeWake reads a message on a lock's channel. Any message says that the key may be free. (A grant that a release hands
+// over will be told apart here.)
+func DecodeWake(string) backend.Wake { return backend.Wake{} }
+
+// open returns the reply's elements and its code, 0 if it has none.
+func open(reply any) (elements []any, code int64) {
+	r, ok := reply.([]any)
+	if !ok || len(r) == 0 {
+		return nil, 0
+	}
+	code, _ = r[0].(int64)
+	return r, code
+}
+
+// no is the error of every code that is not a yes.
+func no(r []any, code int64, reply any) error {
+	switch code {
+	case codeLost:
+		return backend.ErrLost
+	case codeForeign:
+		if len(r) == 2 {
+			if why, ok := r[1].(string); ok {
+				return fmt.Errorf("%w: %s", backend.ErrForeign, why)
+			}
+		}
+		return backend.ErrForeign
+	}
+	return unexpected(reply)
+}
+
+func unexpected(reply any) error {
+	text := fmt.Sprintf("%v", reply)
+	if len(text) > 100 {
+		text = text[:100] + "…"
+	}
+	return fmt.Errorf("redis: a script gave an unexpected reply: %q", text)
+}
+
+// duration is ms milliseconds, at most a century: a damaged lease must not overflow into the past.
+func duration(ms int64) time.Duration {
+	return time.Duration(min(ms, 100*365*24*3600*1000)) * time.Millisecond
+}
+
+func roundUp(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1) / time.Millisecond * time.Millisecond
+}
+
+// encodeMeta returns m as JSON, and nothing for nothing.
+func encodeMeta(m backend.Meta) string {
+	if m == (backend.Meta{}) {
+		return ""
+	}
+	text, err := json.Marshal(m)
+	if err != nil { // only for a Since in a year that RFC 3339 has no digits for
+		m.Since = time.Time{}
+		text, _ = json.Marshal(m)
+	}
+	return string(text)
+}
+
+// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error.
+func decodeMeta(text string) backend.Meta {
+	var m backend.Meta
+	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
+		return backend.Meta{}
+	}
+	return m
+}

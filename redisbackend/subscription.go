@@ -1,0 +1,271 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+const (
+	linger       = time.Second     // a channel without a watcher stays for one to two of these: the next watcher often comes soon
+	quiet        = 3 * time.Second // a connection that was silent for so long is pinged
+	firstRestart = 10 * time.Millisecond
+	lastRestart  = time.Second
+)
+
+// A subscription is the one pub/sub connection of a Backend. All watchers share it through a Hub.
+//
+// One goroutine (serve) decides: it alone subscribes and unsubscribes, so both are on the wire in the order in which it
+// decided, and the leaving of a last watcher cannot cross the coming of a new one. Another (listen) reads. serve lives from
+// the first Watch to Close, the connection and listen only while somebody watches.
+type subscription struct {
+	b      *Backend
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	nudge  chan struct{} // one slot: a channel was added
+	heard  atomic.Int64  // when the server last said something, in ns since start
+	start  time.Time
+	hub    waiting.Hub[backend.Wake] // by channel name
+
+	mu       sync.Mutex // guards the rest; taken before the Hub's own
+	started  bool
+	closed   bool
+	channels map[string]*channel
+}
+
+// A channel is one that the server was asked for, or is to be asked for.
+type channel struct {
+	sent   bool // asked for on the present connection
+	lived  bool // was confirmed at least once, so watchers rely on it
+	vacant bool // had no watcher when last looked at
+	state  *confirmation
+}
+
+// A confirmation is what Watch waits for. rounds is guarded by subscription.mu, err is written before done is closed.
+type confirmation struct {
+	done   chan struct{}
+	err    error
+	rounds int // connections that broke before they confirmed
+}
+
+func (c *confirmation) settled() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func newConfirmation() *confirmation { return &confirmation{done: make(chan struct{})} }
+
+func newSubscription(b *Backend) *subscription {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &subscription{
+		b: b, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
+	}
+}
+
+// close ends both goroutines, waits for them, and closes every watch.
+func (s *subscription) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.tasks.Wait()
+	s.hub.Close()
+}
+
+// want returns what to wait for until the channel is confirmed. The watcher must be in the Hub before: then sweep either
+// sees it, or has dropped the channel already, and want adds it anew.
+func (s *subscription) want(name string) (*confirmation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, backend.ErrClosed
+	}
+	if !s.started {
+		s.started = true
+		s.tasks.Go(s.serve)
+	}
+	c := s.channels[name]
+	if c == nil {
+		c = &channel{state: newConfirmation()}
+		s.channels[name] = c
+		select {
+		case s.nudge <- struct{}{}:
+		default: // serve has yet to look, and will see this one too
+		}
+	}
+	return c.state, nil
+}
+
+// serve keeps a connection as long as channels are wanted.
+func (s *subscription) serve() {
+	backoff := waiting.NewBackoff(firstRestart, lastRestart)
+	for s.ctx.Err() == nil {
+		if _, left := s.sweep(); left == 0 {
+			backoff.Reset()
+			select {
+			case <-s.nudge:
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		confirmed, err := s.connection()
+		if err == nil {
+			continue
+		}
+		if confirmed {
+			backoff.Reset()
+		}
+		s.broken(err)
+		s.pause(backoff.Next())
+	}
+}
+
+func (s *subscription) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// connection makes one connection and serves on it until it breaks, or, with a nil err, until nobody watches or close is
+// called. confirmed says that the server confirmed a channel on it.
+func (s *subscription) connection() (confirmed bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	ps := s.b.client.Subscribe(ctx) // sends nothing yet
+	var ended chan error            // of listen; nil until it runs
+	var confirmations atomic.Int64
+	defer func() {
+		cancel()
+		_ = ps.Close() // go-redis leaves a read only when its connection is closed
+		if ended != nil {
+			<-ended
+		}
+		confirmed = confirmations.Load() > 0
+	}()
+	ticker := time.NewTicker(linger)
+	defer ticker.Stop()
+	for {
+		if err := s.subscribe(ctx, ps); err != nil {
+			return false, err
+		}
+		if ended == nil { // only now, so that a connection that cannot be made is reported here and once
+			s.listening()
+			ended = make(chan error, 1)
+			s.tasks.Go(func() {
+				ended <- s.listen(ctx, ps, &confirmations)
+				close(ended)
+			})
+		}
+		select {
+		case err := <-ended:
+			return false, err
+		case <-s.ctx.Done():
+			return false, nil
+		case <-s.nudge:
+		case <-ticker.C:
+			if idle, err := s.tidy(ctx, ps); idle || err != nil {
+				return false, err
+			}
+		}
+	}
+}
+
+// subscribe asks for every channel that was not asked for on this connection yet.
+func (s *subscription) subscribe(ctx context.Context, ps *redis.PubSub) error {
+	var names []string
+	s.mu.Lock()
+	for name, c := range s.channels {
+		if !c.sent {
+			c.sent = true
+			names = append(names, name)
+		}
+	}
+	s.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.b.cfg.RequestTimeout)
+	defer cancel()
+	return ps.Subscribe(ctx, names...)
+}
+
+// tidy unsubscribes what nobody watches any more, and pings a silent server. idle says that no channel is left.
+func (s *subscription) tidy(ctx context.Context, ps *redis.PubSub) (idle bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.b.cfg.RequestTimeout)
+	defer cancel()
+	dropped, left := s.sweep()
+	if left == 0 {
+		return true, nil
+	}
+	if len(dropped) > 0 { // without names it would unsubscribe from all
+		if err := ps.Unsubscribe(ctx, dropped...); err != nil {
+			return false, err
+		}
+	}
+	switch silence := time.Since(s.start) - time.Duration(s.heard.Load()); {
+	case silence > quiet+s.b.cfg.RequestTimeout:
+		return false, errors.New("redis: the pub/sub connection does not answer a ping")
+	case silence > quiet:
+		return false, ps.Ping(ctx)
+	}
+	return false, nil
+}
+
+// sweep drops the channels that had no watcher at two sweeps in a row. It decides and drops under one lock, see want.
+func (s *subscription) sweep() (dropped []string, left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.channels {
+		watched := s.hub.Watched(name)
+		if !watched && c.vacant {
+			delete(s.channels, name)
+			dropped = append(dropped, name)
+		}
+		c.vacant = !watched
+	}
+	return dropped, len(s.channels)
+}
+
+// broken takes back what the lost connection had confirmed. Those who wait for a confirmation are told at the second
+// connection that breaks, as the first may have been broken before they came, or at once if the server forbids it.
+func (s *subscription) broken(err error) {
+	forbidden := redis.HasErrorPrefix(err, "NOPERM")
+	err = s.b.failure(context.Background(), err)
+	if forbidden || errors.Is(err, errors.ErrUnsupported) {
+		// Not ErrDenied: a user who may not subscribe can lock, and poll.
+		forbidden, err = true, fmt.Errorf("%w: wake-ups: %s", errors.ErrUnsupported, err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.channels {
+		c.sent = false
+		if c.state.settled() {
+			c.state = newConfirmation()
+			continue
+		}
+		if c.state.rounds++; c.state.rounds < 2 && !forbidden {
+			continue
+		}
+		c.state.err = err
+		close(c.state.done)
+		c.state = newConfirmation()
+		if !c.lived {
+			delete(s.channels, name)
+		}
+	}
+}
