@@ -43,7 +43,8 @@ const (
 	Refuse
 )
 
-// A Fault says what happens to which requests.
+// A Fault says what happens to which requests. A client library's own requests count, too: without Match, Next may be used
+// up by the HELLO of a new connection.
 type Fault struct {
 	Mode  Mode
 	Match func(request []byte) bool // which requests; nil is all. [Containing] makes one

@@ -1,6 +1,8 @@
 package testserver_test
 
 import (
+	"bufio"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"testing"
@@ -120,5 +122,46 @@ func TestProxyHoldsTheConfirmationOfASubscription(t *testing.T) {
 			kind := map[string]string{"HELLO 2": "*3", "HELLO 3": ">3"}[hello]
 			c.want(kind, "$9", "subscribe")
 		})
+	}
+}
+
+func TestProxyFirstFaultThatAppliesDecides(t *testing.T) {
+	_, p := proxied(t)
+	p.Set(
+		testserver.Fault{Mode: testserver.Pass, Match: testserver.Containing("spared")},
+		testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("INCR"), Next: 1},
+		testserver.Fault{Mode: testserver.CutBeforeRequest, Match: testserver.Containing("INCR")},
+	)
+	a, b, c := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
+	a.send("INCR spared")
+	a.want(":1")
+	b.send("INCR k")
+	p.Await(func(c testserver.Counts) bool { return c.Held == 1 })
+	c.send("INCR k")
+	c.wantEnd()
+	p.Pass()
+	b.want(":1")
+}
+
+func TestProxyPassesTLS(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t, testserver.WithTLS())
+	p := testserver.NewProxy(t, s.Addr())
+	conn, err := tls.Dial("tcp", p.Addr(), s.TLS.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "PING\r\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "+PONG\r\n" {
+		t.Errorf("read %q, %v", line, err)
+	}
+	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Next: 1})
+	fmt.Fprint(conn, "INCR k\r\n")
+	if n, err := conn.Read(make([]byte, 16)); err == nil {
+		t.Errorf("read %d bytes of a reply that was to be lost", n)
+	}
+	if got := s.MustDo("GET", "k"); got != "1" {
+		t.Errorf("GET = %s", got)
 	}
 }

@@ -16,21 +16,24 @@ func (e ReplyError) Error() string { return string(e) }
 
 var errNotRESP = errors.New("not RESP")
 
+// longest is Redis's own limit on a string, by default; no array is longer either.
+const longest = 512 << 20
+
 // A respReader reads RESP2 and RESP3 values, requests included (they are arrays), and keeps the bytes they were made of.
 type respReader struct {
 	br  *bufio.Reader
 	raw []byte // of the value being read
 }
 
-// next reads one value. Its bytes are valid until the next call's end only if copied; frame returns a fresh slice.
+// next reads one value, and returns it with its bytes, which are the caller's.
 func (r *respReader) next() (value any, frame []byte, err error) {
 	r.raw = nil
 	value, err = r.value()
 	return value, r.raw, err
 }
 
-// value reads one value: string, int64, nil, ReplyError, or []any for every aggregate, flattened to one level per array
-// (a map has its keys and values in turn). Doubles, big numbers and booleans are their text.
+// value reads one value: string, int64, nil, ReplyError, or []any for every aggregate (a map has its keys and values in
+// turn). Doubles, big numbers and booleans are their text.
 func (r *respReader) value() (any, error) {
 	line, err := r.line()
 	if err != nil {
@@ -46,7 +49,7 @@ func (r *respReader) value() (any, error) {
 		return nil, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || kind != ':' && n > longest {
 		return nil, fmt.Errorf("%w: %q", errNotRESP, line)
 	}
 	switch kind {
