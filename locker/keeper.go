@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -31,12 +32,13 @@ type keeper struct {
 
 	turn chan struct{} // taken by whoever asks the store about this hold: one renewal at a time, none beside a release
 
-	once     sync.Once // around the release
-	released error
+	dropped atomic.Bool // nobody has the guard any more
 
 	mu      sync.Mutex // guards what follows
 	until   deadline
 	cause   error              // why the hold ended; nil while it lasts
+	done    chan struct{}      // made by the first Unlock, closed when outcome is there
+	outcome error              // what Unlock returns; written once before done is closed, read only after
 	lost    chan struct{}      // closed on loss; made when asked for
 	stop    context.CancelFunc // ends the renewal that is under way
 	retry   *waiting.Backoff   // between renewals without an answer
@@ -143,6 +145,10 @@ func (k *keeper) gone(err error) {
 
 // renew is the renewal timer's function.
 func (k *keeper) renew() {
+	if k.dropped.Load() {
+		_ = k.finish(errLeaked)
+		return
+	}
 	select {
 	case k.turn <- struct{}{}:
 	default:
@@ -218,10 +224,21 @@ func (k *keeper) answered(sent time.Time, err error) error {
 	return nil
 }
 
-// unlock ends the hold and releases it in the store. Its first call decides; later ones return the same, after it.
+// unlock ends the hold and releases it in the store. Its first call decides; later ones return the same, after it. (Not a
+// sync.Once: who waits for a mutex stops the clock of a synctest bubble.)
 func (k *keeper) unlock() error {
-	k.once.Do(func() { k.released = k.doUnlock() })
-	return k.released
+	k.mu.Lock()
+	first := k.done == nil
+	if first {
+		k.done = make(chan struct{})
+	}
+	k.mu.Unlock()
+	if first {
+		k.outcome = k.doUnlock()
+		close(k.done)
+	}
+	<-k.done
+	return k.outcome
 }
 
 func (k *keeper) doUnlock() error {
@@ -255,9 +272,10 @@ func (k *keeper) doUnlock() error {
 	return cause
 }
 
-// leak is called when the guard was dropped without Unlock. The hold is renewed no more, and not released either: code that
-// copied the value out of the guard may still be at work, and the lease gives it until its end.
-func (k *keeper) leak() { _ = k.finish(errLeaked) }
+// leak is called by the garbage collector when the guard was dropped without Unlock. The hold is renewed no more, and not
+// released either: code that copied the value out of the guard may still be at work, and the lease gives it until its end.
+// It only leaves a note for the renewal timer: a clean-up runs outside of every synctest bubble and must not touch timers.
+func (k *keeper) leak() { k.dropped.Store(true) }
 
 var errLeaked = lostBecause(errors.New("its guard was dropped without Unlock"))
 

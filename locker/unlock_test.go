@@ -1,0 +1,156 @@
+package locker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// covers: C5
+func TestUnlockAfterCancellationReleases(t *testing.T) {
+	b := hook()
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		if err := ctx.Err(); err != nil {
+			t.Errorf("released under a dead ctx: %v", err)
+		}
+		return b.Backend.Release(ctx, c)
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx, cancel := context.WithCancel(t.Context())
+		g, err := l.Lock(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-g.Context().Done() // a child of ctx
+		time.Sleep(time.Hour)
+		if _, err := g.Value(); err != nil {
+			t.Errorf("ctx bounds the wait, not the hold: %v", err)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, b, "k", false)
+	})
+}
+
+// covers: C7, C11
+func TestUnlockIsIdempotent(t *testing.T) {
+	b := hook()
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		time.Sleep(time.Second)
+		return b.Backend.Release(ctx, c)
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if err := g.Unlock(); err != nil {
+					t.Error(err)
+				}
+				wantHeld(t, b, "k", false) // no call returns before the release
+			})
+		}
+		all.Wait()
+		next := mustLock(t, l, "k")
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, b, "k", true) // the next holder is untouched
+		if n := b.releases.Load(); n != 1 {
+			t.Errorf("%d releases, want 1", n)
+		}
+		_ = next.Unlock()
+	})
+}
+
+// covers: C3
+func TestUnlockOfATakenLockSaysSo(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		b.release = func(context.Context, backend.Claim) error { return backend.ErrLost } // an operator freed it
+		wantErr(t, g.Unlock(), locker.ErrLost, backend.ErrLost)
+	})
+}
+
+// The release was executed, its reply lost; the repeat finds nothing to release. That is a success.
+// covers: C4
+func TestUnlockAfterALostReply(t *testing.T) {
+	b := hook()
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		err := b.Backend.Release(ctx, c)
+		if b.releases.Load() == 1 {
+			return errSilence
+		}
+		return err
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		if err := mustLock(t, l, "k").Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// covers: C4
+func TestUnlockIsBounded(t *testing.T) {
+	for _, answer := range []error{errSilence, backend.ErrUnavailable} {
+		b := hook()
+		b.release = func(context.Context, backend.Claim) error { return answer }
+		cfg := locker.Config{TTL: 30 * time.Second, ReleaseTimeout: 3 * time.Second}
+		bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			start := time.Now()
+			err := g.Unlock()
+			wantErr(t, err, answer)
+			if errors.Is(err, locker.ErrLost) {
+				t.Error("no answer was taken for a loss")
+			}
+			if d := time.Since(start); d < 2*time.Second || d > 3*time.Second {
+				t.Errorf("Unlock took %v of its 3s", d)
+			}
+			time.Sleep(30 * time.Second)
+			wantHeld(t, b, "k", false) // not renewed after Unlock
+		})
+	}
+}
+
+// covers: B3, G2
+func TestDroppedGuardIsNoticed(t *testing.T) {
+	b := hook()
+	var out bytes.Buffer
+	cfg := locker.Config{TTL: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx := mustLock(t, l, "worked-on").Context()
+		lost := mustLock(t, l, "k").Lost()
+		for noticed := false; !noticed; {
+			runtime.GC()
+			time.Sleep(3 * time.Second)
+			select {
+			case <-lost:
+				noticed = true
+			default:
+			}
+		}
+		time.Sleep(time.Second)
+		wantHeld(t, b, "k", true) // not released: copies of the value may still be in use
+		time.Sleep(10 * time.Second)
+		wantHeld(t, b, "k", false)
+		wantHeld(t, b, "worked-on", true) // its context is still in use
+		if s := out.String(); !strings.Contains(s, "without Unlock") || !strings.Contains(s, "main_test.go:") ||
+			!strings.Contains(s, "key=k") || strings.Contains(s, "worked-on") {
+			t.Errorf("the log does not name the leak and its caller:\n%s", s)
+		}
+		runtime.KeepAlive(ctx)
+	})
+}

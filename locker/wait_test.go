@@ -1,0 +1,404 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+func TestUncontendedLockIsOneQuestion(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		if err := mustLock(t, l, "k").Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if a, w, r := b.acquires.Load(), b.watches.Load(), b.releases.Load(); a != 1 || w != 0 || r != 1 {
+			t.Errorf("%d attempts, %d watches, %d releases; want 1, 0, 1", a, w, r)
+		}
+	})
+}
+
+func TestWaiterIsWokenByRelease(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		time.AfterFunc(10*time.Minute+time.Microsecond, func() { _ = g.Unlock() })
+		start := time.Now()
+		defer mustLock(t, l, "k").Unlock()
+		if d := time.Since(start); d != 10*time.Minute+time.Microsecond {
+			t.Errorf("granted after %v, want at once with the release", d)
+		}
+	})
+}
+
+// The lock is released after the first question and before the subscription: only the question after the subscription can
+// find it free, since no signal will come.
+// covers: W1
+func TestAsksAgainAfterSubscribing(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{Wait: waiting.Config{Fallback: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+			return make(chan backend.Wake), nil
+		}
+		start := time.Now()
+		defer mustLock(t, l, "k").Unlock()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("slept %v beside a free lock", d)
+		}
+	})
+}
+
+// covers: W2, W12, R21
+func TestLostWakeUpCostsTheFallbackAtMost(t *testing.T) {
+	b := hook()
+	b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return make(chan backend.Wake), nil }
+	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: 2 * time.Second}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+		start := time.Now()
+		defer mustLock(t, l, "k").Unlock()
+		if d := time.Since(start); d > 2400*time.Millisecond {
+			t.Errorf("took %v, want the jittered fallback of 2s at most", d)
+		}
+	})
+}
+
+// covers: W12
+func TestFalseWakeUpsGrantNothing(t *testing.T) {
+	b := hook()
+	b.watch = func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
+		wake := make(chan backend.Wake, 1)
+		go func() {
+			for ctx.Err() == nil {
+				select {
+				case wake <- backend.Wake{Granted: true, Grant: backend.Grant{Token: 7}}:
+				case <-ctx.Done():
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		return wake, nil
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		_, err := l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld)
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The end of the lease that blocks is a moment to ask, whatever the fallback: no store signals it reliably.
+// covers: R18, G6
+func TestAsksWhenTheBlockingLeaseEnds(t *testing.T) {
+	b := hook()
+	cfg := locker.Config{Wait: waiting.Config{Fallback: time.Hour}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		dead := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: 7 * time.Second} // a holder that crashed
+		if _, err := b.TryAcquire(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		defer mustLock(t, l, "k").Unlock()
+		if d := time.Since(start); d < 7*time.Second || d > 7*time.Second+10*time.Millisecond {
+			t.Errorf("granted after %v, want right after the lease of 7s", d)
+		}
+	})
+}
+
+func TestPollsWhereNobodySignals(t *testing.T) {
+	closed := make(chan backend.Wake)
+	close(closed)
+	for name, watch := range map[string]func(context.Context, backend.Claim) (<-chan backend.Wake, error){
+		"unsupported": func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return nil, errors.ErrUnsupported },
+		"closed":      func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return closed, nil },
+		"unreachable": func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return nil, errSilence },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hook()
+			b.watch = watch
+			cfg := locker.Config{Wait: waiting.Config{Max: 100 * time.Millisecond, Fallback: time.Hour}}
+			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+				g := mustLock(t, l, "k")
+				time.AfterFunc(10*time.Second, func() { _ = g.Unlock() })
+				start := time.Now()
+				defer mustLock(t, l, "k").Unlock()
+				if d := time.Since(start); d > 10*time.Second+100*time.Millisecond {
+					t.Errorf("granted after %v, want within the poll interval of 100ms after 10s", d)
+				}
+				if n := b.acquires.Load(); n > 1000 {
+					t.Errorf("%d questions in 10s: that is no backoff", n)
+				}
+				if n := b.watches.Load(); name != "unreachable" && n != 1 {
+					t.Errorf("asked for wake-ups %d times, though there are none", n)
+				}
+			})
+		})
+	}
+}
+
+func TestPollModeNeverSubscribes(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		time.AfterFunc(time.Minute, func() { _ = g.Unlock() })
+		defer mustLock(t, l, "k").Unlock()
+		if b.watches.Load() != 0 {
+			t.Error("subscribed in mode poll")
+		}
+	})
+}
+
+// A reply is lost after the store has executed the request: the next question finds our own lock, which is ours.
+// covers: A2, A3
+func TestLostReplyIsNotTaken(t *testing.T) {
+	for _, op := range []string{"Lock", "TryLock"} {
+		b := hook()
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			g, err := b.Backend.TryAcquire(ctx, c)
+			if b.acquires.Load() == 1 {
+				return backend.Grant{}, errSilence
+			}
+			return g, err
+		}
+		bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+			lock := l.Lock
+			if op == "TryLock" {
+				lock = l.TryLock
+			}
+			g, err := lock(t.Context(), "k")
+			if err != nil {
+				t.Fatalf("%s: %v", op, err)
+			}
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+			wantHeld(t, b, "k", false)
+		})
+	}
+}
+
+// Every reply is lost: the call fails, and what it was granted is given back.
+// covers: A2, A4, X10
+func TestUnansweredClaimIsWithdrawn(t *testing.T) {
+	b := hook()
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		_, _ = b.Backend.TryAcquire(ctx, c)
+		return backend.Grant{}, errSilence
+	}
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		if c.Settled {
+			t.Error("released as settled: an attempt that lands late would hold the lock for a TTL")
+		}
+		return b.Backend.Release(ctx, c)
+	}
+	cfg := locker.Config{TTL: 30 * time.Second, StoreTimeout: 5 * time.Second}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		start := time.Now()
+		_, err := l.Lock(t.Context(), "k")
+		wantErr(t, err, locker.ErrNotAcquired, errSilence)
+		if errors.Is(err, backend.ErrHeld) {
+			t.Error("one's own lock was reported as taken")
+		}
+		if d := time.Since(start); d < 5*time.Second || d > 6*time.Second {
+			t.Errorf("gave up after %v of silence, want StoreTimeout, 5s", d)
+		}
+		wantHeld(t, b, "k", false)
+		_, err = l.TryLock(t.Context(), "k")
+		wantErr(t, err, locker.ErrNotAcquired, errSilence)
+		wantHeld(t, b, "k", false)
+	})
+}
+
+// A held lock is an answer: StoreTimeout does not end a wait for it.
+func TestStoreTimeoutIsAboutSilenceOnly(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{StoreTimeout: time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		time.AfterFunc(time.Hour, func() { _ = g.Unlock() })
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			if b.acquires.Load()%2 == 0 { // never silent for a second on end
+				return backend.Grant{}, backend.ErrUnavailable
+			}
+			return b.Backend.TryAcquire(ctx, c)
+		}
+		defer mustLock(t, l, "k").Unlock()
+	})
+}
+
+// covers: A7, A8
+func TestGrantThatComesTooLateIsAskedForAgain(t *testing.T) {
+	b := hook()
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		g, err := b.Backend.TryAcquire(ctx, c)
+		if b.acquires.Load() == 1 {
+			time.Sleep(9 * time.Second)
+		}
+		return g, err
+	}
+	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		defer g.Unlock()
+		if left := time.Until(g.Until()); left < 9*time.Second {
+			t.Errorf("only %v left on a fresh guard", left)
+		}
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			defer time.Sleep(9 * time.Second) // always
+			return b.Backend.TryAcquire(ctx, c)
+		}
+		_, err := l.Lock(t.Context(), "other")
+		wantErr(t, err, locker.ErrNotAcquired)
+		if !strings.Contains(err.Error(), "half the TTL") {
+			t.Errorf("error does not say what is wrong: %v", err)
+		}
+		wantHeld(t, b, "other", false)
+	})
+}
+
+// covers: A5, C5, W7, W8
+func TestCancelledWaitLeavesNothing(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		why := errors.New("user went away")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		start := time.Now()
+		_, err := l.Lock(ctx, "k")
+		wantErr(t, err, locker.ErrNotAcquired, context.Canceled, why, backend.ErrHeld)
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("returned %v after the call, want with the cancellation at 1s", d)
+		}
+		if b.releases.Load() != 0 {
+			t.Error("a claim that was definitely refused needs no release")
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, b, "k", false)
+	})
+}
+
+// The grant and the cancellation come together: the grant is put back.
+// covers: W7, A5
+func TestGrantThatRacedWithCancelIsPutBack(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			defer cancel()
+			return b.Backend.TryAcquire(ctx, c)
+		}
+		_, err := l.Lock(ctx, "k")
+		wantErr(t, err, locker.ErrNotAcquired, context.Canceled)
+		wantHeld(t, b, "k", false)
+		b.acquire = nil
+		_, err = l.Lock(ctx, "k")
+		wantErr(t, err, locker.ErrNotAcquired, context.Canceled)
+		if n := b.acquires.Load(); n != 1 {
+			t.Errorf("%d questions; a call with a dead ctx sends none", n)
+		}
+	})
+}
+
+// A cancelled Lock does not wait for a silent store to be cleaned up; Close does.
+func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
+	b := hook()
+	var back atomic.Bool
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		_, _ = b.Backend.TryAcquire(ctx, c)
+		<-ctx.Done()
+		return backend.Grant{}, ctx.Err()
+	}
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		if !back.Load() {
+			return errSilence
+		}
+		return b.Backend.Release(ctx, c)
+	}
+	bubble(t, b, locker.Config{TTL: 30 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := l.Lock(ctx, "k")
+		wantErr(t, err, context.DeadlineExceeded)
+		if d := time.Since(start); d != time.Second+100*time.Millisecond {
+			t.Errorf("returned after %v, want the grace of 100ms after 1s", d)
+		}
+		back.Store(true)
+		time.Sleep(time.Second)
+		wantHeld(t, b, "k", false)
+	})
+}
+
+func TestTryLockAsksOnce(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{Service: "till"}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		_, err := l.TryLock(t.Context(), "k")
+		wantErr(t, err, locker.ErrNotAcquired, backend.ErrHeld)
+		var held *backend.HeldError
+		if !errors.As(err, &held) || held.Holder.Service != "till" || held.Holder.PID == 0 || held.RetryAfter <= 0 {
+			t.Errorf("the error does not tell who holds: %#v", held)
+		}
+		if b.acquires.Load() != 2 || b.watches.Load() != 0 {
+			t.Error("TryLock asked more than once")
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// covers: R20, R24
+func TestRefusalEndsTheWaitAtOnce(t *testing.T) {
+	for _, refusal := range []error{
+		backend.ErrForeign, backend.ErrDenied, backend.ErrUnsafe, backend.ErrClosed, errors.ErrUnsupported,
+	} {
+		b := hook()
+		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, refusal }
+		bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+			start := time.Now()
+			_, err := l.Lock(t.Context(), "k")
+			wantErr(t, err, locker.ErrNotAcquired, refusal)
+			if time.Since(start) != 0 || b.acquires.Load() != 1 {
+				t.Errorf("%v was asked again", refusal)
+			}
+		})
+	}
+}
+
+// covers: B9
+func TestOneStuckHoldDoesNotStopOthers(t *testing.T) {
+	b := hook()
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		if c.Key == "stuck" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return b.Backend.Renew(ctx, c)
+	}
+	bubble(t, b, locker.Config{TTL: 10 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		stuck, fine := mustLock(t, l, "stuck"), mustLock(t, l, "fine")
+		<-stuck.Lost()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := fine.Unlock(); err != nil {
+			t.Errorf("a hold beside a stuck one: %v", err)
+		}
+		wantErr(t, stuck.Unlock(), locker.ErrLost)
+	})
+}
