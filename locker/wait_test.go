@@ -81,12 +81,16 @@ func TestFalseWakeUpsGrantNothing(t *testing.T) {
 	b.watch = func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
 		wake := make(chan backend.Wake, 1)
 		go func() {
-			for ctx.Err() == nil {
+			for {
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-ctx.Done():
+					return
+				}
 				select {
 				case wake <- backend.Wake{Granted: true, Grant: backend.Grant{Token: 7}}:
-				case <-ctx.Done():
+				default:
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 		}()
 		return wake, nil
