@@ -51,11 +51,12 @@ type result struct {
 // ContextTimeoutEnabled not even that. So the request runs in a goroutine of its own, which Close waits for, and a caller
 // whose ctx is done leaves it behind. Without anything to cancel there is no need.
 func (b *Backend) call(ctx context.Context, request func(context.Context) (any, error)) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if !b.begin() {
 		return nil, backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		b.calls.Done()
+		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	done := make(chan result, 1) // one slot: the request never waits for a caller that has left

@@ -22,9 +22,6 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if b.noPublish.Load() {
 		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)", errors.ErrUnsupported, redisclaim.NeedsCommands)
 	}
@@ -35,6 +32,9 @@ func (s *subscription) watch(ctx context.Context, name string) (<-chan backend.W
 	watching, leave := context.WithCancel(ctx)
 	wake, _ := s.hub.Watch(watching, name, nil)
 	state, err := s.want(name)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		err = s.await(ctx, state)
 	}

@@ -1,0 +1,231 @@
+package redisclaim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+var scripts = map[string]Script{
+	"acquire": Acquire, "renew": Renew, "release": Release, "inspect": Inspect, "probe": Probe,
+}
+
+func TestScripts(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for name, s := range scripts {
+		if got := srv.MustDo("SCRIPT", "LOAD", s.Source); got != s.SHA1 {
+			t.Errorf("%s: Redis calls it %s, we call it %s", name, got, s.SHA1)
+		}
+		code := regexp.MustCompile(`--.*`).ReplaceAllString(s.Source, "")
+		for _, forbidden := range []string{"tostring", "cjson", "SCAN", "KEYS *", "math.random"} {
+			if strings.Contains(code, forbidden) {
+				t.Errorf("%s uses %s", name, forbidden)
+			}
+		}
+	}
+}
+
+// rig runs scripts on one key of a real server.
+type rig struct {
+	t   testing.TB
+	srv *testserver.Server
+	l   Layout
+	key string // of the lock
+}
+
+func newRig(t testing.TB) rig {
+	t.Helper()
+	return rig{t: t, srv: testserver.SharedRedis(t), l: layout(t), key: "k" + strconv.Itoa(int(seq.Add(1)))}
+}
+
+func (r rig) eval(s Script, args ...string) any {
+	r.t.Helper()
+	reply, err := r.srv.Do(append([]string{"EVAL", s.Source, "1", r.l.Key(r.key)}, args...)...)
+	if err != nil {
+		r.t.Fatalf("script: %v", err)
+	}
+	return reply
+}
+
+func (r rig) acquire(owner string) (backend.Grant, error) {
+	r.t.Helper()
+	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute}
+	return DecodeAcquire(r.eval(Acquire, r.l.Acquire(c)...), c)
+}
+
+// hash is what the key holds, in one order: Redis' own may change when it moves fields about.
+func (r rig) hash() string {
+	r.t.Helper()
+	reply, err := r.srv.Do("HGETALL", r.l.Key(r.key))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var pairs []string
+	for pair := range slices.Chunk(reply.([]any), 2) {
+		pairs = append(pairs, fmt.Sprint(pair...))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, "\n")
+}
+
+func (r rig) set(fields ...string) {
+	r.t.Helper()
+	r.srv.MustDo("DEL", r.l.Key(r.key))
+	if len(fields) > 0 {
+		r.srv.MustDo(append([]string{"HSET", r.l.Key(r.key)}, fields...)...)
+	}
+}
+
+// now is the server's clock in ms.
+func (r rig) now() int64 {
+	r.t.Helper()
+	reply, err := r.srv.Do("TIME")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(fmt.Sprint(reply.([]any)[0])+"000", 10, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// covers: I2, K1, K8
+func TestTokens(t *testing.T) {
+	r := newRig(t)
+	us := r.now() * 1000
+	for name, test := range map[string]struct{ f, least, most int64 }{
+		"behind the clock":   {5, us, us + 1e9},
+		"level with it":      {us, us + 1, us + 1e9},
+		"ahead of the clock": {us + 1e12, us + 1e12 + 1, us + 1e12 + 1},
+		"the last one":       {1<<53 - 3, 1<<53 - 2, 1<<53 - 2},
+		"used up":            {1<<53 - 2, 0, 0},
+		"beyond":             {1<<53 - 1, 0, 0},
+	} {
+		r.set("v", "h1", "f", strconv.FormatInt(test.f, 10))
+		g, err := r.acquire("me")
+		if token := int64(g.Token); token < test.least || token > test.most || (err == nil) != (test.most > 0) {
+			t.Errorf("%s: after %d came %d, %v", name, test.f, token, err)
+		}
+		if h := r.hash(); strings.Contains(strings.ReplaceAll(h, "me", ""), "e+") {
+			t.Errorf("%s: stored in scientific notation: %s", name, h)
+		}
+		left, _ := strconv.ParseInt(r.srv.MustDo("PTTL", r.l.Key(r.key)), 10, 64)
+		if err == nil && left < 2*(int64(g.Token)-us)/1000-1e9/1000 {
+			t.Errorf("%s: the counter is gone in %d ms, before the clock has caught up", name, left)
+		}
+	}
+}
+
+// covers: I2, R23
+func TestDamagedState(t *testing.T) {
+	r := newRig(t)
+	past, future := strconv.FormatInt(r.now()-1000, 10), strconv.FormatInt(r.now()+60_000, 10)
+	for name, fields := range map[string][]string{
+		"another version":       {"v", "h2", "f", "1"},
+		"no version":            {"o", "x", "x", past, "f", "1"},
+		"somebody's hash":       {"name", "Ada"},
+		"no counter":            {"v", "h1", "o", "x", "x", past},
+		"no expiry":             {"v", "h1", "o", "x", "f", "1"},
+		"empty owner":           {"v", "h1", "o", "", "x", past, "f", "1"},
+		"expiry nan":            {"v", "h1", "o", "x", "x", "nan", "f", "1"},
+		"expiry -inf":           {"v", "h1", "o", "x", "x", "-inf", "f", "1"},
+		"expiry in hex":         {"v", "h1", "o", "x", "x", "0x1", "f", "1"},
+		"expiry with space":     {"v", "h1", "o", "x", "x", " 1", "f", "1"},
+		"expiry negative":       {"v", "h1", "o", "x", "x", "-1", "f", "1"},
+		"expiry fraction":       {"v", "h1", "o", "x", "x", "1.5", "f", "1"},
+		"expiry empty":          {"v", "h1", "o", "x", "x", "", "f", "1"},
+		"expiry too long":       {"v", "h1", "o", "x", "x", "00000000000000001", "f", "1"},
+		"counter scientific":    {"v", "h1", "f", "1.7952e+15"},
+		"counter nan":           {"v", "h1", "f", "nan"},
+		"tombstone without end": {"v", "h1", "f", "1", "z", future + " me"},
+		"tombstone cut":         {"v", "h1", "f", "1", "z", future[:5]},
+		"tombstone junk":        {"v", "h1", "f", "1", "z", future + " a;x" + future + " me;"},
+		"tombstone too long":    {"v", "h1", "f", "1", "z", "99999999999999999 me;"},
+	} {
+		r.set(fields...)
+		before := r.hash()
+		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No || !strings.Contains(err.Error(), backend.ErrForeign.Error()) {
+			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
+		}
+		for _, s := range []Script{Renew, Release, Inspect} {
+			if reply, _ := r.eval(s, "x", "60000", "60000", "c").([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
+				t.Errorf("%s: %v, want the code for foreign data", name, reply)
+			}
+		}
+		if after := r.hash(); after != before {
+			t.Errorf("%s: changed to %s", name, after)
+		}
+	}
+}
+
+// FuzzHashState: whatever the fields hold, a script never grants over a live holder, answers with a typed no instead, and a
+// no leaves the data as it was.
+func FuzzHashState(f *testing.F) {
+	f.Add(uint8(0), "", "", "", "", "", int64(0))
+	f.Add(uint8(0b1111), "h1", "other", "", "5", "", int64(50))
+	f.Add(uint8(0b1111), "h1", "other", "", "5", "", int64(-50))
+	f.Add(uint8(0b1111), "h1", "me", "", "5", "", int64(50))
+	f.Add(uint8(0b0111), "h1", "other", "nan", "5", "", int64(0))
+	f.Add(uint8(0b1111), "h1", "other", "1e99", "5", "1 me;", int64(0))
+	f.Add(uint8(0b11111), "h1", "other", "", "5", "99999999999999 me;", int64(-1))
+	f.Add(uint8(0b11011), "h1", "other", "", "5", "1 a;", int64(-1))
+	f.Fuzz(func(t *testing.T, present uint8, v, o, x, token, z string, delta int64) {
+		r := newRig(t)
+		if x == "" && delta%1000 != 0 {
+			x = strconv.FormatInt(r.now()+delta%1000*1000, 10)
+		}
+		var fields []string
+		state := map[string]string{}
+		for i, field := range [][2]string{{"v", v}, {"o", o}, {"x", x}, {"f", token}, {"z", z}} {
+			if present&(1<<i) != 0 {
+				fields = append(fields, field[0], field[1])
+				state[field[0]] = field[1]
+			}
+		}
+		r.set(fields...)
+		before := r.hash()
+		g, err := r.acquire("me")
+		if err == nil {
+			checkGrant(t, state, g, r.now())
+		} else if backend.AnswerOf(err) != backend.No {
+			t.Fatalf("%q: %v is no definite answer", state, err)
+		} else if after := r.hash(); after != before {
+			t.Fatalf("%q: %v, and changed to %s", state, err, after)
+		}
+		if err != nil && state["o"] != "stranger" {
+			for _, s := range []Script{Renew, Release} {
+				if reply := r.eval(s, "stranger", "0", "60000", "c"); DecodeRenew(reply) == nil || DecodeRelease(reply) == nil {
+					t.Fatalf("%q: %v for one who does not hold", state, reply)
+				}
+			}
+			if after := r.hash(); after != before {
+				t.Fatalf("%q: a stranger changed it to %s", state, after)
+			}
+		}
+	})
+}
+
+var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
+
+// checkGrant holds a grant to the state before it: free, or held by the claimant, or held until a time that has passed.
+func checkGrant(t *testing.T, state map[string]string, g backend.Grant, now int64) {
+	t.Helper()
+	owner, owned := state["o"]
+	ends, err := strconv.ParseInt(state["x"], 10, 64)
+	if owned && owner != "me" && (err != nil || !digits.MatchString(state["x"]) || ends > now+1000) {
+		t.Fatalf("%q: granted over a holder at %d", state, now)
+	}
+	if len(state) > 0 && state["v"] != "h1" {
+		t.Fatalf("%q: granted over foreign data", state)
+	}
+	if f, err := strconv.ParseUint(state["f"], 10, 64); err == nil && (g.Token < f || g.Token == f && owner != "me") {
+		t.Fatalf("%q: token %d does not rise", state, g.Token)
+	}
+}
