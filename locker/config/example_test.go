@@ -62,13 +62,15 @@ func ExampleLoad_mistakes() {
 
 // Without a file, the environment is enough.
 func ExampleFromEnv() {
-	os.Setenv("HOLDFAST_BACKEND", "redis://app:secret@redis.internal:6379/0")
-	os.Setenv("HOLDFAST_WAIT_MODE", "poll")
-	defer os.Unsetenv("HOLDFAST_BACKEND")
-	defer os.Unsetenv("HOLDFAST_WAIT_MODE")
+	// As a deployment would set them:
+	_ = os.Setenv("HOLDFAST_BACKEND", "redis://app:secret@redis.internal:6379/0")
+	_ = os.Setenv("HOLDFAST_WAIT_MODE", "poll")
 
 	f, err := config.FromEnv()
 	fmt.Println(f, err)
+
+	_ = os.Unsetenv("HOLDFAST_BACKEND")
+	_ = os.Unsetenv("HOLDFAST_WAIT_MODE")
 	// Output:
 	// backend=redis://redis.internal:6379/0 wait.mode=poll <nil>
 }

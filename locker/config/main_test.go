@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	// What the machine has set must not decide how a test ends.
 	for _, assignment := range os.Environ() {
 		if name, _, _ := strings.Cut(assignment, "="); strings.HasPrefix(name, envPrefix) {
-			os.Unsetenv(name)
+			_ = os.Unsetenv(name)
 		}
 	}
 	goleak.VerifyTestMain(m)

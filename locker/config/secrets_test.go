@@ -50,8 +50,17 @@ func TestFileKeepsSecrets(t *testing.T) {
 	type hidden struct{ f File } // fmt cannot call methods of unexported fields
 	type shown struct{ F File }
 	for _, v := range []any{
-		f, &f, []File{f}, map[string]File{"f": f}, hidden{f}, &hidden{f}, shown{f}, &shown{f}, f.Backend, &f.Backend, f.Tracing,
-		[]URL{f.Backend}, struct{ u *URL }{&f.Backend}, struct{ u []URL }{[]URL{f.Backend}}, f.Locker,
+		f, &f,
+		[]File{f},
+		map[string]File{"f": f},
+		hidden{f},
+		&hidden{f},
+		shown{f},
+		&shown{f}, f.Backend, &f.Backend, f.Tracing,
+		[]URL{f.Backend},
+		struct{ u *URL }{&f.Backend},
+		struct{ u []URL }{[]URL{f.Backend}},
+		f.Locker,
 	} {
 		for _, text := range printings(t, v) {
 			if leaks(text) {
@@ -145,7 +154,7 @@ func keepsSecrets(t testing.TB, input string, err error) {
 			t.Errorf("%q: the error tells the secret: %s", input, text)
 		}
 	}
-	switch err := err.(type) {
+	switch err := err.(type) { //nolint:errorlint // it unwraps by itself
 	case interface{ Unwrap() error }:
 		if inner := err.Unwrap(); inner != nil {
 			keepsSecrets(t, input, inner)

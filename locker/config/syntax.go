@@ -73,7 +73,8 @@ var complaints = map[string]complaint{
 	"found invalid Unicode character escape code":    {},
 	"found unknown directive name":                   {hint: " (a value that begins with % needs quotes)"},
 	"did not find expected alphabetic or numeric character": {
-		hint: " (a value that begins with & or * needs quotes)"},
+		hint: " (a value that begins with & or * needs quotes)",
+	},
 	"block sequence entries are not allowed in this context": {},
 }
 

@@ -66,7 +66,8 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 func format(s fmt.State, verb rune, v interface {
 	fmt.Stringer
 	fmt.GoStringer
-}) {
+},
+) {
 	text := v.String()
 	switch {
 	case verb == 'v' && s.Flag('#'):
