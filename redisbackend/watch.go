@@ -29,12 +29,15 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 }
 
 func (s *subscription) watch(ctx context.Context, name string) (<-chan backend.Wake, error) {
+	if s.ctx.Err() != nil {
+		return nil, backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	watching, leave := context.WithCancel(ctx)
 	wake, _ := s.hub.Watch(watching, name, nil)
 	state, err := s.want(name)
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err == nil {
 		err = s.await(ctx, state)
 	}

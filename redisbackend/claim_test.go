@@ -1,0 +1,278 @@
+package redisbackend
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// behind opens a backend through a proxy, and one that goes straight to the same server.
+func behind(t *testing.T, query string) (p *testserver.Proxy, through, direct *Backend) {
+	t.Helper()
+	srv := testserver.SharedRedis(t)
+	p = testserver.NewProxy(t, srv.Addr())
+	return p, opened(t, "redis://"+p.Addr()+query), opened(t, srv.URL())
+}
+
+// The reply to an acquire is lost after it was executed. The answer is unknown, and asking again finds the same grant.
+//
+// covers: A2, A3
+func TestLostReplyToAcquire(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for name, make := range map[string]func(t *testing.T, addr string) *Backend{
+		"ours": func(t *testing.T, addr string) *Backend { return opened(t, "redis://"+addr) },
+		"a client with retries": func(t *testing.T, addr string) *Backend {
+			return on(t, client(t, addr, nil), Config{})
+		},
+		"a client with retries and RESP2": func(t *testing.T, addr string) *Backend {
+			return on(t, client(t, addr, func(o *redis.Options) { o.Protocol, o.MaxRetries = 2, 5 }), Config{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := testserver.NewProxy(t, srv.Addr())
+			b := make(t, p.Addr())
+			warm := claim(key(t))
+			acquired(t, b, warm) // loads the script
+			c := claim(key(t))
+			p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key), Next: 1})
+			requests := p.Counts().Requests
+			g, err := b.TryAcquire(t.Context(), c)
+			if backend.AnswerOf(err) != backend.Unknown {
+				t.Fatalf("%+v, %v; want an unknown answer", g, err)
+			}
+			if n := p.Counts().Requests - requests; n != 1 {
+				t.Errorf("go-redis sent it %d times", n)
+			}
+			held, err := b.Inspect(t.Context(), c.Key)
+			if err != nil || len(held.Holders) != 1 {
+				t.Fatalf("%+v, %v; want it to be held", held, err)
+			}
+			if g := acquired(t, b, c); g.Token != held.Token {
+				t.Errorf("token %d, want that of the first attempt, %d", g.Token, held.Token)
+			}
+		})
+	}
+}
+
+// A release whose reply is lost is not sent again: the second one would say that the hold was lost.
+//
+// covers: A3, C4
+func TestLostReplyToRelease(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b := on(t, client(t, p.Addr(), nil), Config{})
+	c := claim(key(t))
+	acquired(t, b, c)
+	want(t, "release", b.Release(t.Context(), c), nil) // loads the script
+	c = claim(c.Key)
+	acquired(t, b, c)
+	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key), Next: 1})
+	if err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+		t.Fatalf("release: %v, want an unknown answer", err)
+	}
+	acquired(t, b, claim(c.Key))
+}
+
+// An acquire is under way on one connection while the release of the same claim, sent on another, is executed.
+//
+// covers: A4
+func TestReleaseOvertakesAcquire(t *testing.T) {
+	p, slow, direct := behind(t, "")
+	acquired(t, direct, claim(key(t))) // loads the script
+	c := claim(key(t))
+	p.Set(testserver.Fault{Mode: testserver.Hold, Match: testserver.Containing(c.Key)})
+	_, err := slow.TryAcquire(quick(t, 100*time.Millisecond), c)
+	if backend.AnswerOf(err) != backend.Unknown {
+		t.Fatalf("acquire: %v, want an unknown answer", err)
+	}
+	p.Await(func(n testserver.Counts) bool { return n.Held > 0 })
+	want(t, "release", direct.Release(t.Context(), c), backend.ErrLost)
+	before := p.Counts().Replies
+	p.Pass() // delivers what was held, although its connection is closed
+	p.Await(func(n testserver.Counts) bool { return n.Replies > before })
+	other := claim(c.Key)
+	acquired(t, direct, other)
+	_, err = direct.TryAcquire(t.Context(), c)
+	want(t, "acquire after release", err, backend.ErrLost)
+	if s, err := direct.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != other.Owner {
+		t.Fatalf("%+v, %v", s, err)
+	}
+}
+
+// A settled release leaves nothing but the counter.
+func TestSettledRelease(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b := opened(t, srv.URL())
+	c := claim(key(t))
+	c.Settled = true
+	acquired(t, b, c)
+	want(t, "release", b.Release(t.Context(), c), nil)
+	if n := srv.MustDo("HLEN", b.layout.Key(c.Key)); n != "2" { // v and f
+		t.Errorf("%s fields are left: %s", n, srv.MustDo("HGETALL", b.layout.Key(c.Key)))
+	}
+	want(t, "second release", b.Release(t.Context(), c), backend.ErrLost)
+}
+
+// What is not ours is refused by name, and left as it was.
+//
+// covers: R24
+func TestForeignData(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b := opened(t, srv.URL())
+	for name, command := range map[string][]string{
+		"string":          {"SET", "", "somebody's"},
+		"list":            {"RPUSH", "", "a", "b"},
+		"set":             {"SADD", "", "a"},
+		"sorted set":      {"ZADD", "", "1", "a"},
+		"hash":            {"HSET", "", "name", "Ada", "o", "Ada"},
+		"hash of version": {"HSET", "", "v", "h7", "f", "1"},
+	} {
+		c := claim(key(t))
+		name, redisKey := name, b.layout.Key(c.Key)
+		command[1] = redisKey
+		srv.MustDo(command...)
+		before := srv.MustDo("DUMP", redisKey)
+		_, err := b.TryAcquire(t.Context(), c)
+		want(t, name+": acquire", err, backend.ErrForeign)
+		want(t, name+": renew", b.Renew(t.Context(), c), backend.ErrForeign)
+		want(t, name+": release", b.Release(t.Context(), c), backend.ErrForeign)
+		_, err = b.Inspect(t.Context(), c.Key)
+		want(t, name+": inspect", err, backend.ErrForeign)
+		if after := srv.MustDo("DUMP", redisKey); after != before {
+			t.Errorf("%s was changed", name)
+		}
+		if ttl := srv.MustDo("PTTL", redisKey); ttl != "-1" {
+			t.Errorf("%s was given an expiry: %s", name, ttl)
+		}
+	}
+}
+
+// The server forgets its scripts at any moment.
+//
+// covers: R9
+func TestScriptFlush(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b := opened(t, srv.URL())
+	c := claim(key(t))
+	for _, verb := range []func() error{
+		func() error { _, err := b.TryAcquire(t.Context(), c); return err },
+		func() error { return b.Renew(t.Context(), c) },
+		func() error { _, err := b.Inspect(t.Context(), c.Key); return err },
+		func() error { return b.Release(t.Context(), c) },
+	} {
+		srv.MustDo("SCRIPT", "FLUSH")
+		want(t, "after SCRIPT FLUSH", verb(), nil)
+	}
+}
+
+// covers: I2, R23
+func TestLayoutV1(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b := opened(t, srv.URL())
+	c := claim(key(t))
+	g := acquired(t, b, c)
+	reply, err := srv.Do("HGETALL", "holdfast:{"+c.Key+"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]string{}
+	for i, words := 0, reply.([]any); i < len(words); i += 2 {
+		fields[words[i].(string)] = words[i+1].(string)
+	}
+	if len(fields) != 6 || fields["v"] != "h1" || fields["o"] != c.Owner || !strings.Contains(fields["m"], `"service":"test"`) {
+		t.Errorf("%v", fields)
+	}
+	for _, number := range []string{"x", "f", "s"} {
+		if strings.Trim(fields[number], "0123456789") != "" || fields[number] == "" {
+			t.Errorf("%s is %q", number, fields[number])
+		}
+	}
+	if len(fields["f"]) < 16 || g.Token < 1_700_000_000_000_000 {
+		t.Errorf("token %d, stored as %s, is not a time in µs", g.Token, fields["f"])
+	}
+	if ttl, err := srv.Do("PTTL", "holdfast:{"+c.Key+"}"); err != nil || ttl.(int64) < 89_000 || ttl.(int64) > 91_000 {
+		t.Errorf("the key lives for %v ms, %v; want the lease and a minute", ttl, err)
+	}
+}
+
+// Two programs with different prefixes do not meet; a retention is kept to.
+//
+// covers: R22
+func TestPrefixAndRetention(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	a, b := opened(t, srv.URL()+"?prefix=one:&retention=5m"), opened(t, srv.URL()+"?prefix=two:")
+	c := claim(key(t))
+	acquired(t, a, c)
+	acquired(t, b, claim(c.Key))
+	c.Settled = true
+	want(t, "release", a.Release(t.Context(), c), nil)
+	ttl, err := srv.Do("PTTL", "one:{"+c.Key+"}")
+	if err != nil || ttl.(int64) < 299_000 || ttl.(int64) > 300_000 {
+		t.Errorf("the key lives for %v ms, %v; want 5m", ttl, err)
+	}
+}
+
+// covers: A8, I1, I5
+func TestBadClaims(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	for name, change := range map[string]func(*backend.Claim){
+		"no key":    func(c *backend.Claim) { c.Key = "" },
+		"huge key":  func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) },
+		"no owner":  func(c *backend.Claim) { c.Owner = "" },
+		"no ttl":    func(c *backend.Claim) { c.TTL = 0 },
+		"short ttl": func(c *backend.Claim) { c.TTL = redisclaim.MinTTL - 1 },
+		"long ttl":  func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
+		"shared":    func(c *backend.Claim) { c.Mode = backend.Shared },
+		"permit":    func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
+		"queue":     func(c *backend.Claim) { c.Queue = true },
+		"reentrant": func(c *backend.Claim) { c.Reentrant = true },
+		"load":      func(c *backend.Claim) { c.Load = true },
+	} {
+		c := claim(key(t))
+		change(&c)
+		_, err := b.TryAcquire(t.Context(), c)
+		if !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	want(t, "release without owner", b.Release(t.Context(), backend.Claim{Key: "k"}), backend.ErrInvalid)
+	want(t, "release without key", b.Release(t.Context(), backend.Claim{Owner: "o"}), backend.ErrInvalid)
+	_, err := b.Watch(t.Context(), backend.Claim{})
+	want(t, "watch without key", err, backend.ErrInvalid)
+	_, err = b.Inspect(t.Context(), "")
+	want(t, "inspect without key", err, backend.ErrInvalid)
+}
+
+// A lease that ran out is not revived, and its release says so, whether or not another holds meanwhile.
+//
+// covers: B4, C3
+func TestExpired(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	c := claim(key(t))
+	c.TTL = redisclaim.MinTTL
+	first := acquired(t, b, c)
+	eventually(t, "expiry", func() error {
+		s, err := b.Inspect(t.Context(), c.Key)
+		if err == nil && len(s.Holders) > 0 {
+			err = errors.New("still held")
+		}
+		return err
+	})
+	c.TTL = time.Minute
+	want(t, "renew", b.Renew(t.Context(), c), backend.ErrLost)
+	want(t, "release", b.Release(t.Context(), c), backend.ErrLost)
+	other := claim(c.Key)
+	if g := acquired(t, b, other); g.Token <= first.Token {
+		t.Errorf("token %d after %d", g.Token, first.Token)
+	}
+	want(t, "renew", b.Renew(t.Context(), c), backend.ErrLost)
+	want(t, "release", b.Release(t.Context(), c), backend.ErrLost)
+	want(t, "the other's renew", b.Renew(t.Context(), other), nil)
+}

@@ -1,0 +1,243 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// With the memory used up, nothing new is locked, but what is held can be kept and given back.
+//
+// covers: R6
+func TestOutOfMemory(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	held, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t))
+	acquired(t, b, held)
+	grant := acquired(t, b, repeated)
+	srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+
+	_, err := b.TryAcquire(t.Context(), claim(key(t)))
+	want(t, "acquire", err, backend.ErrUnavailable)
+	fresh := opened(t, srv.URL()) // noeviction: opens, and finds out when it acquires
+	_, err = fresh.TryAcquire(t.Context(), claim(key(t)))
+	want(t, "acquire by another", err, backend.ErrUnavailable)
+
+	before := deadline(t, srv, b, held)
+	held.TTL = 2 * time.Minute
+	want(t, "renew", b.Renew(t.Context(), held), nil)
+	if after := deadline(t, srv, b, held); after < before+80_000 {
+		t.Errorf("the lease was renewed from %d to %d", before, after)
+	}
+	if g, err := b.TryAcquire(t.Context(), repeated); err != nil || g.Token != grant.Token {
+		t.Errorf("repeated acquire: %+v, %v", g, err)
+	}
+	want(t, "release", b.Release(t.Context(), held), nil)
+	want(t, "release of what never held", b.Release(t.Context(), unsure), backend.ErrLost)
+	srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+	for _, c := range []backend.Claim{held, unsure} {
+		_, err = b.TryAcquire(t.Context(), c)
+		want(t, "acquire after release", err, backend.ErrLost) // the tombstones were stored
+	}
+}
+
+// deadline is the stored end of a lease.
+func deadline(t *testing.T, srv *testserver.Server, b *Backend, c backend.Claim) (x int64) {
+	t.Helper()
+	if _, err := fmt.Sscan(srv.MustDo("HGET", b.layout.Key(c.Key), "x"), &x); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// covers: R5
+func TestEviction(t *testing.T) {
+	srv := testserver.Redis(t, testserver.WithArgs("--maxmemory", "50mb", "--maxmemory-policy", "volatile-lru"))
+	_, err := backend.Open(t.Context(), srv.URL())
+	want(t, "open", err, backend.ErrUnsafe)
+	if !strings.Contains(err.Error(), "volatile-lru") || !strings.Contains(err.Error(), "allow_eviction") {
+		t.Errorf("%v names neither the policy nor the way out", err)
+	}
+	acquired(t, opened(t, srv.URL()+"?allow_eviction=true"), claim(key(t)))
+
+	b, c := on(t, client(t, srv.Addr(), nil), Config{}), claim(key(t))
+	for range 2 { // a no is asked again, and nothing is written before the yes
+		_, err = b.TryAcquire(t.Context(), c)
+		want(t, "acquire", err, backend.ErrUnsafe)
+	}
+	if n := srv.MustDo("EXISTS", b.layout.Key(c.Key)); n != "0" {
+		t.Error("it was locked all the same")
+	}
+	srv.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	acquired(t, b, c)
+	srv.MustDo("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	acquired(t, b, claim(key(t))) // a yes is remembered
+}
+
+// covers: R20
+func TestPermissions(t *testing.T) {
+	srv := testserver.Redis(t)
+	locks := []string{"+evalsha", "+eval", "+time", "+hmget", "+exists", "+hset", "+hdel", "+pexpire", "+pttl", "+info"}
+	wakes := []string{"+publish", "+subscribe", "+unsubscribe", "&holdfast:*"}
+	user := func(rules ...string) string {
+		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "~holdfast:*", "resetchannels"}, rules...)...)
+		return "redis://app:pw@" + srv.Addr()
+	}
+	full := opened(t, user(append(locks, wakes...)...))
+	c := claim(key(t))
+	acquired(t, full, c)
+	wake, err := full.Watch(t.Context(), c)
+	want(t, "watch", err, nil)
+	want(t, "release", full.Release(t.Context(), c), nil)
+	woken(t, wake)
+
+	for _, missing := range locks {
+		rules := append([]string{}, wakes...)
+		for _, rule := range locks {
+			if rule != missing {
+				rules = append(rules, rule)
+			}
+		}
+		command := strings.ToUpper(missing[1:])
+		srv.MustDo("SCRIPT", "FLUSH") // so that EVAL is needed
+		b, err := backend.Open(t.Context(), user(rules...))
+		if err == nil {
+			_ = b.Close()
+		}
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), command) {
+			t.Errorf("without %s: %v, want ErrDenied that names it", command, err)
+		}
+	}
+	noInfo := user(append(locks[:len(locks)-1:len(locks)-1], wakes...)...)
+	acquired(t, opened(t, noInfo+"?allow_eviction=true"), claim(key(t)))
+	_, err = backend.Open(t.Context(), user(append(locks, "resetkeys", "~other:*")...))
+	want(t, "without the keys", err, backend.ErrDenied)
+}
+
+// Who may not use channels locks and releases all the same, and is told to poll.
+//
+// covers: R20
+func TestWithoutChannels(t *testing.T) {
+	srv := testserver.Redis(t)
+	url := "redis://app:pw@" + srv.Addr()
+	for name, rules := range map[string][]string{
+		"no PUBLISH":   {"+@all", "-publish", "allchannels"},
+		"no SUBSCRIBE": {"+@all", "-subscribe", "allchannels"},
+		"no channels":  {"+@all", "resetchannels"},
+	} {
+		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "allkeys"}, rules...)...)
+		b, c := opened(t, url), claim(key(t))
+		acquired(t, b, c)
+		start := time.Now()
+		_, err := b.Watch(t.Context(), c)
+		if !errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrDenied) || time.Since(start) > DefaultRequestTimeout {
+			t.Errorf("%s: watch: %v after %v, want ErrUnsupported", name, err, time.Since(start))
+		}
+		want(t, name+": release", b.Release(t.Context(), c), nil)
+		acquired(t, b, claim(c.Key))
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	srv := testserver.Redis(t, testserver.WithPassword("s3cret-pw"))
+	acquired(t, opened(t, srv.URL()), claim(key(t)))
+	for name, url := range map[string]string{
+		"wrong password": "redis://:s3cret-pw-not@" + srv.Addr(),
+		"wrong user":     "redis://ann:s3cret-pw@" + srv.Addr(),
+		"no password":    "redis://" + srv.Addr(),
+	} {
+		_, err := backend.Open(t.Context(), url)
+		if !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "s3cret-pw") {
+			t.Errorf("%s: %v, want ErrDenied without the password", name, err)
+		}
+	}
+}
+
+// covers: R15
+func TestServerDown(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	c := claim(key(t))
+	acquired(t, b, c)
+	srv.Kill()
+	eventually(t, "broken connections to go", func() error { // the first request may meet an old one
+		if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrUnavailable) {
+			return fmt.Errorf("renew: %v", err)
+		}
+		return nil
+	})
+	start := time.Now()
+	for verb, err := range everyVerb(t.Context(), b) {
+		want(t, verb, err, backend.ErrUnavailable)
+	}
+	_, err := backend.Open(t.Context(), srv.URL())
+	want(t, "open", err, backend.ErrUnavailable)
+	if took := time.Since(start); took > 2*time.Second { // go-redis would dial five times for each
+		t.Errorf("it took %v to say so", took)
+	}
+	srv.Restart()
+	eventually(t, "recovery", func() error { _, err := b.TryAcquire(t.Context(), c); return err })
+}
+
+// A replica answers reads, but its no would be about the past: only a primary may say that a hold is lost.
+//
+// covers: R14, R17
+func TestReplica(t *testing.T) {
+	primary, replica := testserver.Redis(t), testserver.Redis(t)
+	before := opened(t, replica.URL())
+	replica.MustDo("REPLICAOF", "127.0.0.1", fmt.Sprint(primary.Port()))
+	eventually(t, "role", func() error {
+		if role := replica.MustDo("ROLE"); !strings.Contains(role, "connected") {
+			return errors.New(role)
+		}
+		return nil
+	})
+	c := claim(key(t))
+	_, err := before.TryAcquire(t.Context(), c)
+	want(t, "acquire", err, backend.ErrUnavailable)
+	want(t, "renew", before.Renew(t.Context(), c), backend.ErrUnavailable)
+	want(t, "release", before.Release(t.Context(), c), backend.ErrUnavailable)
+	c.Settled = true
+	want(t, "settled release", before.Release(t.Context(), c), backend.ErrUnavailable)
+	_, err = backend.Open(t.Context(), replica.URL())
+	want(t, "open", err, backend.ErrUnavailable)
+}
+
+// Refusals that say "not now" are definite: nothing was written.
+//
+// covers: R7, R15
+func TestNotNow(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	held := claim(key(t))
+	acquired(t, b, held)
+	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	for verb, err := range everyVerb(t.Context(), b) {
+		if verb == "TryAcquire" || verb == "Renew" || verb == "Release" {
+			want(t, "NOREPLICAS: "+verb, err, backend.ErrUnavailable)
+		}
+	}
+	want(t, "NOREPLICAS: renew of a hold", b.Renew(t.Context(), held), backend.ErrUnavailable)
+	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+	want(t, "renew", b.Renew(t.Context(), held), nil)
+
+	srv.MustDo("CONFIG", "SET", "busy-reply-threshold", "1")
+	endless := client(t, srv.Addr(), nil)
+	done := make(chan error, 1)
+	go func() { done <- endless.Eval(context.Background(), "while true do end", nil).Err() }()
+	eventually(t, "BUSY", func() error {
+		if err := b.Renew(t.Context(), held); !errors.Is(err, backend.ErrUnavailable) {
+			return fmt.Errorf("renew: %v", err)
+		}
+		return nil
+	})
+	srv.MustDo("SCRIPT", "KILL")
+	<-done
+	want(t, "release", b.Release(t.Context(), held), nil)
+}
