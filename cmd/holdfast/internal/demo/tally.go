@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"sync"
+	"time"
+)
+
+// A tally counts what the buyers of all processes tell, while they work. What was sold is counted in the ledger.
+type tally struct {
+	mu    sync.Mutex // guards what follows
+	since time.Time  // when the buyers began
+	waits []time.Duration
+	sold  int
+	lost  int
+	kill  *kill
+}
+
+// A kill is what became of the process that was killed in mid-hold, and of its lock.
+type kill struct {
+	Process   int     `json:"process"`
+	PID       int     `json:"pid"`
+	Token     uint64  `json:"token"`         // of the hold it was killed in
+	FreeMS    float64 `json:"free_after_ms"` // until somebody else had the lock; 0 if nobody did
+	NextToken uint64  `json:"next_token"`    // of that hold
+
+	at time.Time
+}
+
+func newTally() *tally { return &tally{since: time.Now()} }
+
+// begin sets the clock when all processes are ready.
+func (t *tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since = time.Now()
+}
+
+// add counts one turn.
+func (t *tally) add(e event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.Token != 0 {
+		t.waits = append(t.waits, e.Wait)
+	}
+	if e.Sold {
+		t.sold++
+	}
+	if e.Lost {
+		t.lost++
+	}
+	if k := t.kill; k != nil && k.NextToken == 0 && e.Token > k.Token {
+		k.NextToken = e.Token
+		k.FreeMS = ms(time.Since(k.at) - e.Held)
+	}
+}
+
+// killed notes that a process is about to be killed.
+func (t *tally) killed(process, pid int, token uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kill = &kill{Process: process, PID: pid, Token: token, at: time.Now()}
+}
+
+func (t *tally) wasKilled(process int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kill != nil && t.kill.Process == process
+}
+
+// A count is a tally at one moment, for the progress line.
+type count struct {
+	sold, turns, lost int
+	elapsed           time.Duration
+	waitsForKilled    bool
+}
+
+func (t *tally) now() count {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return count{
+		sold: t.sold, turns: len(t.waits), lost: t.lost, elapsed: time.Since(t.since),
+		waitsForKilled: t.kill != nil && t.kill.NextToken == 0,
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
+)
+
+// The exit statuses.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // it was tried and did not work
+	exitUsage       = 2 // it was not tried: wrong flags, URL or configuration
+	exitInterrupted = 130
+)
+
+// run runs the command line and returns the exit status.
+func run(ctx context.Context, args []string) int {
+	began := false
+	root := newRoot()
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true } // so flags and arguments were understood
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), line)
+		}
+	}
+	switch {
+	case errors.Is(err, demo.ErrInterrupted):
+		return exitInterrupted
+	case !began, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
+		fmt.Fprintf(os.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "Distributed locks that say when they are lost",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(demo.Command(), demo.WorkerCommand(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}
+
+// version is the module's, or the commit it was built from, as far as the build recorded either.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "(devel)"
+}
