@@ -42,7 +42,7 @@ func Register(scheme string, open func(ctx context.Context, u *url.URL) (Backend
 //
 // The caller closes the backend. Errors never contain the URL's password or query.
 func Open(ctx context.Context, rawURL string) (Backend, error) {
-	u, err := parse(rawURL)
+	u, err := ParseURL(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("backend: open: %w", err)
 	}
@@ -61,9 +61,10 @@ func Open(ctx context.Context, rawURL string) (Backend, error) {
 	return b, nil
 }
 
-// parse is url.Parse for URLs with several hosts, h1:1,h2:2, which url.Parse takes for a bad port. u.Host then holds them
-// all. Its errors never quote the input: url.Parse's own do, password included.
-func parse(rawURL string) (*url.URL, error) {
+// ParseURL is url.Parse for backends' URLs, which may name several hosts, h1:1,h2:2 (url.Parse takes that for a bad port);
+// u.Host then holds them all. The error is an *[InvalidError] and never quotes the input: url.Parse's own does, password
+// included.
+func ParseURL(rawURL string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
 		return nil, invalid("url", "", "has no scheme://")
@@ -97,7 +98,7 @@ func parse(rawURL string) (*url.URL, error) {
 // Redact returns rawURL without what may be secret: user information and query. It is for logs, errors and spans, and
 // never fails.
 func Redact(rawURL string) string {
-	u, err := parse(rawURL)
+	u, err := ParseURL(rawURL)
 	if err != nil {
 		return "(malformed URL)"
 	}

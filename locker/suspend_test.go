@@ -3,10 +3,12 @@ package locker
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
 )
 
@@ -74,6 +76,44 @@ func TestRenewalAfterSuspend(t *testing.T) {
 		time.Sleep(time.Hour)
 		if err := g.Unlock(); err != nil {
 			t.Error(err)
+		}
+		_ = l.Close(t.Context())
+	})
+}
+
+// slowRenewal is a backend whose renewals do something on their way.
+type slowRenewal struct {
+	backend.Backend
+	onTheWay func()
+}
+
+func (b slowRenewal) Renew(ctx context.Context, c backend.Claim) error {
+	b.onTheWay()
+	return b.Backend.Renew(ctx, c)
+}
+
+// The machine is suspended while a renewal is on its way, and wakes up past the deadline: the timers do not know yet, and the
+// renewal's yes is about a lease that nobody may believe in any more.
+// covers: B8, B13
+func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		b := slowRenewal{membackend.New(), func() { slept.Store(int64(time.Minute)) }}
+		l, err := New(b, Bare, Config{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.core.asleep = func() time.Duration { return time.Duration(slept.Load()) }
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Check(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("Check: %v, want ErrLost", err)
+		}
+		<-g.Lost()
+		if err := g.Unlock(); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
 		_ = l.Close(t.Context())
 	})
