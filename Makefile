@@ -54,6 +54,10 @@ test: deps ## every test with the race detector and real servers; a test skipped
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
+.PHONY: mutants
+mutants: deps ## break the code on purpose, one defect at a time: the tests must notice each; some minutes
+	$(GO) run ./internal/mutants
+
 .PHONY: cover
 cover: deps ## tests with coverage across packages; the figures go to cover.out
 	$(gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=./... -coverprofile=cover.out $(PKGS)

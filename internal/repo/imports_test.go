@@ -34,6 +34,7 @@ tracing:                 locker backend go.opentelemetry.io/otel/...
 internal/history:
 internal/testserver:     # starts servers and knows no client of theirs
 internal/simulation:     backend waiting locker redlock internal/history
+internal/mutants:        # breaks other packages by their text alone
 internal/repo:
 internal/repo/failuremodes:
 internal/repo/gotest:
