@@ -159,11 +159,11 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 // everything else leaves the acquisition unsure, so that it is repeated or withdrawn and never forgotten.
 func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	attemptCtx, end := a.core.begin(ctx, OpAttempt, a.hold)
-	sent := time.Now() // before the request: the lease cannot have begun earlier
+	sent := a.core.now() // before the request: the lease cannot have begun earlier
 	a.asked = true
 	g, err := a.core.b.TryAcquire(attemptCtx, a.claim)
 	if err == nil {
-		l = lease{g.Token, a.core.deadlineOf(sent, max(g.TTL, a.claim.TTL))}
+		l = lease{g.Token, deadlineOf(sent, max(g.TTL, a.claim.TTL))}
 		switch {
 		case ctx.Err() != nil: // granted after the caller gave up: put it back
 			err = ctx.Err()
@@ -181,7 +181,7 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	default:
 		a.unsure = a.unsure || backend.AnswerOf(err) == backend.Unknown
 		if a.silent.IsZero() {
-			a.silent = sent
+			a.silent = sent.at
 		}
 		if ctx.Err() == nil {
 			a.last = err

@@ -13,17 +13,23 @@ const (
 // napless is the length below which a difference of two clocks is the time it took to read them, not a suspend.
 const napless = 20 * time.Millisecond
 
-// A deadline is until when a hold is provably good. It is counted from before the request was sent: the store's lease began
-// later than that, so it ends later than the deadline (protocols: Lemma L). Time that the machine spends suspended counts,
-// although the monotonic clock stands still then.
-type deadline struct {
-	at     time.Time     // on the monotonic clock
-	asleep time.Duration // core.asleep when at was computed
+// An instant is a point in time by both clocks: the one that timers run on, and how long the machine has slept so far.
+type instant struct {
+	at     time.Time
+	asleep time.Duration
 }
 
+// A deadline is until when a hold is provably good. It is counted from before the request was sent: the store's lease began
+// later than that, so it ends later than the deadline (protocols: Lemma L). Time that the machine spends suspended counts,
+// although the monotonic clock stands still then, and so do timers.
+type deadline instant
+
+// now reads both clocks.
+func (c *core) now() instant { return instant{time.Now(), c.asleep()} }
+
 // deadlineOf returns the deadline of a lease of ttl that was asked for at sent.
-func (c *core) deadlineOf(sent time.Time, ttl time.Duration) deadline {
-	return deadline{at: sent.Add(ttl - ttl/driftRate - margin), asleep: c.asleep()}
+func deadlineOf(sent instant, ttl time.Duration) deadline {
+	return deadline{sent.at.Add(ttl - ttl/driftRate - margin), sent.asleep}
 }
 
 // remaining is how long d still is, by now. It is negative once d has passed.

@@ -60,7 +60,7 @@ func (c *core) keep(ctx context.Context, claim backend.Claim, hold Hold, l lease
 
 	k.mu.Lock() // before any of the timers can look
 	defer k.mu.Unlock()
-	k.expiry = time.AfterFunc(c.remaining(k.until), k.expire)
+	k.expiry = time.AfterFunc(time.Until(k.until.at), k.expire)
 	k.renewal = time.AfterFunc(k.interval(), k.renew)
 	if d := c.cfg.MaxHold; d > 0 {
 		k.limit = time.AfterFunc(d, func() { k.finish(ErrMaxHold) })
@@ -187,7 +187,7 @@ func (k *keeper) ask(ctx context.Context, limit time.Duration) error {
 	k.mu.Unlock()
 
 	ctx, end := k.c.begin(ctx, OpRenew, k.hold)
-	sent := time.Now() // before the request: see deadline
+	sent := k.c.now() // before the request: see deadline
 	err := k.c.b.Renew(ctx, k.claim)
 	end(k.hold, err)
 	return k.answered(sent, err)
@@ -195,7 +195,7 @@ func (k *keeper) ask(ctx context.Context, limit time.Duration) error {
 
 // answered takes a renewal's answer. Only a yes moves the deadline, only a definite no ends the hold; without an answer the
 // hold is as good as before, and the store is asked again soon.
-func (k *keeper) answered(sent time.Time, err error) error {
+func (k *keeper) answered(sent instant, err error) error {
 	if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {
 		return k.finish(lostBecause(fmt.Errorf("the store says so: %w", err)))
 	}
@@ -217,10 +217,10 @@ func (k *keeper) answered(sent time.Time, err error) error {
 		return err
 	}
 	k.retry = nil
-	if d := k.c.deadlineOf(sent, k.claim.TTL); k.c.until(d).After(k.c.until(k.until)) {
+	if d := deadlineOf(sent, k.claim.TTL); k.c.until(d).After(k.c.until(k.until)) {
 		k.until = d
 	}
-	k.renewal.Reset(time.Until(sent.Add(k.interval())))
+	k.renewal.Reset(time.Until(sent.at.Add(k.interval())))
 	return nil
 }
 

@@ -81,13 +81,18 @@ func TestRenewalAfterSuspend(t *testing.T) {
 	})
 }
 
-// slowRenewal is a backend whose renewals do something on their way.
-type slowRenewal struct {
+// slow is a backend whose requests meet something on their way.
+type slow struct {
 	backend.Backend
 	onTheWay func()
 }
 
-func (b slowRenewal) Renew(ctx context.Context, c backend.Claim) error {
+func (b slow) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	b.onTheWay()
+	return b.Backend.TryAcquire(ctx, c)
+}
+
+func (b slow) Renew(ctx context.Context, c backend.Claim) error {
 	b.onTheWay()
 	return b.Backend.Renew(ctx, c)
 }
@@ -98,7 +103,12 @@ func (b slowRenewal) Renew(ctx context.Context, c backend.Claim) error {
 func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
-		b := slowRenewal{membackend.New(), func() { slept.Store(int64(time.Minute)) }}
+		suspend := new(false)
+		b := slow{membackend.New(), func() {
+			if *suspend {
+				slept.Store(int64(time.Minute))
+			}
+		}}
 		l, err := New(b, Bare, Config{TTL: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -108,13 +118,43 @@ func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		*suspend = true
 		if err := g.Check(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("Check: %v, want ErrLost", err)
+			t.Fatalf("Check: %v, want ErrLost", err)
 		}
 		<-g.Lost()
 		if err := g.Unlock(); !errors.Is(err, ErrLost) {
 			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
+		_ = l.Close(t.Context())
+	})
+}
+
+// The machine is suspended between the question and the grant: the lease began before.
+// covers: B13
+func TestSuspendDuringTheRequestCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept atomic.Int64
+		nap := 10 * time.Second
+		b := slow{membackend.New(), func() { slept.Add(int64(nap)) }}
+		l, err := New(b, Bare, Config{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.core.asleep = func() time.Duration { return time.Duration(slept.Load()) }
+		start := time.Now()
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := start.Add(29697*time.Millisecond - nap); !g.Until().Equal(want) {
+			t.Errorf("deadline %v after the question, want %v", g.Until().Sub(start), want.Sub(start))
+		}
+		nap = 20 * time.Second // more than half the TTL: such a grant is asked for again, and again
+		if _, err := l.TryLock(t.Context(), "other"); !errors.Is(err, errSlow) {
+			t.Errorf("grant after a long suspend: %v, want errSlow", err)
+		}
+		_ = g.Unlock()
 		_ = l.Close(t.Context())
 	})
 }

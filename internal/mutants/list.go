@@ -4,9 +4,9 @@ package main
 var mutants = []mutant{
 	// Package locker: the deadline.
 	{"deadline counted from the reply", "locker/acquire.go",
-		"a.core.deadlineOf(sent, max(g.TTL", "a.core.deadlineOf(time.Now(), max(g.TTL", "./locker", "Deadline"},
+		"deadlineOf(sent, max(g.TTL", "deadlineOf(a.core.now(), max(g.TTL", "./locker", "Deadline|Suspend"},
 	{"renewed deadline counted from the reply", "locker/keeper.go",
-		"k.c.deadlineOf(sent, k.claim.TTL)", "k.c.deadlineOf(time.Now(), k.claim.TTL)", "./locker", "Deadline"},
+		"deadlineOf(sent, k.claim.TTL)", "deadlineOf(k.c.now(), k.claim.TTL)", "./locker", "Deadline"},
 	{"no allowance for drift", "locker/deadline.go",
 		"ttl - ttl/driftRate - margin", "ttl", "./locker", "Deadline"},
 	{"suspended time does not count", "locker/deadline.go",
