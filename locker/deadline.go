@@ -20,7 +20,7 @@ type instant struct {
 }
 
 // A deadline is until when a hold is provably good. It is counted from before the request was sent: the store's lease began
-// later than that, so it ends later than the deadline (protocols: Lemma L). Time that the machine spends suspended counts,
+// later than that, so it ends later than the deadline (docs/guarantees.md, Lemma L). Time that the machine spends suspended counts,
 // although the monotonic clock stands still then, and so do timers.
 type deadline instant
 

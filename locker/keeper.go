@@ -252,7 +252,7 @@ func (k *keeper) doUnlock() error {
 	ctx := context.WithoutCancel(k.ctx)
 	budget := orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL)
 	switch {
-	case cause == ErrUnlocked:
+	case errors.Is(cause, ErrUnlocked):
 		err := k.c.release(ctx, k.claim, k.hold, budget)
 		if errors.Is(err, backend.ErrLost) {
 			err = lostBecause(fmt.Errorf("the store says so: %w", err))

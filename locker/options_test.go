@@ -102,7 +102,7 @@ func TestNamespacesAreApart(t *testing.T) {
 				continue
 			}
 			seen[backend.Namespaced(ns, key)] = fmt.Sprintf("%q/%q", ns, key)
-			defer g.Unlock()
+			t.Cleanup(func() { _ = g.Unlock() })
 			if g.Hold().Key != key {
 				t.Errorf("hold names %q, want the caller's %q", g.Hold().Key, key)
 			}

@@ -39,8 +39,9 @@ func main() {
 	verbose := flag.Bool("v", false, "print the output of the tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *pattern, *verbose); err != nil {
+	err := run(ctx, *pattern, *verbose)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -59,7 +60,7 @@ func run(ctx context.Context, pattern string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 
 	killed, failed := 0, 0
 	for _, m := range mutants {
