@@ -59,7 +59,8 @@ func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
+	// A race ends the process with a status of its own. Without one it need not wait for a second before it exits.
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	return cmd
 }
 

@@ -39,7 +39,9 @@ func TestRefusals(t *testing.T) {
 		{"demo --backend=redis://u:" + secret + "/@h", "percent-encode special characters"},
 		{"demo --backend=etcd://u:" + secret + "@h", "scheme is not registered"},
 		{"demo --backend=redis://u:" + secret + "@h?colour=" + secret, "colour"},
-		{"demo --config=", "is a directory"},
+		{"demo --config=", "--config is empty"},
+		{"demo --backend=", "--backend is empty"},
+		{"demo --config=..", "is a directory"},
 		{"demo --config=none.yaml", "none.yaml: no such file"},
 		{"demo-worker", "not for people"},
 	} {

@@ -60,7 +60,12 @@ func Command() *cobra.Command {
 		Example: examples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.config = orEmptyName(cmd, o.config)
+			for _, name := range []string{"backend", "config"} {
+				// An empty value is a variable that was not set, more likely than a wish for the default.
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return usage("--%s is empty", name)
+				}
+			}
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -81,14 +86,6 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.kill, "kill", false, "kill one of the processes while it holds the lock, and see when the lock is free again")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	return cmd
-}
-
-// orEmptyName keeps an empty --config from being taken for none: it is more likely a variable that was not set.
-func orEmptyName(cmd *cobra.Command, path string) string {
-	if path == "" && cmd.Flags().Changed("config") {
-		return "."
-	}
-	return path
 }
 
 // check refuses what makes no sense before anything is opened.

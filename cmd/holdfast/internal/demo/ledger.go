@@ -123,7 +123,7 @@ func (l *ledger) post(e entry) error {
 	defer l.mu.Unlock()
 	l.seq++
 	e.process, e.seq = l.process, l.seq
-	if _, err := io.WriteString(l.file, e.String()); err != nil { // one write: one line, whole
+	if _, err := l.file.WriteString(e.String()); err != nil { // one write: one line, whole
 		return err
 	}
 	counted, err := l.catchUp(e.seq)

@@ -95,7 +95,7 @@ func (r *result) head(w io.Writer) {
 
 func (r *result) figures(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer tw.Flush()
+	defer func() { _ = tw.Flush() }() // into a builder
 	row := func(name, format string, args ...any) { fmt.Fprintf(tw, name+"\t"+format+"\n", args...) }
 	row("sold", "%d of %d in %v: %s", r.Sold, r.Stock, duration(r.ElapsedMS), r.Ended)
 	row("oversell", "%d", r.Oversell)

@@ -46,7 +46,7 @@ func workUnderParent(ctx context.Context, in *bufio.Reader, emit func(event)) er
 		if st, err = s.open(ctx); err != nil {
 			return err
 		}
-		defer st.Close()
+		defer func() { _ = st.Close() }()
 	}
 	emit(event{Kind: evReady})
 	if _, err := in.ReadBytes('\n'); err != nil {
