@@ -107,7 +107,7 @@ func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {
 		return backend.ErrClosed
 	}
-	return context.Cause(ctx)
+	return ctx.Err()
 }
 
 // named are the stores that were opened by URL, with the number of their clients: mem://a twice is one store.

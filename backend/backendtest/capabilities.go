@@ -1,0 +1,145 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var capabilityRules = []rule{
+	{
+		name: "capabilities/constant", run: constantCapabilities,
+		why: "Capabilities are read once, when a program starts. They are the same for every client and ask nobody.",
+	},
+	{
+		name: "capabilities/refused", run: refusesOthers,
+		why: "What a backend does not claim it refuses with errors.ErrUnsupported, before anything is written. A shared claim" +
+			" that is granted as an exclusive one, or a queue that does not queue, is a promise that nobody keeps.",
+	},
+	{
+		name: "capabilities/fencing", run: fencingIsClaimed,
+		why: "Without the capability the token is 0, so that no resource compares what does not rise; with it, it is never 0.",
+	},
+	{
+		name: "capabilities/watch", run: watchIsRefused,
+		why: "A backend without wake-ups says so, by an error or a closed channel, and its callers poll. Silence would be" +
+			" taken for \"nothing happened\".",
+	},
+	{
+		name: "capabilities/inspect", run: inspectIsRefused,
+		why: "A backend that cannot look says so. An empty State would be read as \"free\".",
+	},
+	{
+		name: "capabilities/base", run: embedsBase,
+		why: "Base answers for methods that a backend does not have yet. A claim with nothing special needs no capability.",
+	},
+}
+
+func constantCapabilities(e *env) {
+	a, b := e.open(), e.open()
+	first := a.Capabilities()
+	e.cycle(a, e.key("k"))
+	if first != a.Capabilities() || first != b.Capabilities() || first != e.caps {
+		e.Errorf("Capabilities differ: %+v, %+v, %+v", first, a.Capabilities(), b.Capabilities())
+	}
+	if first.MinTTL <= 0 || first.MinTTL > time.Hour {
+		e.Errorf("MinTTL = %v, want what the store can keep, above 0", first.MinTTL)
+	}
+}
+
+// wishes are claims that need a capability each.
+func (e *env) wishes(key string) map[string]struct {
+	claim backend.Claim
+	need  backend.Capabilities
+} {
+	type wish = struct {
+		claim backend.Claim
+		need  backend.Capabilities
+	}
+	with := func(change func(*backend.Claim)) backend.Claim {
+		c := e.claim(key)
+		change(&c)
+		return c
+	}
+	return map[string]wish{
+		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
+		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
+		"Queue":       {with(func(c *backend.Claim) { c.Queue = true }), backend.Capabilities{Queue: true}},
+		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant = true }), backend.Capabilities{Reentrant: true}},
+		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
+		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
+	}
+}
+
+// covers: Q12
+func refusesOthers(e *env) {
+	a, b := e.open(), e.open()
+	for what, wish := range e.wishes(e.key("k")) {
+		if e.caps.Missing(wish.need) == nil {
+			continue // claimed: the rules of that capability apply
+		}
+		_, err := a.TryAcquire(e.ctx, wish.claim)
+		e.is("TryAcquire with "+what+", which the backend does not claim", err, errors.ErrUnsupported)
+		e.untouched(b, wish.claim.Key)
+		plain := e.claim(wish.claim.Key)
+		e.acquire(a, plain)
+		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
+		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
+		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
+		e.release(a, plain)
+	}
+}
+
+func fencingIsClaimed(e *env) {
+	g := e.acquire(e.open(), e.claim(e.key("k")))
+	if (g.Token != 0) != e.caps.Fencing {
+		e.Errorf("token %d, with Capabilities.Fencing = %v", g.Token, e.caps.Fencing)
+	}
+}
+
+func watchIsRefused(e *env) {
+	a := e.open()
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	wake, err := a.Watch(ctx, e.claim(e.key("k")))
+	if e.caps.Watch {
+		if err != nil {
+			e.Errorf("Watch = %v, with Capabilities.Watch", err)
+		}
+		return
+	}
+	if err != nil {
+		e.is("Watch, which the backend does not claim", err, errors.ErrUnsupported)
+		return
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case _, open := <-wake:
+		if open {
+			e.Error("Watch signals, though the backend does not claim it")
+		}
+	case <-timer.C:
+		e.Error("Watch, which the backend does not claim, neither failed nor closed its channel")
+	}
+}
+
+func inspectIsRefused(e *env) {
+	_, err := e.open().Inspect(e.ctx, e.key("k"))
+	if e.caps.Inspect {
+		if err != nil {
+			e.Errorf("Inspect = %v, with Capabilities.Inspect", err)
+		}
+		return
+	}
+	e.is("Inspect, which the backend does not claim", err, errors.ErrUnsupported)
+}
+
+func embedsBase(e *env) {
+	if err := e.claim(e.key("k")).Validate(e.caps); err != nil {
+		e.Errorf("a plain claim needs a capability: %v", err)
+	}
+	e.cycle(e.open(), e.key("k"))
+}

@@ -1,0 +1,238 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// An env is what a rule works with: clients, keys of its own, and ways to say what must be. Helpers that end in failure
+// must be called from the rule's goroutine; in others, only Error and Errorf.
+type env struct {
+	testing.TB
+	suite
+	prefix string
+	ctx    context.Context // bounds the rule, so that a verb that hangs is a failure that names it
+
+	// long is a lease that does not run out while a rule runs, short one that does.
+	long, short time.Duration
+
+	mu      sync.Mutex
+	keys    []string // used, for the look at what is left
+	clients []backend.Backend
+	undo    []func()
+	cancel  context.CancelFunc
+}
+
+func newEnv(tb testing.TB, s suite, prefix string) *env {
+	e := &env{TB: tb, suite: s, prefix: prefix, long: 2 * time.Minute, short: max(s.caps.MinTTL, time.Second)}
+	limit := time.Minute + 20*s.caps.MinTTL
+	if s.h.Bubble {
+		limit = 30 * 24 * time.Hour
+	}
+	e.ctx, e.cancel = context.WithTimeout(context.Background(), limit)
+	return e
+}
+
+// open returns a new client of the store, which is closed at the end.
+func (e *env) open() backend.Backend {
+	e.Helper()
+	b := e.h.Open(e.TB)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.clients = append(e.clients, b)
+	return b
+}
+
+// later runs f at the end of the rule, before the look at what is left.
+func (e *env) later(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.undo = append(e.undo, f)
+}
+
+// close undoes what the rule did, and fails it if anything is left then.
+func (e *env) close() {
+	e.Helper()
+	defer e.cancel()
+	for i := len(e.undo) - 1; i >= 0; i-- {
+		e.undo[i]()
+	}
+	if !e.Failed() { // else what is left is a consequence
+		for _, left := range e.leftovers() {
+			e.Errorf("left behind in the store: %s", left)
+		}
+	}
+	for _, b := range e.clients {
+		if err := b.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	}
+}
+
+// leftovers lists the holds that the rule left.
+func (e *env) leftovers() []string {
+	e.Helper()
+	if e.h.Leftovers != nil {
+		return e.h.Leftovers(e.TB, e.prefix)
+	}
+	if !e.caps.Inspect || len(e.keys) == 0 {
+		return nil
+	}
+	b := e.h.Open(e.TB)
+	defer b.Close()
+	var left []string
+	for _, key := range e.keys {
+		state, err := b.Inspect(e.ctx, key)
+		if err != nil {
+			continue // the rule put something else there
+		}
+		for _, h := range state.Holders {
+			left = append(left, "a hold of "+short(key)+" by "+h.Owner)
+		}
+		for _, w := range state.Waiters {
+			left = append(left, "a place in line for "+short(key)+" of "+w.Owner)
+		}
+	}
+	return left
+}
+
+// key returns a key of this rule alone.
+func (e *env) key(name string) string {
+	key := e.prefix + name
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slices.Contains(e.keys, key) {
+		e.keys = append(e.keys, key)
+	}
+	return key
+}
+
+// claim returns a fresh claim of key with a long lease.
+func (e *env) claim(key string) backend.Claim {
+	return backend.Claim{
+		Key: key, Owner: backend.NewOwner(), TTL: e.long,
+		Meta: backend.Meta{Service: "backendtest", Host: "host-1", PID: 4711},
+	}
+}
+
+// brief returns a fresh claim of key with a short lease.
+func (e *env) brief(key string) backend.Claim {
+	c := e.claim(key)
+	c.TTL = e.short
+	return c
+}
+
+// acquire must grant c, which is released at the end.
+func (e *env) acquire(b backend.Backend, c backend.Claim) backend.Grant {
+	e.Helper()
+	g, err := b.TryAcquire(e.ctx, c)
+	e.forget(b, c)
+	if err != nil {
+		e.Fatalf("TryAcquire(%s) = %v, want a grant", short(c.Key), err)
+	}
+	return g
+}
+
+// forget releases c at the end, whatever becomes of it.
+func (e *env) forget(b backend.Backend, c backend.Claim) {
+	e.later(func() {
+		c.Settled = true
+		err := b.Release(context.WithoutCancel(e.ctx), c)
+		if errors.Is(err, backend.ErrClosed) { // by the rule itself
+			other := e.h.Open(e.TB)
+			_ = other.Release(context.WithoutCancel(e.ctx), c)
+			_ = other.Close()
+		}
+	})
+}
+
+// held must refuse c because another claim holds.
+func (e *env) held(b backend.Backend, c backend.Claim) *backend.HeldError {
+	e.Helper()
+	g, err := b.TryAcquire(e.ctx, c)
+	if err == nil {
+		e.forget(b, c)
+		e.Fatalf("TryAcquire(%s) granted token %d while another claim holds", short(c.Key), g.Token)
+	}
+	var held *backend.HeldError
+	if !errors.Is(err, backend.ErrHeld) || !errors.As(err, &held) {
+		e.Fatalf("TryAcquire(%s) = %v, want a *backend.HeldError", short(c.Key), err)
+	}
+	return held
+}
+
+// release must find c holding.
+func (e *env) release(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	if err := b.Release(e.ctx, c); err != nil {
+		e.Fatalf("Release(%s) = %v, want nil: it held until now", short(c.Key), err)
+	}
+}
+
+// free must grant key to a new claim, and gives it back.
+func (e *env) free(b backend.Backend, key string) {
+	e.Helper()
+	c := e.claim(key)
+	c.Settled = true
+	g, err := b.TryAcquire(e.ctx, c)
+	if err != nil {
+		e.Fatalf("TryAcquire(%s) = %v, want a grant: the key is free", short(key), err)
+	}
+	if err := b.Release(e.ctx, c); err != nil {
+		e.Fatalf("Release(%s) of token %d = %v", short(key), g.Token, err)
+	}
+}
+
+// lost must be an ErrLost.
+func (e *env) lost(what string, err error) {
+	e.Helper()
+	if !errors.Is(err, backend.ErrLost) {
+		e.Fatalf("%s = %v, want backend.ErrLost", what, err)
+	}
+}
+
+// is fails unless err wraps target.
+func (e *env) is(what string, err, target error) {
+	e.Helper()
+	if !errors.Is(err, target) {
+		e.Errorf("%s = %v, want an error that is %q", what, err, target)
+	}
+}
+
+// pause waits for d of the rule's time, which is none in a bubble. It is for pacing; nothing is true just because it is over.
+func (e *env) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.ctx.Done():
+	}
+}
+
+// await asks until ok says so, and fails the rule if it does not within limit.
+func (e *env) await(what string, limit time.Duration, ok func() bool) {
+	e.Helper()
+	for start := time.Now(); !ok(); e.pause(2 * time.Millisecond) {
+		if time.Since(start) > limit {
+			e.Fatalf("after %v still waiting: %s", limit, what)
+		}
+	}
+}
+
+// patience is how long something may take that should happen at once, on a machine that is busy.
+const patience = 10 * time.Second
+
+// parallel calls f(0) to f(n-1) concurrently and waits for them.
+func parallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,141 @@
+package backendtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var expiryRules = []rule{
+	{
+		name: "expiry/not-early", run: expiryNotEarly,
+		why: "The holder believes in its lease until shortly before its end, counted from before it asked. A TTL may be rounded" +
+			" up, never down: a lease that ends early has two holders. (Truncating to milliseconds or seconds does it.)",
+	},
+	{
+		name: "expiry/renewal-not-early", run: renewalNotEarly,
+		why: "A renewal promises a whole TTL from when it was sent, as the grant did.",
+	},
+	{
+		name: "expiry/ends", run: expiryEnds,
+		why: "A holder that died blocks others for its lease and no longer.",
+	},
+	{
+		name: "expiry/apart", run: expiryApart,
+		why: "Each hold has a lease of its own. One that ends, or is renewed, says nothing about another" +
+			" (a shared lease is kept alive by whoever is left).",
+	},
+	{
+		name: "expiry/client-gone", run: expiryClientGone,
+		why: "A lease does not depend on the client that took it: Close is not Release, and a crash is not either.",
+	},
+}
+
+// odd are leases that a store which counts in milliseconds or seconds has to round.
+func (e *env) odd() []time.Duration {
+	least := e.caps.MinTTL
+	return []time.Duration{
+		least, least + 1, least + 999*time.Microsecond, least + least/2 + 700*time.Microsecond, 2*least - 1,
+	}
+}
+
+// covers: I1, A13, A6
+func expiryNotEarly(e *env) {
+	a, b := e.open(), e.open()
+	for i, ttl := range e.odd() {
+		for round := range 3 {
+			c := e.claim(e.key(fmt.Sprint(i, round)))
+			c.TTL = ttl
+			sent := time.Now()
+			g := e.acquire(a, c)
+			if g.TTL < ttl {
+				e.Errorf("asked for a lease of %v, granted %v", ttl, g.TTL)
+			}
+			e.notBefore(b, c.Key, sent, ttl)
+		}
+	}
+}
+
+// covers: I1
+func renewalNotEarly(e *env) {
+	a, b := e.open(), e.open()
+	for i, ttl := range e.odd() {
+		c := e.claim(e.key(fmt.Sprint(i)))
+		c.TTL = ttl
+		e.acquire(a, c)
+		sent := time.Now()
+		if err := a.Renew(e.ctx, c); err != nil {
+			e.lost("Renew", err) // the machine paused for longer than the lease
+			continue
+		}
+		e.notBefore(b, c.Key, sent, ttl)
+	}
+}
+
+// notBefore fails if key is granted to another before ttl has passed since sent. It is sound on a machine that is slow: the
+// store began the lease after sent, and the grant was seen after it was made.
+func (e *env) notBefore(b backend.Backend, key string, sent time.Time, ttl time.Duration) {
+	e.Helper()
+	const clocks = 1000 // two clocks of one machine may differ in speed by a thousandth
+	for step := max(ttl/100, 10*time.Microsecond); ; e.pause(step) {
+		next := e.claim(key)
+		next.Settled = true
+		_, err := b.TryAcquire(e.ctx, next)
+		took := time.Since(sent)
+		if err == nil {
+			if took < ttl-ttl/clocks {
+				e.Errorf("a lease of %v was over after %v", ttl, took)
+			}
+			e.release(b, next)
+			return
+		}
+		e.is("TryAcquire of a held key", err, backend.ErrHeld)
+		if limit := 20*ttl + patience; took > limit || e.Failed() {
+			e.Fatalf("a lease of %v still blocks after %v", ttl, took)
+		}
+	}
+}
+
+// covers: G6, B12
+func expiryEnds(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	sent := time.Now()
+	g := e.acquire(a, e.brief(key))
+	e.takeOver(b, e.claim(key))
+	if took := time.Since(sent); took > g.TTL+patience/2 {
+		e.Errorf("a lease of %v blocked for %v", g.TTL, took)
+	}
+}
+
+// covers: B15, B9
+func expiryApart(e *env) {
+	a, b := e.open(), e.open()
+	brief, long := e.brief(e.key("brief")), e.claim(e.key("long"))
+	e.acquire(a, long)
+	e.acquire(a, brief)
+	if err := a.Renew(e.ctx, long); err != nil {
+		e.Fatalf("Renew = %v", err)
+	}
+	e.ranOut(b, brief)
+	e.held(b, e.claim(long.Key))
+	if err := a.Renew(e.ctx, long); err != nil {
+		e.Errorf("Renew of one hold after another's lease ran out = %v", err)
+	}
+}
+
+// covers: G6, C10
+func expiryClientGone(e *env) {
+	a, b := e.h.Open(e), e.open()
+	brief, long := e.brief(e.key("brief")), e.claim(e.key("long"))
+	e.acquire(a, brief)
+	e.acquire(a, long)
+	if err := a.Close(); err != nil {
+		e.Fatalf("Close = %v", err)
+	}
+	e.held(b, e.claim(long.Key))
+	e.takeOver(b, e.claim(brief.Key))
+	e.held(b, e.claim(long.Key))
+	e.release(b, long) // whoever knows the owner may release, from any client
+}

@@ -1,0 +1,215 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Faulty returns b behind a bad network: requests and replies are late, lost and doubled, and wake-ups as well, after the
+// mix of faults that [Swarm] makes of seed, for requests of about a millisecond.
+func Faulty(b backend.Backend, seed uint64) backend.Backend {
+	return FaultyWith(b, seed, Swarm(seed, time.Millisecond))
+}
+
+// FaultyWith is [Faulty] with a given mix.
+func FaultyWith(b backend.Backend, seed uint64, f Faults) *FaultyBackend {
+	fb := &FaultyBackend{Backend: b, faults: f, seed: seed, start: time.Now()}
+	fb.ctx, fb.cancel = context.WithCancel(context.Background())
+	return fb
+}
+
+// A FaultyBackend is a backend behind a bad network. Everything that it does may happen to a correct backend; a caller that
+// breaks on one is wrong, and so is a backend that breaks under one.
+//
+// What it keeps to is what a connection-oriented store with a client that does not retry keeps to:
+//
+//   - A definite answer is given only when nothing of its request is on its way any more: a request that is executed twice
+//     is answered after the second time. (A copy that lands after a definite answer needs a client that retries by itself,
+//     which a backend must turn off: the claim would rightly be called settled.) The answer is the last one of TryAcquire
+//     and Renew, and the first one of Release, since the second can only say that the first was there.
+//   - After an unknown answer the request, and its copy, may be executed at any time up to 1.5 times the claim's TTL later:
+//     tombstones last longer.
+//   - Watch fails, or is subscribed when it returns.
+//
+// What befalls the n-th request depends on the seed and on n. Inspect and Capabilities are not disturbed, as tests look
+// with them. It works in testing/synctest bubbles.
+type FaultyBackend struct {
+	backend.Backend
+
+	faults Faults
+	seed   uint64
+	start  time.Time
+	n      atomic.Uint64
+	calm   atomic.Bool
+	ctx    context.Context // of watches; ends with Close
+	cancel context.CancelFunc
+
+	mu     sync.Mutex // guards the rest, and tasks.Add against tasks.Wait
+	closed bool
+	tasks  sync.WaitGroup // requests and watches under way
+	log    []string
+}
+
+// longestLog is how many of the last faults are remembered.
+const longestLog = 400
+
+// Calm ends the faults for requests and wake-ups from now on. Those under way take their course; [FaultyBackend.Settle]
+// waits for them.
+func (f *FaultyBackend) Calm() { f.calm.Store(true) }
+
+// Settle returns when every request that was under way has been executed, those included whose callers have left. It is
+// called when nothing new is asked and no watch is open.
+func (f *FaultyBackend) Settle() { f.tasks.Wait() }
+
+// Log returns the last faults in order, for the message of a test that fails.
+func (f *FaultyBackend) Log() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.log...)
+}
+
+func (f *FaultyBackend) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.log) == longestLog {
+		f.log = append(f.log[:0], f.log[1:]...)
+	}
+	f.log = append(f.log, fmt.Sprintf("%12v ", time.Since(f.start))+fmt.Sprintf(format, args...))
+}
+
+// begin counts a task in, unless Close was called.
+func (f *FaultyBackend) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.tasks.Add(1)
+	return true
+}
+
+// next draws what befalls the next request.
+func (f *FaultyBackend) next(verb string, c backend.Claim) plan {
+	n := f.n.Add(1)
+	if f.calm.Load() {
+		return plan{n: n}
+	}
+	p := f.faults.plan(f.seed, n, c)
+	if p.fate != pass {
+		f.note("%s %d of %s, owner …%s: %s, after %v", verb, n, short(c.Key), tail(c.Owner), fateNames[p.fate], p.there)
+	}
+	return p
+}
+
+// tail is the part of an owner that differs within a process.
+func tail(owner string) string { return owner[max(0, len(owner)-6):] }
+
+// TryAcquire makes an attempt over the bad network.
+func (f *FaultyBackend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	var g backend.Grant
+	err := f.request(ctx, "TryAcquire", c, func(ctx context.Context) (err error) {
+		got, err := f.Backend.TryAcquire(ctx, c)
+		return f.keep(&g, got, err)
+	})
+	if err != nil {
+		return backend.Grant{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return g, nil
+}
+
+// keep stores a grant under the lock, since a late execution may bring one when the caller has left.
+func (f *FaultyBackend) keep(to *backend.Grant, g backend.Grant, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*to = g
+	return err
+}
+
+// Renew renews over the bad network.
+func (f *FaultyBackend) Renew(ctx context.Context, c backend.Claim) error {
+	return f.request(ctx, "Renew", c, func(ctx context.Context) error { return f.Backend.Renew(ctx, c) })
+}
+
+// Release releases over the bad network.
+func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) error {
+	first, answered := error(nil), false
+	return f.request(ctx, "Release", c, func(ctx context.Context) error {
+		err := f.Backend.Release(ctx, c)
+		if !answered {
+			first, answered = err, true
+		}
+		return first
+	})
+}
+
+// request sends a request in a goroutine of its own, which lives until the request is executed, and returns when it is
+// answered or ctx is done.
+func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Claim, send func(context.Context) error) error {
+	if ctx.Err() != nil || c.Validate(f.Capabilities()) != nil {
+		return send(ctx) // nothing of it reaches the network
+	}
+	if !f.begin() {
+		return backend.ErrClosed
+	}
+	p := f.next(verb, c)
+	answer := make(chan error, 1) // one slot: the request never waits for a caller that has left
+	go func() {
+		defer f.tasks.Done()
+		f.carry(context.WithoutCancel(ctx), p, send, answer)
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		f.note("%s %d: the caller left: %v", verb, p.n, ctx.Err())
+		return ctx.Err()
+	}
+}
+
+// carry takes a request to the store and its reply back.
+func (f *FaultyBackend) carry(ctx context.Context, p plan, send func(context.Context) error, answer chan<- error) {
+	if p.fate == late {
+		answer <- p.fault()
+	}
+	time.Sleep(p.there)
+	switch p.fate {
+	case vanish:
+		answer <- p.fault()
+		return
+	case refuse:
+		answer <- fmt.Errorf("%w: %w %d", backend.ErrUnavailable, ErrFault, p.n)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience) // the store's own silence is not ours to add to
+	defer cancel()
+	err := send(ctx)
+	if p.fate == twice {
+		time.Sleep(p.again)
+		err = send(ctx)
+	}
+	time.Sleep(p.back)
+	switch p.fate {
+	case late:
+	case loseReply:
+		answer <- p.fault()
+	default:
+		answer <- err
+	}
+}
+
+// Close refuses what is new, waits until everything under way has been executed, however late, and closes the backend.
+func (f *FaultyBackend) Close() error {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.cancel()
+	f.tasks.Wait()
+	return f.Backend.Close()
+}

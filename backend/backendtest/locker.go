@@ -1,0 +1,335 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+var lockerRules = []rule{
+	{
+		name: "locker/basic", run: lockerBasic,
+		why: "What applications do: lock, find it taken, unlock, lock again; from one client and from two.",
+	},
+	{
+		name: "locker/unlock-twice", run: unlockTwice,
+		why: "Unlock is deferred here and called there. Its second call says what the first did, and never frees the next holder.",
+	},
+	{
+		name: "locker/wait-ends", run: waitEnds,
+		why: "A wait ends with its ctx and says so together with who holds: ctx.Err, its cause, and ErrHeld are all visible" +
+			" (redsync#98 and redsync#164 hide them).",
+	},
+	{
+		name: "locker/woken", run: lockerWoken, needs: watch,
+		why: "A waiter gets the lock when it is released, not at the end of some poll interval.",
+	},
+	{
+		name: "locker/dead-holder", run: deadHolder,
+		why: "A holder that dies while holding blocks its waiters for the rest of its lease, and nobody has to help.",
+	},
+	{
+		name: "locker/renews", run: lockerRenews,
+		why: "Work may take longer than the TTL: the hold is renewed for as long as its holder lives.",
+	},
+	{
+		name: "locker/foreign", run: lockerForeign, hook: hasForeign,
+		why: "Data of another program under the lock's key is an error at once, not a wait for ever.",
+	},
+	{
+		name: "locker/do", run: lockerDo,
+		why: "Do unlocks however its function ends. A panic that leaks a lock blocks the next process, which panics again.",
+	},
+	{
+		name: "locker/close", run: lockerClose,
+		why: "Close refuses what is new, ends waits, and waits for guards, so that a program that ends leaves no lock behind.",
+	},
+	{
+		name: "locker/sweep", run: cancellationSweep, slow: true,
+		why: "A Lock that is cancelled, at whatever moment, leaves nothing held and nobody in line (cats-effect#3554," +
+			" etcd 3.4#10153, CURATOR-462).",
+	},
+	{
+		name: "locker/namespaces", run: lockerNamespaces,
+		why: "Services that share a store do not share locks by accident, however their names look.",
+	},
+}
+
+// locker returns a client on b, which is closed at the end.
+func (e *env) locker(b backend.Backend, cfg locker.Config) *locker.Client[struct{}] {
+	e.Helper()
+	if cfg.TTL == 0 {
+		cfg.TTL = e.long
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = discard
+	}
+	l, err := locker.New(b, locker.Bare, cfg)
+	if err != nil {
+		e.Fatalf("locker.New = %v", err)
+	}
+	e.later(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*cfg.TTL+patience)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			e.Errorf("locker: Close = %v", err)
+		}
+	})
+	return l
+}
+
+// lock must get key, and unlocks it at the end.
+func (e *env) lock(l locker.Locker[struct{}], key string, opts ...locker.Option) *locker.Guard[struct{}] {
+	e.Helper()
+	g, err := l.Lock(e.ctx, key, opts...)
+	if err != nil {
+		e.Fatalf("Lock(%s) = %v", short(key), err)
+	}
+	e.later(func() { _ = g.Unlock() })
+	return g
+}
+
+// unlock must succeed.
+func (e *env) unlock(g *locker.Guard[struct{}]) {
+	e.Helper()
+	if err := g.Unlock(); err != nil {
+		e.Errorf("Unlock = %v", err)
+	}
+}
+
+// taken must find key locked.
+func (e *env) taken(l locker.Locker[struct{}], key string) {
+	e.Helper()
+	g, err := l.TryLock(e.ctx, key)
+	if err == nil {
+		e.later(func() { _ = g.Unlock() })
+		e.Fatalf("TryLock(%s) succeeded while another guard holds", short(key))
+	}
+	e.is("TryLock", err, locker.ErrNotAcquired)
+	e.is("TryLock", err, backend.ErrHeld)
+}
+
+// covers: G3
+func lockerBasic(e *env) {
+	a, b := e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})
+	key := e.key("k")
+	for _, l := range []*locker.Client[struct{}]{a, b, a} {
+		g := e.lock(l, key)
+		e.taken(a, key) // not re-entrant
+		e.taken(b, key)
+		if _, err := g.Value(); err != nil {
+			e.Errorf("Value = %v", err)
+		}
+		if err := g.Check(e.ctx); err != nil {
+			e.Errorf("Check = %v", err)
+		}
+		e.unlock(g)
+	}
+}
+
+// covers: C7
+func unlockTwice(e *env) {
+	a, b := e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})
+	key := e.key("k")
+	g := e.lock(a, key)
+	e.unlock(g)
+	next := e.lock(b, key)
+	if err := g.Unlock(); err != nil {
+		e.Errorf("second Unlock = %v, want what the first returned", err)
+	}
+	e.taken(a, key)
+	e.unlock(next)
+}
+
+// covers: W7, C5, I11
+func waitEnds(e *env) {
+	a, b := e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})
+	key := e.key("k")
+	defer e.unlock(e.lock(a, key))
+
+	_, err := b.Lock(e.ctx, key, locker.WaitLimit(50*time.Millisecond))
+	for _, target := range []error{locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld} {
+		e.is("Lock with a WaitLimit", err, target)
+	}
+	ctx, cancel := context.WithCancelCause(e.ctx)
+	stop := time.AfterFunc(50*time.Millisecond, func() { cancel(errWhy) })
+	defer stop.Stop()
+	_, err = b.Lock(ctx, key)
+	for _, target := range []error{locker.ErrNotAcquired, context.Canceled, errWhy, backend.ErrHeld} {
+		e.is("Lock that is cancelled while it waits", err, target)
+	}
+	_, err = b.Lock(ctx, e.key("free"))
+	for _, target := range []error{locker.ErrNotAcquired, context.Canceled, errWhy} {
+		e.is("Lock under a ctx that was cancelled before", err, target)
+	}
+	e.unlock(e.lock(b, e.key("free")))
+}
+
+// covers: W1
+func lockerWoken(e *env) {
+	cfg := locker.Config{}
+	cfg.Wait.Fallback = time.Hour // nothing but a signal can wake
+	a, b := e.locker(e.open(), cfg), e.locker(e.open(), cfg)
+	key := e.key("k")
+	for range 10 {
+		g := e.lock(a, key)
+		granted := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(e.ctx, patience)
+			defer cancel()
+			next, err := b.Lock(ctx, key)
+			granted <- errors.Join(err, next.Unlock())
+		}()
+		e.pause(5 * time.Millisecond)
+		e.unlock(g)
+		if err := <-granted; err != nil {
+			e.Fatalf("Lock by a waiter, when the lock was released = %v", err)
+		}
+	}
+}
+
+// covers: G6, R18
+func deadHolder(e *env) {
+	a, l := e.open(), e.locker(e.open(), locker.Config{})
+	key := e.key("k")
+	g := e.acquire(a, e.brief(key)) // and never renewed
+	start := time.Now()
+	e.unlock(e.lock(l, key))
+	if took := time.Since(start); took > g.TTL+patience/2 {
+		e.Errorf("waited %v for a dead holder's lease of %v", took, g.TTL)
+	}
+}
+
+// covers: B2, B7
+func lockerRenews(e *env) {
+	cfg := locker.Config{TTL: e.short}
+	a, b := e.locker(e.open(), cfg), e.locker(e.open(), cfg)
+	key := e.key("k")
+	g := e.lock(a, key)
+	for start := time.Now(); time.Since(start) < 3*e.short; e.pause(e.short / 4) {
+		e.taken(b, key)
+		if _, err := g.Value(); err != nil {
+			e.Fatalf("Value = %v, %v after the grant, with a TTL of %v", err, time.Since(start), e.short)
+		}
+	}
+	e.unlock(g)
+}
+
+// covers: R24
+func lockerForeign(e *env) {
+	l := e.locker(e.open(), locker.Config{})
+	key := e.prefix + "foreign"
+	intact := e.h.PutForeign(e, key)
+	_, err := l.Lock(e.ctx, key)
+	e.is("Lock of a key with foreign data", err, backend.ErrForeign)
+	e.is("Lock of a key with foreign data", err, locker.ErrNotAcquired)
+	if !intact() {
+		e.Error("foreign data was changed")
+	}
+}
+
+// covers: C6
+func lockerDo(e *env) {
+	l := e.locker(e.open(), locker.Config{})
+	key := e.key("k")
+	func() {
+		defer func() {
+			if recover() == nil {
+				e.Error("Do swallowed the panic")
+			}
+		}()
+		_ = locker.Do(e.ctx, l, key, func(context.Context, struct{}) error { panic("in the critical section") })
+	}()
+	err := locker.Do(e.ctx, l, key, func(ctx context.Context, _ struct{}) error {
+		e.taken(l, key)
+		return errors.Join(ctx.Err(), errWhy)
+	})
+	e.is("Do", err, errWhy)
+	e.unlock(e.lock(l, key))
+}
+
+// covers: C10, G1
+func lockerClose(e *env) {
+	b := e.open()
+	l := e.locker(b, locker.Config{})
+	key := e.key("k")
+	g := e.lock(l, key)
+	waited, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := l.Lock(e.ctx, key)
+		waited <- err
+	}()
+	e.pause(5 * time.Millisecond)
+	go func() { closed <- l.Close(e.ctx) }()
+	e.is("a Lock that waited when the client was closed", <-waited, locker.ErrClosed)
+	if _, err := g.Value(); err != nil {
+		e.Errorf("Close took a guard's lock: %v", err)
+	}
+	e.held(b, e.claim(key))
+	e.unlock(g)
+	if err := <-closed; err != nil {
+		e.Errorf("Close = %v", err)
+	}
+	_, err := l.Lock(e.ctx, key)
+	e.is("Lock after Close", err, locker.ErrClosed)
+	e.free(b, key)
+}
+
+// cancellationSweep cancels Lock at moments that sweep over the time it takes: before, while and after it is granted, on a
+// free key and on one that is released just then.
+//
+// covers: A5, W7, W8, X11, C5
+func cancellationSweep(e *env) {
+	direct := e.open()
+	a, b := e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})
+	const points = 50
+	for i := range points {
+		key := e.key(fmt.Sprint("k", i%2))
+		delay := time.Duration(i) * 40 * time.Microsecond
+		var g *locker.Guard[struct{}]
+		if i%2 == 0 {
+			g = e.lock(a, key)
+			defer time.AfterFunc(points/2*40*time.Microsecond, func() { _ = g.Unlock() }).Stop()
+		}
+		ctx, cancel := context.WithCancel(e.ctx)
+		stop := time.AfterFunc(delay, cancel)
+		next, err := b.Lock(ctx, key)
+		if err == nil {
+			e.unlock(next)
+		} else {
+			e.is("a cancelled Lock", err, context.Canceled)
+		}
+		stop.Stop()
+		cancel()
+		if g != nil {
+			e.unlock(g)
+		}
+		e.await("everything to be free after a cancelled Lock", patience, func() bool { // a slow store is cleaned up behind
+			c := e.claim(key)
+			c.Settled = true
+			_, err := direct.TryAcquire(e.ctx, c)
+			_ = direct.Release(e.ctx, c)
+			return err == nil
+		})
+	}
+}
+
+// covers: R22
+func lockerNamespaces(e *env) {
+	b := e.open()
+	pairs := [][2]string{{"", "n~k"}, {"", "n%7Ek"}, {"n", "k"}, {"", "k"}, {"n~", "k"}, {"n", "~k"}, {"n%7E", "k"}, {"N", "k"}}
+	for _, p := range pairs {
+		l := e.locker(b, locker.Config{Namespace: p[0]})
+		if p[0] != "" {
+			l = e.locker(b, locker.Config{Namespace: e.prefix + p[0]})
+			e.unlock(e.lock(l, p[1]))
+			e.lock(l, p[1])
+			continue
+		}
+		e.lock(l, e.key(p[1]))
+	}
+}

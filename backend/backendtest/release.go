@@ -1,0 +1,138 @@
+package backendtest
+
+import "github.com/holdfast-go/holdfast/backend"
+
+var releaseRules = []rule{
+	{
+		name: "release/by-another", run: releaseByAnother,
+		why: "Release compares the owner in the step that deletes. A delete by key name frees whoever holds by then: the oldest" +
+			" bug of locks in Redis, and etcd#22082.",
+	},
+	{
+		name: "release/twice", run: releaseTwice,
+		why: "Release answers whether the claim held until now. The second must not say yes, and must not free the next holder.",
+	},
+	{
+		name: "release/after-expiry", run: releaseAfterExpiry,
+		why: "A release of a lease that ran out is ErrLost: the caller learns that its work may have overlapped with another's" +
+			" (Redisson 3.10.6 said yes).",
+	},
+	{
+		name: "release/after-takeover", run: releaseAfterTakeover,
+		why: "The holder that was paused beyond its lease wakes up and releases. The one who holds now must not notice.",
+	},
+	{
+		name: "release/never-held", run: releaseNeverHeld,
+		why: "What was never granted is released after every unanswered attempt. It is ErrLost and leaves no lock.",
+	},
+	{
+		name: "release/settled", run: releaseSettled,
+		why: "Settled only says that no tombstone is needed. Everything else about Release stays as it is.",
+	},
+}
+
+// covers: C1, C2, A12
+func releaseByAnother(e *env) {
+	a, b := e.open(), e.open()
+	for _, settled := range []bool{false, true} {
+		key := e.key("k")
+		holder := e.claim(key)
+		e.acquire(a, holder)
+		other := e.claim(key)
+		other.Settled = settled
+		e.lost("Release by a claim that does not hold", b.Release(e.ctx, other))
+		e.held(b, e.claim(key))
+		if err := a.Renew(e.ctx, holder); err != nil {
+			e.Fatalf("Renew after another claim's Release = %v: it took the lock away", err)
+		}
+		e.release(a, holder)
+	}
+}
+
+// covers: C7, C8
+func releaseTwice(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.acquire(a, c)
+	e.release(a, c)
+	e.lost("second Release", a.Release(e.ctx, c))
+	next := e.claim(key)
+	e.acquire(b, next)
+	e.lost("third Release, while another claim holds", a.Release(e.ctx, c))
+	e.held(a, e.claim(key))
+	e.release(b, next)
+}
+
+// covers: C3
+func releaseAfterExpiry(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.brief(key)
+	e.acquire(a, c)
+	e.ranOut(b, c)
+	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
+	e.free(b, key)
+}
+
+// covers: C1, C3, C8
+func releaseAfterTakeover(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	old := e.brief(key)
+	e.acquire(a, old)
+	next := e.claim(key)
+	e.takeOver(b, next)
+	e.lost("Release of a lease that ran out and was taken over", a.Release(e.ctx, old))
+	if err := b.Renew(e.ctx, next); err != nil {
+		e.Fatalf("Renew by the holder = %v: the release of the claim before took its lock", err)
+	}
+	e.held(a, e.claim(key))
+}
+
+// covers: C9
+func releaseNeverHeld(e *env) {
+	a, b := e.open(), e.open()
+	for _, settled := range []bool{false, true} {
+		key := e.key("k")
+		c := e.claim(key)
+		c.Settled = settled
+		e.lost("Release of a claim that never held", a.Release(e.ctx, c))
+		e.free(b, key)
+	}
+}
+
+func releaseSettled(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.acquire(a, c)
+	c.Settled = true
+	e.release(a, c)
+	e.lost("second Release", a.Release(e.ctx, c))
+	e.free(b, key)
+}
+
+// takeOver waits until c is granted, as the lease before it runs out.
+func (e *env) takeOver(b backend.Backend, c backend.Claim) backend.Grant {
+	e.Helper()
+	var g backend.Grant
+	e.forget(b, c)
+	e.await("a lease to run out and the key to be granted to another", 4*e.short+patience, func() (ok bool) {
+		var err error
+		g, err = b.TryAcquire(e.ctx, c)
+		if err != nil {
+			e.is("TryAcquire of a key that is held or free", err, backend.ErrHeld)
+		}
+		return err == nil || e.Failed()
+	})
+	return g
+}
+
+// ranOut waits until c's lease is over, by asking with others.
+func (e *env) ranOut(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	probe := e.claim(c.Key)
+	e.takeOver(b, probe)
+	e.release(b, probe)
+}

@@ -1,0 +1,138 @@
+package backendtest
+
+import "github.com/holdfast-go/holdfast/backend"
+
+var tombstoneRules = []rule{
+	{
+		name: "tombstone/late-attempt", run: lateAttempt,
+		why: "A release may overtake its own acquire on another connection. The attempt that lands after it must be refused," +
+			" or it leaves a lock that nobody knows of, for a whole lease (and on a kept-alive etcd session for ever).",
+	},
+	{
+		name: "tombstone/late-copy", run: lateCopy,
+		why: "A claim that was granted, lost its reply and was released may still have a copy on its way. It is as late as any.",
+	},
+	{
+		name: "tombstone/outlives-others", run: tombstoneOutlivesOthers,
+		why: "Between a release and the late attempt others may lock and unlock the key. Their passing must not lift the tombstone.",
+	},
+	{
+		name: "tombstone/while-another-holds", run: tombstoneWhileHeld,
+		why: "A claim that is withdrawn while another holds is refused for good, also when the key is free later.",
+	},
+	{
+		name: "tombstone/many", run: manyTombstones,
+		why: "A hundred cancelled waits on one key must not break it, nor grow without bound what every later verb reads.",
+	},
+	{
+		name: "tombstone/expired-hold", run: tombstoneOfExpired,
+		why: "A lease that ran out is released by its holder like any other, and its copies stay refused.",
+	},
+}
+
+// covers: A4, A2, C9
+func lateAttempt(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	for _, client := range []backend.Backend{b, a} {
+		e.buried(client, c)
+	}
+	e.free(b, key)
+	e.buried(b, c)
+}
+
+// covers: A4
+func lateCopy(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.acquire(a, c)
+	e.release(a, c)
+	e.buried(b, c)
+	e.lost("Renew of a released claim", a.Renew(e.ctx, c))
+	e.free(b, key)
+}
+
+// covers: A4, C8
+func tombstoneOutlivesOthers(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	for range 3 {
+		e.free(b, key)
+		unsettled := e.claim(key)
+		e.acquire(b, unsettled)
+		e.release(b, unsettled)
+	}
+	e.buried(a, c)
+	holder := e.claim(key)
+	e.acquire(b, holder)
+	if err := b.Renew(e.ctx, holder); err != nil {
+		e.Fatalf("Renew = %v", err)
+	}
+	e.release(b, holder)
+	e.buried(a, c)
+}
+
+// covers: A4, X10
+func tombstoneWhileHeld(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	c := e.claim(key)
+	e.held(b, c)
+	e.lost("Release of a claim that waits", b.Release(e.ctx, c))
+	if _, err := b.TryAcquire(e.ctx, c); backend.AnswerOf(err) != backend.No {
+		e.Fatalf("a withdrawn claim, while another holds = %v, want ErrLost or ErrHeld", err)
+	}
+	e.release(a, holder)
+	e.buried(b, c)
+	e.free(a, key)
+}
+
+// covers: W8, A4
+func manyTombstones(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	var last backend.Claim
+	for range 100 {
+		last = e.claim(key)
+		e.lost("Release before any attempt landed", a.Release(e.ctx, last))
+	}
+	e.buried(b, last)
+	c := e.claim(key)
+	e.acquire(b, c)
+	e.held(a, e.claim(key))
+	if err := b.Renew(e.ctx, c); err != nil {
+		e.Fatalf("Renew of a key with many tombstones = %v", err)
+	}
+	e.release(b, c)
+	e.buried(a, c)
+	e.free(a, key)
+}
+
+// covers: A4, C3
+func tombstoneOfExpired(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	c := e.brief(key)
+	e.acquire(a, c)
+	e.ranOut(b, c)
+	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
+	e.buried(b, c)
+}
+
+// buried must refuse c with ErrLost for ever.
+func (e *env) buried(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	g, err := b.TryAcquire(e.ctx, c)
+	if err == nil {
+		e.forget(b, c)
+		e.Fatalf("a claim that was released was granted token %d afterwards", g.Token)
+	}
+	e.lost("TryAcquire of a claim that was released", err)
+}
