@@ -97,10 +97,10 @@ func (s *sale) run(ctx context.Context) (*result, error) {
 	}
 	r := s.result(books, last.elapsed)
 	switch {
+	case ctx.Err() != nil: // whatever failed on the way out
+		r.Ended = "interrupted"
 	case failed != nil:
 		r.Ended, r.failed = "failed", failed
-	case ctx.Err() != nil:
-		r.Ended = "interrupted"
 	case saleCtx.Err() != nil && books.left > 0:
 		r.Ended = "time is up"
 	}
