@@ -26,6 +26,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
+	defer l.Close(ctx)
+
 	left, highest := 2, uint64(0) // the stock, and the highest token it has seen
 	for range 3 {
 		err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, s shelf) error { // ctx ends if the lock is lost
