@@ -3,6 +3,7 @@ package backendtest
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -122,10 +123,13 @@ func heldTells(e *env) {
 	if held.Holder != c.Meta {
 		e.Errorf("HeldError.Holder = %+v, want the holder's %+v", held.Holder, c.Meta)
 	}
-	if held.RetryAfter <= 0 || held.RetryAfter > g.TTL {
+	if held.RetryAfter <= 0 || held.RetryAfter > e.roundedUp(g.TTL) {
 		e.Errorf("HeldError.RetryAfter = %v, want above 0 and at most the lease of %v", held.RetryAfter, g.TTL)
 	}
 	if g.TTL < c.TTL {
 		e.Errorf("Grant.TTL = %v, below the %v that was asked for", g.TTL, c.TTL)
 	}
 }
+
+// roundedUp is what a lease of ttl may be in a store: a lease that must not end early is given some time more.
+func (e *env) roundedUp(ttl time.Duration) time.Duration { return ttl + max(ttl/100, e.caps.MinTTL) }

@@ -53,7 +53,7 @@ func inspectHolder(e *env) {
 	if h.Owner != c.Owner || h.Mode != c.Mode {
 		e.Errorf("Inspect says that %q holds in mode %v, want %q, %v", h.Owner, h.Mode, c.Owner, c.Mode)
 	}
-	if h.TTL <= 0 || h.TTL > g.TTL {
+	if h.TTL <= 0 || h.TTL > e.roundedUp(g.TTL) {
 		e.Errorf("Inspect says that %v remain of a lease of %v", h.TTL, g.TTL)
 	}
 	if !h.Meta.Since.Equal(c.Meta.Since) {

@@ -17,8 +17,8 @@ import (
 
 // How many seeds are tried: where waiting takes no time, and elsewhere.
 const (
-	stormsInBubbles = 300
-	stormsShort     = 60 // under -short
+	stormsInBubbles = 160
+	stormsShort     = 40 // under -short
 	stormsForReal   = 4
 )
 
