@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-		"sync/atomic"
+	"sync/atomic"
 	"testing"
 	"time"
 

@@ -189,7 +189,8 @@ func TestServerDown(t *testing.T) {
 //
 // covers: R14, R17
 func TestReplica(t *testing.T) {
-	primary, replica := testserver.Redis(t), testserver.Redis(t)
+	soon := testserver.WithArgs("--repl-diskless-sync-delay", "0")
+	primary, replica := testserver.Redis(t, soon), testserver.Redis(t, soon)
 	before := opened(t, replica.URL())
 	replica.MustDo("REPLICAOF", "127.0.0.1", fmt.Sprint(primary.Port()))
 	eventually(t, "role", func() error {

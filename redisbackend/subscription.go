@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	linger       = time.Second     // a channel without a watcher stays for one to two of these: the next watcher often comes soon
-	quiet        = 3 * time.Second // a connection that was silent for so long is pinged
-	firstRestart = 10 * time.Millisecond
-	lastRestart  = time.Second
+	defaultLinger = time.Second
+	defaultQuiet  = 3 * time.Second
+	firstRestart  = 10 * time.Millisecond
+	lastRestart   = time.Second
 )
 
 // A subscription is the one pub/sub connection of a Backend. All watchers share it through a Hub.
@@ -35,6 +35,8 @@ type subscription struct {
 	heard  atomic.Int64  // when the server last said something, in ns since start
 	start  time.Time
 	hub    waiting.Hub[backend.Wake] // by channel name
+	linger time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
+	quiet  time.Duration             // a connection that was silent for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -72,6 +74,7 @@ func newSubscription(b *Backend) *subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &subscription{
 		b: b, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
+		linger: defaultLinger, quiet: defaultQuiet,
 	}
 }
 
@@ -157,7 +160,7 @@ func (s *subscription) connection() (confirmed bool, err error) {
 		}
 		confirmed = confirmations.Load() > 0
 	}()
-	ticker := time.NewTicker(linger)
+	ticker := time.NewTicker(s.linger)
 	defer ticker.Stop()
 	for {
 		if err := s.subscribe(ctx, ps); err != nil {
@@ -218,9 +221,9 @@ func (s *subscription) tidy(ctx context.Context, ps *redis.PubSub) (idle bool, e
 		}
 	}
 	switch silence := time.Since(s.start) - time.Duration(s.heard.Load()); {
-	case silence > quiet+s.b.cfg.RequestTimeout:
+	case silence > s.quiet+s.b.cfg.RequestTimeout:
 		return false, errors.New("redis: the pub/sub connection does not answer a ping")
-	case silence > quiet:
+	case silence > s.quiet:
 		return false, ps.Ping(ctx)
 	}
 	return false, nil

@@ -99,15 +99,13 @@ func (s *subscription) listen(ctx context.Context, ps *redis.PubSub, confirmatio
 // confirm lets those return who wait for the channel, and signals those who watched it on an earlier connection: what was
 // published in between is lost.
 func (s *subscription) confirm(name string) {
+	s.hub.Wake(name, backend.Wake{}) // first, so that a Watch that returns has it behind
 	s.mu.Lock()
-	if c := s.channels[name]; c != nil {
+	defer s.mu.Unlock()
+	if c := s.channels[name]; c != nil && !c.state.settled() {
 		c.lived = true
-		if !c.state.settled() {
-			close(c.state.done)
-		}
+		close(c.state.done)
 	}
-	s.mu.Unlock()
-	s.hub.Wake(name, backend.Wake{})
 }
 
 // receive is ps.Receive, which panics on a message of a shape that it does not expect: here that is a broken connection.

@@ -1,0 +1,93 @@
+package redisbackend
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func TestNewRefuses(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	endless := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -1})
+	defer endless.Close()
+	bare := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -2, ContextTimeoutEnabled: true})
+	defer bare.Close()
+	good := client(t, "127.0.0.1:1", nil)
+	for name, test := range map[string]struct {
+		client redis.UniversalClient
+		cfg    Config
+		why    string
+	}{
+		"nil":                    {nil, Config{}, "nil"},
+		"nil client":             {(*redis.Client)(nil), Config{}, "nil"},
+		"nil cluster":            {(*redis.ClusterClient)(nil), Config{}, "nil"},
+		"ring":                   {ring, Config{}, "Ring"},
+		"cluster, endless reads": {endless, Config{}, "ReadTimeout"},
+		"cluster, no deadlines":  {bare, Config{}, "ReadTimeout"},
+		"prefix":                 {good, Config{Prefix: "{x}"}, "braces"},
+		"timeout":                {good, Config{RequestTimeout: -1}, "1ms"},
+		"retention":              {good, Config{Retention: -1}, "retention"},
+	} {
+		b, err := New(test.client, test.cfg)
+		want(t, name, err, backend.ErrInvalid)
+		if b != nil || !strings.Contains(err.Error(), test.why) {
+			t.Errorf("%s: %v, %v", name, b, err)
+		}
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{ReadTimeout: -1, ContextTimeoutEnabled: true})
+	defer cluster.Close()
+	on(t, cluster, Config{})
+}
+
+// New sends nothing: a program starts without its Redis.
+func TestNewIsLazy(t *testing.T) {
+	b := on(t, client(t, "127.0.0.1:1", func(o *redis.Options) { o.DialerRetries = 1 }), Config{})
+	_, err := b.TryAcquire(t.Context(), claim(key(t)))
+	want(t, "acquire", err, backend.ErrUnavailable)
+}
+
+func TestClose(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	mine := client(t, srv.Addr(), nil)
+	b, err := New(mine, Config{})
+	want(t, "new", err, nil)
+	c := claim(key(t))
+	acquired(t, b, c)
+	watched(t, b, t.Context(), c.Key)
+	for range 2 {
+		want(t, "close", b.Close(), nil)
+	}
+	for verb, err := range everyVerb(t.Context(), b) {
+		want(t, verb, err, backend.ErrClosed)
+	}
+	want(t, "the program's client", mine.Ping(t.Context()).Err(), nil)
+
+	other := opened(t, srv.URL()) // the hold was not released
+	_, err = other.TryAcquire(t.Context(), claim(c.Key))
+	want(t, "acquire", err, backend.ErrHeld)
+
+	gone := on(t, mine, Config{})
+	want(t, "close the client", mine.Close(), nil)
+	want(t, "renew on a closed client", gone.Renew(t.Context(), c), backend.ErrClosed)
+}
+
+// One program's client serves several backends and the program itself.
+func TestSharedClient(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	mine := client(t, srv.Addr(), func(o *redis.Options) { o.PoolSize, o.MaxActiveConns, o.PoolTimeout = 1, 1, 20*time.Millisecond })
+	a, b := on(t, mine, Config{Prefix: "a:"}), on(t, mine, Config{Prefix: "b:"})
+	c := claim(key(t))
+	acquired(t, a, c)
+	acquired(t, b, c)
+	conn := mine.Conn() // takes the only connection
+	want(t, "ping", conn.Ping(t.Context()).Err(), nil)
+	want(t, "renew without a connection", a.Renew(t.Context(), c), backend.ErrUnavailable) // certainly not sent
+	want(t, "close", conn.Close(), nil)
+	want(t, "renew", a.Renew(t.Context(), c), nil)
+}

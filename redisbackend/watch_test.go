@@ -1,0 +1,280 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func watched(t testing.TB, b *Backend, ctx context.Context, key string) <-chan backend.Wake {
+	t.Helper()
+	wake, err := b.Watch(ctx, claim(key))
+	if err != nil {
+		t.Fatalf("Watch: %v", err)
+	}
+	return wake
+}
+
+func TestReleaseWakes(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	c, other := claim(key(t)), claim(key(t))
+	acquired(t, b, c)
+	acquired(t, b, other)
+	wake, another := watched(t, b, t.Context(), c.Key), watched(t, b, t.Context(), c.Key)
+	elsewhere := watched(t, b, t.Context(), other.Key)
+	select {
+	case <-wake:
+		t.Error("woken before anything happened: one attempt too many for each wait")
+	default:
+	}
+	want(t, "release", b.Release(t.Context(), c), nil)
+	woken(t, wake)
+	woken(t, another)
+	acquired(t, b, claim(c.Key)) // the wake-up came after the deletion
+	select {
+	case <-elsewhere:
+		t.Error("another key's watcher was woken")
+	default:
+	}
+	want(t, "release", b.Release(t.Context(), other), nil)
+	woken(t, elsewhere)
+}
+
+// Watch does not return while the server has not confirmed, so no release after it can be missed.
+//
+// covers: W1
+func TestSubscribedBeforeWatchReturns(t *testing.T) {
+	p, b, direct := behind(t, "")
+	c := claim(key(t))
+	acquired(t, direct, c)
+	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("subscribe")})
+	returned := make(chan (<-chan backend.Wake), 1)
+	go func() {
+		wake, err := b.Watch(t.Context(), claim(c.Key))
+		if err != nil {
+			t.Error(err)
+		}
+		returned <- wake
+	}()
+	p.Await(func(n testserver.Counts) bool { return n.Held > 0 })
+	select {
+	case <-returned:
+		t.Fatal("Watch returned before the subscription was confirmed")
+	default:
+	}
+	p.Pass()
+	wake := <-returned
+	want(t, "release", direct.Release(t.Context(), c), nil)
+	woken(t, wake)
+}
+
+// The release is published while the subscription is broken. Its watchers are woken when it is restored.
+//
+// covers: W2, R21
+func TestMissedMessage(t *testing.T) {
+	p, b, direct := behind(t, "")
+	c := claim(key(t))
+	acquired(t, direct, c)
+	wake := watched(t, b, t.Context(), c.Key)
+	p.Set(testserver.Fault{Mode: testserver.Refuse})
+	p.CutAll()
+	want(t, "release", direct.Release(t.Context(), c), nil)
+	p.Pass()
+	woken(t, wake)
+}
+
+// covers: W2, R21
+func TestSubscriptionIsKilledAgainAndAgain(t *testing.T) {
+	srv := testserver.Redis(t)
+	b, direct := opened(t, srv.URL()), opened(t, srv.URL())
+	stop, killer, kills := make(chan struct{}), sync.WaitGroup{}, atomic.Int64{}
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rand.N(15)) * time.Millisecond):
+				if n, _ := srv.Do("CLIENT", "KILL", "TYPE", "pubsub"); n == int64(1) {
+					kills.Add(1)
+				}
+			}
+		}
+	})
+	defer func() { close(stop); killer.Wait() }()
+	k := key(t)
+	for kills.Load() < 30 {
+		c := claim(k)
+		acquired(t, direct, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wake <-chan backend.Wake
+		eventually(t, "watch", func() (err error) { wake, err = b.Watch(ctx, claim(k)); return err })
+		want(t, "release", direct.Release(t.Context(), c), nil)
+		woken(t, wake)
+		cancel()
+	}
+}
+
+// The connection is there but nothing comes through it any more: a ping finds out.
+//
+// covers: R21, E2
+func TestSilentSubscription(t *testing.T) {
+	p, b, direct := behind(t, "?request_timeout=100ms")
+	b.waiters.linger, b.waiters.quiet = 10*time.Millisecond, 50*time.Millisecond
+	c := claim(key(t))
+	acquired(t, direct, c)
+	wake := watched(t, b, t.Context(), c.Key)
+	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
+	swallowed := p.Counts().Swallowed
+	want(t, "release", direct.Release(t.Context(), c), nil)
+	p.Await(func(n testserver.Counts) bool { return n.Swallowed > swallowed }) // the ping
+	p.Pass()                                                                   // for new connections; the old one stays dead
+	woken(t, wake)
+}
+
+// However many wait for however many keys, there is one connection; and none, and no channel, when nobody does.
+//
+// covers: W13, G1
+func TestOneConnectionForAll(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	b.waiters.linger = 20 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const names, each = 50, 10
+	var all sync.WaitGroup
+	for i := range names * each {
+		all.Go(func() {
+			if _, err := b.Watch(ctx, claim(fmt.Sprint("name", i%names))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := strings.Count(srv.MustDo("CLIENT", "LIST", "TYPE", "pubsub"), "\n"); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	if n := strings.Count(srv.MustDo("PUBSUB", "CHANNELS"), "holdfast:"); n != names {
+		t.Errorf("%d channels for %d names", n, names)
+	}
+	keep := watched(t, b, t.Context(), "kept")
+	cancel()
+	eventually(t, "unsubscribe", func() error {
+		if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "[holdfast:{kept}:free]" {
+			return errors.New(channels)
+		}
+		return nil
+	})
+	c := claim("kept")
+	acquired(t, b, c)
+	want(t, "release", b.Release(t.Context(), c), nil)
+	woken(t, keep)
+}
+
+func TestNobodyWatches(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	b.waiters.linger = 5 * time.Millisecond
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := claim(key(t))
+		acquired(t, b, c)
+		wake := watched(t, b, ctx, c.Key)
+		want(t, "release", b.Release(t.Context(), c), nil)
+		woken(t, wake)
+		cancel()
+		eventually(t, "the connection to go", func() error {
+			if list := srv.MustDo("CLIENT", "LIST", "TYPE", "pubsub"); list != "" {
+				return errors.New(list)
+			}
+			return nil
+		})
+	}
+}
+
+// Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is woken by the next release.
+//
+// covers: W1, W13
+func TestComingAndGoing(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	b.waiters.linger = time.Millisecond
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for range 150 {
+				c := claim(fmt.Sprint(t.Name(), i))
+				ctx, cancel := context.WithCancel(t.Context())
+				wake, err := b.Watch(ctx, c)
+				if err != nil {
+					t.Error(err)
+				}
+				if err := b.client.Publish(ctx, b.layout.Channel(c.Key), "free").Err(); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-wake:
+				case <-time.After(patience):
+					t.Error("not woken")
+				}
+				cancel()
+				time.Sleep(time.Duration(rand.N(3)) * time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// covers: W13, R15
+func TestWatchWithoutServer(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	srv.Kill()
+	start := time.Now()
+	_, err := b.Watch(t.Context(), claim(key(t)))
+	want(t, "watch", err, backend.ErrUnavailable)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %v to say so", took)
+	}
+	srv.Restart()
+	eventually(t, "watch", func() error { _, err := b.Watch(t.Context(), claim(key(t))); return err })
+}
+
+func TestWatchIsBounded(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL()+"?request_timeout=200ms")
+	srv.Stop()
+	defer srv.Cont()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	start := time.Now()
+	_, err := b.Watch(ctx, claim(key(t)))
+	want(t, "cancelled watch", err, context.Canceled)
+	if took := time.Since(start); took > 150*time.Millisecond {
+		t.Errorf("it took %v to notice", took)
+	}
+	if _, err = b.Watch(t.Context(), claim(key(t))); err == nil || time.Since(start) > 2*time.Second {
+		t.Errorf("%v after %v, want an error after 200ms", err, time.Since(start))
+	}
+}
+
+func TestCloseEndsWatches(t *testing.T) {
+	b, err := backend.Open(t.Context(), testserver.SharedRedis(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wake := watched(t, b.(*Backend), t.Context(), key(t))
+	want(t, "close", b.Close(), nil)
+	if _, ok := <-wake; ok {
+		t.Error("signalled, not closed")
+	}
+	_, err = b.Watch(t.Context(), claim(key(t)))
+	want(t, "watch", err, backend.ErrClosed)
+}
