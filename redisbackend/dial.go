@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,11 +15,37 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A connectError says that a connection was not made: nothing was sent on it.
+// A connectError says that a connection was not made: nothing was sent on it. It does not unwrap, as go-redis unwraps what
+// comes from the set-up of a connection, and the mark would be lost.
 type connectError struct{ err error }
 
 func (e *connectError) Error() string { return e.err.Error() }
-func (e *connectError) Unwrap() error { return e.err }
+
+// noConn is a connection that was not made, and says so when it is first used.
+//
+// go-redis counts failed dials, and from PoolSize on it fails every request from memory until a goroutine, which outlives
+// Close by up to a second, has dialed once a second with success. So a server that is back would be taken for dead for
+// another second. A dial that does not fail is not counted.
+type noConn struct{ err *connectError }
+
+func (c noConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c noConn) Write([]byte) (int, error)      { return 0, c.err }
+func (noConn) Close() error                     { return nil }
+func (noConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (noConn) SetDeadline(time.Time) error      { return nil }
+func (noConn) SetReadDeadline(time.Time) error  { return nil }
+func (noConn) SetWriteDeadline(time.Time) error { return nil }
+
+// notConnected is what a dial returns when it has failed. If its caller has left, the failure is not put off: the
+// connection would go to the pool, and fail the next caller.
+func notConnected(ctx context.Context, err error) (net.Conn, error) {
+	failure := &connectError{err}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, failure
+	}
+	return noConn{failure}, nil
+}
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -26,38 +53,42 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 func newDialer(timeout time.Duration, secure *tls.Config) dialer {
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
 		conn, err := plain.DialContext(ctx, network, addr)
+		if err == nil && secure != nil {
+			conn, err = shake(ctx, conn, secure, timeout, addr)
+		}
 		if err != nil {
-			return nil, &connectError{err}
+			return notConnected(ctx, err)
 		}
-		if secure == nil {
-			return conn, nil
-		}
-		cfg := secure
-		if cfg.ServerName == "" {
-			cfg = secure.Clone()
-			cfg.ServerName, _, _ = net.SplitHostPort(addr)
-		}
-		shaken := tls.Client(conn, cfg)
-		if err := shaken.HandshakeContext(ctx); err != nil {
-			_ = conn.Close()
-			return nil, &connectError{fmt.Errorf("TLS handshake with %s: %w", addr, err)}
-		}
-		return shaken, nil
+		return conn, nil
 	}
 }
 
-// A connectHook marks what fails before a connection is made. Sentinel's search for the primary is part of a dial, and its
-// errors have no type of their own.
+// shake makes the TLS handshake, and closes conn if it fails.
+func shake(ctx context.Context, conn net.Conn, cfg *tls.Config, timeout time.Duration, addr string) (net.Conn, error) {
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	shaken := tls.Client(conn, cfg)
+	if err := shaken.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
+	}
+	return shaken, nil
+}
+
+// A connectHook marks what fails before there is an address to dial: Sentinel's search for the primary is part of a dial,
+// and its errors have no type of their own.
 type connectHook struct{}
 
 func (connectHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
-			return nil, &connectError{err}
+			return notConnected(ctx, err)
 		}
 		return conn, nil
 	}
