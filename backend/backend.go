@@ -55,8 +55,12 @@ type Grant struct {
 }
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.
+//
+// A grant that was handed over may be believed without asking, under one condition: its Token is above HeldError.Token of the
+// claim's last answered attempt. Then the grant was made after the store executed that attempt, so its lease of Grant.TTL
+// counts from when that attempt was sent. A message that was late (and whose grant may have lapsed since) fails the test.
 type Wake struct {
-	Granted bool // Grant was made to the watching claim, and must be claimed by TryAcquire
+	Granted bool // Grant was made to the watching claim
 	Grant   Grant
 }
 

@@ -15,6 +15,8 @@ const (
 	MaxOwner = 1 << 8         // bytes of an owner
 	MaxMeta  = 4 << 10        // bytes of all texts of a Meta together
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
+
+	MaxReserve = 1 << 10 // tokens of one claim
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -48,7 +50,10 @@ type Claim struct {
 	Limit     int           // Permit holders allowed together
 	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
 	Queue     bool          // stand in line; a claim that does not must not overtake those that do
+	Linger    time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
 	Reentrant bool          // the same Owner may hold again; freed when every hold is released
+	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
+	Reserve   int           // Exclusive: how many tokens the grant takes, from Grant.Token upward; 0 is 1
 	Meta      Meta          // who asks; shown to those who wait
 
 	Load bool   // TryAcquire returns the key's stored state in Grant.State
@@ -69,18 +74,50 @@ type Meta struct {
 	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock
 }
 
+// ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim. Repeats, renewals, releases and
+// tombstones go by it.
+func (c Claim) ID() string {
+	if c.Reentrant {
+		return c.Hold
+	}
+	return c.Owner
+}
+
 // Validate refuses a claim that no store should see, or that a backend with caps cannot honour. The error is an
 // *[InvalidError], or one that is [errors.ErrUnsupported].
 func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateKey(c.Key); err != nil {
 		return err
 	}
-	if c.Owner == "" || len(c.Owner) > MaxOwner {
-		return invalid("owner", c.Owner, "must have 1 to "+strconv.Itoa(MaxOwner)+" bytes")
+	if err := validateName("owner", c.Owner); err != nil {
+		return err
 	}
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
 	}
+	if err := c.validateMode(); err != nil {
+		return err
+	}
+	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent); n > MaxMeta {
+		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
+	}
+	if err := caps.Missing(Capabilities{
+		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
+		State: c.Load || c.Save != nil,
+	}); err != nil {
+		return err
+	}
+	if c.Queue && (c.Linger <= 0 || c.Linger > MaxTTL) {
+		return invalid("linger", c.Linger.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
+	}
+	if c.Reentrant {
+		return validateName("hold", c.Hold)
+	}
+	return nil
+}
+
+// validateMode checks the mode and what depends on it.
+func (c Claim) validateMode() error {
 	switch {
 	case c.Mode > Permit:
 		return invalid("mode", c.Mode.String(), "is not a mode")
@@ -88,14 +125,21 @@ func (c Claim) Validate(caps Capabilities) error {
 		return invalid("limit", strconv.Itoa(c.Limit), "must be at least 1")
 	case c.Mode != Permit && c.Limit != 0:
 		return invalid("limit", strconv.Itoa(c.Limit), "is for permits only")
+	case c.Reentrant && c.Mode != Exclusive:
+		return invalid("mode", c.Mode.String(), "cannot be re-entrant: only exclusive claims can")
+	case c.Reserve < 0 || c.Reserve > MaxReserve:
+		return invalid("reserve", strconv.Itoa(c.Reserve), "must be 0 to "+strconv.Itoa(MaxReserve))
+	case c.Reserve > 1 && (c.Mode != Exclusive || c.Reentrant):
+		return invalid("reserve", strconv.Itoa(c.Reserve), "is for plain exclusive claims only")
 	}
-	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent); n > MaxMeta {
-		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
+	return nil
+}
+
+func validateName(field, name string) error {
+	if name == "" || len(name) > MaxOwner {
+		return invalid(field, name, "must have 1 to "+strconv.Itoa(MaxOwner)+" bytes")
 	}
-	return caps.Missing(Capabilities{
-		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
-		State: c.Load || c.Save != nil,
-	})
+	return nil
 }
 
 // ValidateKey refuses a key that is empty, longer than [MaxKey] or not UTF-8, with an *[InvalidError].

@@ -37,6 +37,25 @@
 // TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock never reaches the
 // store. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
 //
+// # The line
+//
+// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place it has, for Linger; the
+// caller repeats TryAcquire well within Linger, which is its sign of life. The rules:
+//
+//   - Nobody overtakes. While somebody stands in line, a claim without Queue is refused (unless it is a re-entrant claim of
+//     an owner who holds), and one with Queue is granted only when all before it are gone or granted.
+//   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed by any verb of anybody)
+//     grants it in the same atomic step, and then the next, as long as they fit: readers together, a writer alone. The
+//     grant is an ordinary hold whose first lease is Linger instead of TTL, and the claim is woken with it. Repeating
+//     TryAcquire returns the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in, so a
+//     waiter that died costs the others Linger and no more.
+//   - A place that lapsed is passed over. If its claim asks again, it goes to the end.
+//   - Leaving is Release: it takes the claim out of the line, or passes on the grant that raced with it, in one step.
+//
+// Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those beyond Limit; each hold
+// has a lease of its own. Claim.Limit must be the same as that of all who hold or wait, else [ErrMismatch]. A re-entrant
+// claim of an owner who holds already is granted at once with the same token, as an own hold.
+//
 // # Writing a backend
 //
 // Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite is the definition of a

@@ -22,6 +22,10 @@ var (
 	ErrDenied  = errors.New("access denied")                                      // wrong credentials or missing permissions
 	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
 	ErrClosed  = errors.New("backend is closed")
+
+	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a mistake in a program,
+	// and would let in more holders than either allows.
+	ErrMismatch = errors.New("key is in use with another limit")
 )
 
 // Answer is one of the three that a verb can give.
@@ -47,7 +51,7 @@ func AnswerOf(err error) Answer {
 
 // Refused reports whether err is a no that repeating the same claim cannot change.
 func Refused(err error) bool {
-	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, errors.ErrUnsupported} {
+	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, ErrMismatch, errors.ErrUnsupported} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -58,7 +62,8 @@ func Refused(err error) bool {
 // A HeldError is [ErrHeld] with what is known of whoever holds.
 type HeldError struct {
 	Position   int           // in line, 1 is next; 0 without Claim.Queue
-	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown
+	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown, or others are to ask first
+	Token      uint64        // the key's last token when this was answered; 0 unknown. See Wake.
 	Holder     Meta          // zero if unknown
 }
 
