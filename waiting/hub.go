@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A Hub lets one subscription serve many watchers. Whoever reads the subscription calls Wake and WakeAll, which never
-// block: each watcher has one slot, and a signal to a full slot is dropped because one already waits there. (rueidis#457 was
-// a blocking send under a mutex, rueidis#602 a wake-up loop that spun.)
+// A Hub lets one subscription serve many watchers. Whoever reads the subscription calls Wake, WakeAll and Deliver, which
+// never block: each watcher has one slot, and a signal to a full slot is dropped because one already waits there.
+// (rueidis#457 was a blocking send under a mutex, rueidis#602 a wake-up loop that spun.)
 //
 // The zero Hub is ready for use. All methods may be called concurrently.
 type Hub[M any] struct {
@@ -95,6 +95,20 @@ func (h *Hub[M]) WakeAll(m M) {
 	defer h.mu.Unlock()
 	for _, watchers := range h.topics {
 		signal(watchers, m)
+	}
+}
+
+// Deliver signals every watcher of topic as Wake does, but m says something: it takes the place of an older signal in a full
+// slot. Wake never takes the place of what was delivered, so it is there until it is read.
+func (h *Hub[M]) Deliver(topic string, m M) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.topics[topic] {
+		select {
+		case <-w.wake:
+		default:
+		}
+		w.wake <- m // never blocks: only the Hub sends, under its lock, and the slot has just been empty
 	}
 }
 
