@@ -52,6 +52,8 @@ type Grant struct {
 	Token uint64        // fencing token: above every earlier token of the key; 0 only without Capabilities.Fencing
 	TTL   time.Duration // the lease granted, never below Claim.TTL; it counts from when the attempt was sent
 	State []byte        // the key's stored state, if Claim.Load
+
+	Reserved int // tokens from Token upward that are this grant's alone, at most Claim.Reserve; 0 is 1
 }
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.

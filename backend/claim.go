@@ -53,7 +53,7 @@ type Claim struct {
 	Linger    time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
 	Reentrant bool          // the same Owner may hold again; freed when every hold is released
 	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
-	Reserve   int           // Exclusive: how many tokens the grant takes, from Grant.Token upward; 0 is 1
+	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
 	Meta      Meta          // who asks; shown to those who wait
 
 	Load bool   // TryAcquire returns the key's stored state in Grant.State

@@ -55,7 +55,7 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (*kee
 }
 
 func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (lease, *acquisition, error) {
-	claim, err := c.claim(ctx, hold.Key, o)
+	claim, err := c.claim(ctx, op, hold.Key, o)
 	if err != nil {
 		return lease{}, nil, err
 	}
@@ -84,6 +84,9 @@ type acquisition struct {
 
 	subscribe bool // whether to ask for wake-ups
 	wakes     <-chan backend.Wake
+
+	inLine  instant // before the last question that was answered with a place in line was sent
+	atToken uint64  // the key's last token at that answer; 0 unknown
 }
 
 // run asks once; a call that may wait then waits. The error is what ended it, and wraps the last answer.
@@ -131,7 +134,8 @@ func (a *acquisition) failure(outer, ctx context.Context, err error) error {
 //
 // No wake-up is missed: the subscription is active before watch returns, and only then the store is asked again, so a
 // release either comes before that question, which finds the key free, or after it, and then signals. No wake-up is trusted:
-// each is followed by a question, whose answer alone counts. None is relied on: the sleep ends by itself.
+// each is followed by a question, whose answer alone counts, or carries a grant that handedOver can prove. None is relied on:
+// the sleep ends by itself.
 func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil) // also ends the watch
@@ -143,7 +147,9 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 	for !a.hopeless(ctx, err) {
 		subscribed := a.subscribe && a.wakes == nil && errors.Is(err, backend.ErrHeld) && a.watch(ctx)
 		if !subscribed {
-			a.sleep(ctx, err)
+			if granted, ok := a.sleep(ctx, err); ok {
+				return granted, nil
+			}
 		}
 		if ctx.Err() != nil {
 			break
@@ -174,10 +180,7 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, backend.ErrHeld):
-		a.silent, a.last = time.Time{}, err
-		if a.retry != nil {
-			a.retry.Reset()
-		}
+		a.refused(sent, err)
 	default:
 		a.unsure = a.unsure || backend.AnswerOf(err) == backend.Unknown
 		if a.silent.IsZero() {
@@ -191,6 +194,18 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	h.Token = l.token
 	end(h, err)
 	return l, err
+}
+
+// refused takes note of a definite answer: another holds.
+func (a *acquisition) refused(sent instant, err error) {
+	a.silent, a.last = time.Time{}, err
+	if a.retry != nil {
+		a.retry.Reset()
+	}
+	var held *backend.HeldError
+	if a.claim.Queue && errors.As(err, &held) {
+		a.inLine, a.atToken = sent, held.Token
+	}
 }
 
 // hopeless reports whether asking again is: nobody waits any more, the store refuses, or it has been silent for too long.
@@ -210,18 +225,37 @@ func (a *acquisition) watch(ctx context.Context) bool {
 	return true
 }
 
-// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, or the fallback interval.
-func (a *acquisition) sleep(ctx context.Context, err error) {
+// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, or the fallback interval. Or until
+// the key is handed over, which needs no question.
+func (a *acquisition) sleep(ctx context.Context, err error) (granted lease, ok bool) {
 	timer := time.NewTimer(a.pause(err))
 	defer timer.Stop()
 	select {
-	case _, open := <-a.wakes:
+	case wake, open := <-a.wakes:
 		if !open {
 			a.wakes, a.subscribe = nil, false
 		}
+		return a.handedOver(ctx, wake)
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	return lease{}, false
+}
+
+// handedOver returns the lease of a grant that came with a wake-up, if it can be proved without asking. Its token is above
+// the key's last one at our last answered question, so the grant was made after the store had executed that question: its
+// lease began later than the question was sent, and counts from there. A message that was late, about a grant that may have
+// lapsed, has a token that the answer knew already. A grant with little left is asked for, which extends it.
+func (a *acquisition) handedOver(ctx context.Context, wake backend.Wake) (lease, bool) {
+	g := wake.Grant
+	if !wake.Granted || !a.claim.Queue || a.atToken == 0 || g.Token <= a.atToken || ctx.Err() != nil {
+		return lease{}, false
+	}
+	until := deadlineOf(a.inLine, min(g.TTL, a.claim.Linger))
+	if a.core.remaining(until) < g.TTL/3 {
+		return lease{}, false
+	}
+	return lease{token: g.Token, until: until}, true
 }
 
 func (a *acquisition) pause(err error) time.Duration {

@@ -61,7 +61,8 @@ func (c *core) keep(ctx context.Context, claim backend.Claim, hold Hold, l lease
 	k.mu.Lock() // before any of the timers can look
 	defer k.mu.Unlock()
 	k.expiry = time.AfterFunc(time.Until(k.until.at), k.expire)
-	k.renewal = time.AfterFunc(k.interval(), k.renew)
+	// A lease that was handed over is short until it is renewed for the first time.
+	k.renewal = time.AfterFunc(min(k.interval(), time.Until(k.until.at)/3), k.renew)
 	if d := c.cfg.MaxHold; d > 0 {
 		k.limit = time.AfterFunc(d, func() { k.finish(ErrMaxHold) })
 	}

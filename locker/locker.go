@@ -112,7 +112,7 @@ func newCore(b backend.Backend, cfg Config) *core {
 }
 
 // claim is the wish that a call makes of the store, validated.
-func (c *core) claim(ctx context.Context, key string, o call) (backend.Claim, error) {
+func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim, error) {
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
 		return backend.Claim{}, err
 	}
@@ -120,16 +120,25 @@ func (c *core) claim(ctx context.Context, key string, o call) (backend.Claim, er
 		return backend.Claim{}, &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
 	}
 	claim := backend.Claim{
-		Key: backend.Namespaced(c.cfg.Namespace, key), Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
-		Queue: c.caps.Queue && (c.cfg.Wait.Mode == waiting.Handoff || c.cfg.Wait.Mode == waiting.Auto),
+		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: backend.NewOwner(),
+		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
 	}
-	if claim.Owner = backend.NewOwner(); o.reentrant {
-		claim.Owner, claim.Reentrant = o.owner, true
+	if op != opTry && c.queues() {
+		// Three signs of life within the window, so that one may be lost.
+		claim.Queue, claim.Linger = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
+	}
+	if o.reentrant {
+		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
 	}
 	if tp, ok := ctx.Value(traceparentKey{}).(string); ok {
 		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
 	}
 	return claim, claim.Validate(c.caps)
+}
+
+// queues reports whether Lock stands in the store's line.
+func (c *core) queues() bool {
+	return c.caps.Queue && c.caps.Fencing && (c.cfg.Wait.Mode == waiting.Handoff || c.cfg.Wait.Mode == waiting.Auto)
 }
 
 func (c *core) close(ctx context.Context) error {
