@@ -22,6 +22,8 @@ const (
 	DefaultFallback = time.Second
 	DefaultInitial  = 5 * time.Millisecond
 	DefaultMax      = 500 * time.Millisecond
+	DefaultPasses   = 64
+	DefaultPassTime = 10 * time.Millisecond
 )
 
 // Config says how to wait. The zero value is ready for use.
@@ -35,6 +37,13 @@ type Config struct {
 	// Initial and Max bound the sleep between two questions in Mode Poll: from Initial, doubling, up to Max, each drawn at
 	// random between nothing and twice its size (full jitter). Defaults 5ms and 500ms.
 	Initial, Max time.Duration
+
+	// Passes and PassTime are the budget of a cohort: goroutines of one process hand a lease on among themselves, without
+	// asking the store, up to Passes times in a row and for up to PassTime after the store granted it; then it goes back,
+	// to whoever is next in the store's line. Defaults 64 and 10ms. Negative Passes: never, so that the store sees each
+	// acquisition.
+	Passes   int
+	PassTime time.Duration
 }
 
 // ErrConfig is wrapped by what [Config.WithDefaults] returns.
@@ -55,6 +64,7 @@ func (c Config) WithDefaults() (Config, error) {
 		{"fallback", &c.Fallback, DefaultFallback},
 		{"initial", &c.Initial, DefaultInitial},
 		{"max", &c.Max, max(DefaultMax, c.Initial)},
+		{"pass_time", &c.PassTime, DefaultPassTime},
 	} {
 		if *f.field < 0 {
 			return c, fmt.Errorf("%w: %s %v is negative", ErrConfig, f.name, *f.field)
@@ -62,6 +72,9 @@ func (c Config) WithDefaults() (Config, error) {
 		if *f.field == 0 {
 			*f.field = f.value
 		}
+	}
+	if c.Passes == 0 {
+		c.Passes = DefaultPasses
 	}
 	if c.Max < c.Initial {
 		return c, fmt.Errorf("%w: max %v is below initial %v", ErrConfig, c.Max, c.Initial)

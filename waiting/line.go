@@ -1,0 +1,215 @@
+package waiting
+
+import (
+	"context"
+	"sync"
+)
+
+// A Line lets the goroutines of one process that want the same thing stand in a line of their own, first come first served,
+// so that one of them at most asks the store, and so that one can hand on to the next what it has without asking anybody.
+// K names the thing, B (the baton) is what is handed on. It knows nothing of what either means.
+//
+// Who comes to a K where nobody is asks for itself and tells the Line how that went (Took, GaveUp). Who comes later takes a
+// Place; the first of them sends an agent, a goroutine that asks for whoever is in front when the answer comes (Grant, Fail,
+// GaveUp). Who has the baton hands it on (Pass) or drops it (Left).
+//
+// The zero Line is ready for use. All methods may be called concurrently; none blocks.
+type Line[K comparable, B any] struct {
+	mu    sync.Mutex
+	crews map[K]*crew[B]
+}
+
+// crew is those of this process who are concerned with one K. It is there while asking, held > 0 or somebody waits.
+type crew[B any] struct {
+	first, last *Place[B]
+	asking      bool               // somebody asks the store: one at a time
+	stop        context.CancelFunc // ends the agent that asks; nil if it is no agent
+	held        int                // batons out
+	note        any
+}
+
+// A Place is one waiter's. It is given one baton at most, on Ready.
+type Place[B any] struct {
+	Ready <-chan B
+
+	ready      chan B // one slot, so giving never blocks
+	prev, next *Place[B]
+	waits      bool
+}
+
+// A Role is what [Line.Join]'s caller is to do.
+type Role int
+
+// The roles.
+const (
+	Ask  Role = iota // ask the store, then call Took or GaveUp; there is no Place
+	Wait             // wait for Place.Ready, or Leave
+	Send             // the same, but first start an agent, which calls Sent
+)
+
+// Join takes the last place of k's line, if anybody is there.
+func (l *Line[K, B]) Join(k K) (*Place[B], Role) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	if c == nil {
+		if l.crews == nil {
+			l.crews = map[K]*crew[B]{}
+		}
+		l.crews[k] = &crew[B]{asking: true}
+		return nil, Ask
+	}
+	ready := make(chan B, 1)
+	p := &Place[B]{Ready: ready, ready: ready, prev: c.last, waits: true}
+	if c.last == nil {
+		c.first = p
+	} else {
+		c.last.next = p
+	}
+	c.last = p
+	if c.asking {
+		return p, Wait
+	}
+	c.asking = true
+	return p, Send
+}
+
+// Sent tells how to stop the agent of k, which happens when nobody waits any more.
+func (l *Line[K, B]) Sent(k K, stop context.CancelFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	c.stop = stop
+	if c.first == nil {
+		stop()
+	}
+}
+
+// Took says that the one who was to Ask has the baton. It reports whether an agent is to be sent, since others wait.
+func (l *Line[K, B]) Took(k K) (send bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	c.held++
+	return l.settle(k, c)
+}
+
+// GaveUp says that whoever asked does so no more, and got nothing. It reports whether an agent is to be sent (or, to an
+// agent, whether to ask again), since others wait.
+func (l *Line[K, B]) GaveUp(k K) (send bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settle(k, l.crews[k])
+}
+
+// Grant gives the baton that an agent got to the first in line. If nobody is left it is not given, and the agent gives it
+// back to the store. again tells the agent to ask once more, since others wait.
+func (l *Line[K, B]) Grant(k K, b B) (given, again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	if given = c.give(b); given {
+		c.held++
+	}
+	return given, l.settle(k, c)
+}
+
+// Fail gives b, which is no baton but says why there is none, to all who wait, and ends the agent's task.
+func (l *Line[K, B]) Fail(k K, b B) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	for c.give(b) {
+	}
+	l.settle(k, c)
+}
+
+// Pass hands the baton on to the first in line and reports whether there is one.
+func (l *Line[K, B]) Pass(k K, b B) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.crews[k].give(b)
+}
+
+// Left says that a baton is gone.
+func (l *Line[K, B]) Left(k K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.crews[k]
+	c.held--
+	l.tidy(k, c)
+}
+
+// Leave gives up a place. If p was given something at the same moment, that is returned, and the caller has to deal with it:
+// one of the two happens, never both.
+func (l *Line[K, B]) Leave(k K, p *Place[B]) (b B, given bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.waits {
+		return <-p.ready, true
+	}
+	c := l.crews[k]
+	c.unlink(p)
+	if c.first == nil && c.stop != nil {
+		c.stop()
+	}
+	return b, false
+}
+
+// Note leaves word for those who wait for k, and Noted reads it. It is forgotten when a baton is given.
+func (l *Line[K, B]) Note(k K, note any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.crews[k]; c != nil {
+		c.note = note
+	}
+}
+
+// Noted returns the last Note, or nil.
+func (l *Line[K, B]) Noted(k K) any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.crews[k]; c != nil {
+		return c.note
+	}
+	return nil
+}
+
+// settle ends the present asking, and begins the next if somebody waits.
+func (l *Line[K, B]) settle(k K, c *crew[B]) (send bool) {
+	c.stop, c.asking = nil, c.first != nil
+	l.tidy(k, c)
+	return c.asking
+}
+
+func (l *Line[K, B]) tidy(k K, c *crew[B]) {
+	if !c.asking && c.held == 0 && c.first == nil {
+		delete(l.crews, k)
+	}
+}
+
+// give hands b to the first in line.
+func (c *crew[B]) give(b B) bool {
+	p := c.first
+	if p == nil {
+		return false
+	}
+	c.unlink(p)
+	c.note = nil
+	p.ready <- b
+	return true
+}
+
+func (c *crew[B]) unlink(p *Place[B]) {
+	if p.prev == nil {
+		c.first = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		c.last = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next, p.waits = nil, nil, false
+}
