@@ -38,8 +38,9 @@ type Backend struct {
 	backend.Base
 
 	client  redis.UniversalClient
-	owned   bool // opened by us, so closed by us
-	prompt  bool // the client honours the deadline of a context
+	owned   bool   // opened by us, so closed by us
+	prompt  bool   // the client honours the deadline of a context
+	reload  func() // makes a cluster client look who the primaries are; nil otherwise
 	secrets []string
 	cfg     Config
 	layout  redisclaim.Layout
@@ -105,6 +106,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		}
 		o := c.Options()
 		b.prompt, b.secrets = o.ContextTimeoutEnabled, []string{o.Password}
+		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
 		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !b.prompt {
 			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")
 		}

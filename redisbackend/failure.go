@@ -28,6 +28,9 @@ func (b *Backend) failure(ctx context.Context, err error) error {
 	if errors.As(err, &reply) {
 		return b.redact(redisclaim.ServerError(reply.Error()))
 	}
+	if b.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
+		b.reload()
+	}
 	text := b.redact(err).Error()
 	ended := endOf(ctx)
 	switch {

@@ -123,7 +123,8 @@ func TestCluster(t *testing.T) {
 	}
 	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: set.Addrs()})
 	defer mine.Close()
-	roundTrip(t, on(t, mine, Config{}))
+	programs := on(t, mine, Config{})
+	roundTrip(t, programs)
 
 	unsafe := set.Nodes[2] // one of three primaries is enough to lose locks
 	unsafe.MustDo("CONFIG", "SET", "maxmemory", "50mb")
@@ -132,11 +133,12 @@ func TestCluster(t *testing.T) {
 	want(t, "open with one evicting primary", err, backend.ErrUnsafe)
 	unsafe.MustDo("CONFIG", "SET", "maxmemory", "0")
 
-	failover(t, set, b)
+	failover(t, set, b, programs)
 }
 
-// failover kills the primary that holds a lock and the one that carries the subscription, should they be the same or not.
-func failover(t *testing.T, set *testserver.ClusterSet, b *Backend) {
+// failover kills the primary of a lock, which carries the subscription too. Both clients must find the new one: go-redis by
+// itself looks for it once a minute.
+func failover(t *testing.T, set *testserver.ClusterSet, b, programs *Backend) {
 	t.Helper()
 	const name = "survivor"
 	wake := watched(t, b, t.Context(), name)
@@ -152,6 +154,13 @@ func failover(t *testing.T, set *testserver.ClusterSet, b *Backend) {
 	}
 	want(t, "release", b.Release(t.Context(), c), nil)
 	woken(t, wake)
+	eventually(t, "acquire by the program's client", func() error {
+		c := claim(name)
+		if _, err := programs.TryAcquire(t.Context(), c); err != nil {
+			return err
+		}
+		return programs.Release(t.Context(), c)
+	})
 	eventually(t, "watch after the failover", func() error {
 		again, err := b.Watch(t.Context(), claim(name))
 		if err != nil {

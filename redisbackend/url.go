@@ -76,7 +76,7 @@ func (t *target) parseHosts(u *url.URL) error {
 			number = port
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 || name == "" {
-			return invalidOption("url", host, "is not host:port")
+			return invalidOption("url", "", "has a host that is not host:port") // not quoted: it may be a password that lacks its @
 		}
 		t.addrs = append(t.addrs, net.JoinHostPort(name, number))
 	}

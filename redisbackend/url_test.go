@@ -149,6 +149,9 @@ func FuzzParseURL(f *testing.F) {
 // The password is in no error, whatever goes wrong on the way.
 func TestNoPasswordInErrors(t *testing.T) {
 	const secret = "s3cret-pw"
+	if _, err := parse(t, "redis://:"+secret); err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("a password without its @: %v", err)
+	}
 	for _, raw := range []string{
 		"redis://:" + secret + "@h/x",
 		"redis://:" + secret + "@h?nonsense=1",

@@ -49,6 +49,24 @@ func TestReleaseWakes(t *testing.T) {
 	woken(t, elsewhere)
 }
 
+// A release that the server refuses wakes nobody: the key is not free.
+func TestRefusedReleaseIsSilent(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	c, marker := claim(key(t)), claim(key(t))
+	acquired(t, b, c)
+	wake, marked := watched(t, b, t.Context(), c.Key), watched(t, b, t.Context(), marker.Key)
+	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+	want(t, "release", b.Release(t.Context(), c), backend.ErrUnavailable)
+	srv.MustDo("PUBLISH", b.layout.Channel(marker.Key), "free")
+	woken(t, marked) // messages come in order: the other one would have been here before
+	select {
+	case <-wake:
+		t.Error("woken by a release that was refused")
+	default:
+	}
+}
+
 // Watch does not return while the server has not confirmed, so no release after it can be missed.
 //
 // covers: W1

@@ -41,8 +41,8 @@ local ms, left = life(keep, f), mine and -1 or redis.pcall('PTTL', K)
 if type(left) ~= 'number' or left < tonumber(ms) then redis.pcall('PEXPIRE', K, ms) end
 if not mine then return {LOST} end
 
--- After the deletion: whoever is woken finds the key free. Before it, a waiter could ask, be refused, and sleep beside a
--- free lock. A user that may not publish has released all the same: those who wait ask again by themselves.
+-- After the deletion, which a server may refuse: whoever is woken finds the key free. Nothing is between the two for
+-- others, as the script is one step. A user that may not publish has released all the same: those who wait ask again.
 redis.pcall('PUBLISH', ARGV[4], 'free')
 if held then return {OK} end
 return {EXPIRED}

@@ -116,9 +116,25 @@ func TestTokens(t *testing.T) {
 		if h := r.hash(); strings.Contains(strings.ReplaceAll(h, "me", ""), "e+") {
 			t.Errorf("%s: stored in scientific notation: %s", name, h)
 		}
-		left, _ := strconv.ParseInt(r.srv.MustDo("PTTL", r.l.Key(r.key)), 10, 64)
-		if err == nil && left < 2*(int64(g.Token)-us)/1000-1e9/1000 {
+		if left := r.left(); err == nil && left < 2*(int64(g.Token)-us)/1000-1e9/1000 {
 			t.Errorf("%s: the counter is gone in %d ms, before the clock has caught up", name, left)
+		}
+	}
+}
+
+// A lease lasts for its TTL at least, counted from the µs of the grant, which the first token of a key is.
+//
+// covers: I1
+func TestLeaseIsNotShort(t *testing.T) {
+	for range 20 {
+		r := newRig(t)
+		g, err := r.acquire("me")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := strconv.ParseInt(r.field("x"), 10, 64)
+		if asked := int64(g.Token) + minute.Microseconds(); err != nil || x*1000 < asked || x*1000 > asked+2000 {
+			t.Fatalf("a lease of a minute from %d µs ends at %d ms, %v", g.Token, x, err)
 		}
 	}
 }
