@@ -43,30 +43,32 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (*kee
 	}
 	hold := Hold{Key: key, Mode: o.mode}
 	waitCtx, end := c.begin(ctx, OpWait, hold)
-	l, a, err := c.obtain(waitCtx, op, hold, o)
+	b, crew, err := c.obtain(waitCtx, op, hold, o)
 	if err != nil {
 		err = notAcquired(ctx, err)
 		end(hold, err)
 		return nil, err
 	}
-	hold.Token = l.token
+	hold.Token = b.lease.token
 	end(hold, nil)
-	return c.keep(ctx, a.claim, hold, l), nil
+	return c.keep(ctx, b, crew, hold), nil
 }
 
-func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (lease, *acquisition, error) {
+// obtain makes the claim: in the local line, which crew then tells, or straight in the store.
+func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (b baton, crew *crewKey, err error) {
 	claim, err := c.claim(ctx, op, hold.Key, o)
 	if err != nil {
-		return lease{}, nil, err
+		return baton{}, nil, err
 	}
-	a := &acquisition{core: c, claim: claim, hold: hold}
-	l, err := a.run(ctx, op == opTry, o.waitLimit)
-	if err != nil {
-		a.withdraw(ctx)
-		return lease{}, nil, err
+	if err := ctx.Err(); err != nil {
+		return baton{}, nil, err
 	}
-	a.claim.Settled = !a.unsure
-	return l, a, nil
+	if linesUp(op, claim) {
+		b, err = c.obtainInLine(ctx, claim, hold, o.waitLimit)
+		return b, &crewKey{claim.Key, claim.TTL}, err
+	}
+	b, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, o.waitLimit, op == opTry)
+	return b, nil, err
 }
 
 // An acquisition is one Lock or TryLock at work.
@@ -85,8 +87,11 @@ type acquisition struct {
 	subscribe bool // whether to ask for wake-ups
 	wakes     <-chan backend.Wake
 
-	inLine  instant // before the last question that was answered with a place in line was sent
-	atToken uint64  // the key's last token at that answer; 0 unknown
+	note func(error) // told of each definite no; nil for nobody
+
+	reserved int     // tokens of the grant
+	inLine   instant // before the last question that was answered with a place in line was sent
+	atToken  uint64  // the key's last token at that answer; 0 unknown
 }
 
 // run asks once; a call that may wait then waits. The error is what ended it, and wraps the last answer.
@@ -179,6 +184,7 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	}
 	switch {
 	case err == nil:
+		a.reserved = g.Reserved
 	case errors.Is(err, backend.ErrHeld):
 		a.refused(sent, err)
 	default:
@@ -201,6 +207,9 @@ func (a *acquisition) refused(sent instant, err error) {
 	a.silent, a.last = time.Time{}, err
 	if a.retry != nil {
 		a.retry.Reset()
+	}
+	if a.note != nil {
+		a.note(err)
 	}
 	var held *backend.HeldError
 	if a.claim.Queue && errors.As(err, &held) {
@@ -255,6 +264,7 @@ func (a *acquisition) handedOver(ctx context.Context, wake backend.Wake) (lease,
 	if a.core.remaining(until) < g.TTL/3 {
 		return lease{}, false
 	}
+	a.reserved = g.Reserved
 	return lease{token: g.Token, until: until}, true
 }
 

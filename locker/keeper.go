@@ -23,7 +23,8 @@ import (
 // A hold that ended never comes back, even if a late reply says yes: another may have been granted the key in between.
 type keeper struct {
 	c      *core
-	claim  backend.Claim
+	baton           // what the store granted
+	crew   *crewKey // the local line it came from, and goes back to; nil if from none
 	hold   Hold
 	ctx    context.Context // the guard's; a child of Lock's
 	cancel context.CancelCauseFunc
@@ -47,9 +48,9 @@ type keeper struct {
 	limit   *time.Timer // at MaxHold
 }
 
-// keep starts to look after a fresh lease. The caller is counted in c.life.
-func (c *core) keep(ctx context.Context, claim backend.Claim, hold Hold, l lease) *keeper {
-	k := &keeper{c: c, claim: claim, hold: hold, until: l.until, turn: make(chan struct{}, 1)}
+// keep starts to look after a lease. The caller is counted in c.life.
+func (c *core) keep(ctx context.Context, b baton, crew *crewKey, hold Hold) *keeper {
+	k := &keeper{c: c, baton: b, crew: crew, hold: hold, until: b.lease.until, turn: make(chan struct{}, 1)}
 	runtime.Callers(4, k.caller[:]) // not Callers, keep, core.acquire, Client.acquire
 	ctx, k.end = c.begin(ctx, OpHold, hold)
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
@@ -131,12 +132,15 @@ func (k *keeper) finish(cause error) error {
 	if lost || errors.Is(cause, ErrMaxHold) {
 		k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", k.site())
 	}
-	k.gone(cause)
+	k.gone(cause, false)
 	return cause
 }
 
-// gone takes the keeper out of the books.
-func (k *keeper) gone(err error) {
+// gone takes the keeper out of the books, and its baton out of the local line's, unless it was passed on.
+func (k *keeper) gone(err error, passed bool) {
+	if k.crew != nil && !passed {
+		k.c.line.Left(*k.crew)
+	}
 	k.end(k.hold, err)
 	k.c.mu.Lock()
 	delete(k.c.keepers, k)
@@ -254,11 +258,15 @@ func (k *keeper) doUnlock() error {
 	budget := orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL)
 	switch {
 	case errors.Is(cause, ErrUnlocked):
+		if k.crew != nil && k.c.pass(*k.crew, k.baton, k.deadline()) {
+			k.gone(nil, true)
+			return nil
+		}
 		err := k.c.release(ctx, k.claim, k.hold, budget)
 		if errors.Is(err, backend.ErrLost) {
 			err = lostBecause(fmt.Errorf("the store says so: %w", err))
 		}
-		k.gone(err)
+		k.gone(err, false)
 		return err
 	case errors.Is(cause, ErrMaxHold):
 		_ = k.c.release(ctx, k.claim, k.hold, budget)
@@ -271,6 +279,13 @@ func (k *keeper) doUnlock() error {
 		_ = k.c.release(ctx, k.claim, k.hold, budget)
 	}()
 	return cause
+}
+
+// deadline is until when the lease is good.
+func (k *keeper) deadline() deadline {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.until
 }
 
 // leak is called by the garbage collector when the guard was dropped without Unlock. The hold is renewed no more, and not

@@ -98,7 +98,8 @@ type core struct {
 	caps   backend.Capabilities
 	meta   backend.Meta
 	life   *lifecycle
-	asleep func() time.Duration // how long the machine has slept; a field for tests
+	line   waiting.Line[crewKey, outcome] // of this process
+	asleep func() time.Duration           // how long the machine has slept; a field for tests
 
 	mu      sync.Mutex
 	keepers map[*keeper]struct{} // the holds, for Close

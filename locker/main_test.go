@@ -34,6 +34,13 @@ type hooked struct {
 
 func hook() *hooked { return &hooked{Backend: membackend.New()} }
 
+// plain is a backend that can do no more than exclusive locks.
+func plain() *hooked {
+	b := hook()
+	b.caps = &backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: time.Millisecond}
+	return b
+}
+
 func (h *hooked) Capabilities() backend.Capabilities {
 	if h.caps != nil {
 		return *h.caps

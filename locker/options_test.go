@@ -39,7 +39,7 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"reentrant empty": {"k", []locker.Option{locker.Reentrant("")}, backend.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := hook()
+			b := plain()
 			bubble(t, b, locker.Config{Namespace: "ns"}, func(t *testing.T, l *locker.Client[struct{}]) {
 				_, err := l.Lock(t.Context(), try.key, try.opts...)
 				wantErr(t, err, locker.ErrNotAcquired, try.want)
@@ -75,11 +75,11 @@ func TestBadConfigIsRefused(t *testing.T) {
 		t.Errorf("nil backend: %v", err)
 	}
 	need := locker.Config{Require: backend.Capabilities{Shared: true, Fencing: true}}
-	_, err := locker.New(membackend.New(), locker.Bare, need)
+	_, err := locker.New(plain(), locker.Bare, need)
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Shared") || strings.Contains(err.Error(), "Fencing") {
 		t.Errorf("missing capability: %v", err)
 	}
-	_, err = locker.New(membackend.New(), locker.Bare, locker.Config{Wait: waiting.Config{Mode: waiting.Handoff}})
+	_, err = locker.New(plain(), locker.Bare, locker.Config{Wait: waiting.Config{Mode: waiting.Handoff}})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("hand-off without a queue: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,6 +108,7 @@ func reasonIn(line string) string {
 func TestDefaultsAreDocumented(t *testing.T) {
 	for key, def := range map[string]string{
 		"backend": DefaultBackend, "ttl": "`" + locker.DefaultTTL.String() + "`", "wait.fallback": "`" + waiting.DefaultFallback.String() + "`",
+		"wait.passes": "`" + strconv.Itoa(waiting.DefaultPasses) + "`", "wait.pass_time": "`" + waiting.DefaultPassTime.String() + "`",
 		"wait.initial": "`" + waiting.DefaultInitial.String() + "`", "wait.max": "`" + waiting.DefaultMax.String() + "`",
 	} {
 		i := slices.IndexFunc(fields, func(fd field) bool { return fd.key == key })

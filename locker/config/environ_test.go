@@ -15,7 +15,8 @@ var fullEnv = map[string]string{
 	"HOLDFAST_BACKEND": "redis://u:p@h1:6379,h2:6379/0?x=y", "HOLDFAST_TTL": "20s", "HOLDFAST_MAX_HOLD": "1h",
 	"HOLDFAST_RELEASE_TIMEOUT": "1500ms", "HOLDFAST_STORE_TIMEOUT": "10s", "HOLDFAST_NAMESPACE": "shop",
 	"HOLDFAST_SERVICE": "checkout", "HOLDFAST_WAIT_MODE": "notify", "HOLDFAST_WAIT_FALLBACK": "2s",
-	"HOLDFAST_WAIT_INITIAL": "10ms", "HOLDFAST_WAIT_MAX": "1s", "HOLDFAST_REQUIRE": "fencing, watch",
+	"HOLDFAST_WAIT_INITIAL": "10ms", "HOLDFAST_WAIT_MAX": "1s",
+	"HOLDFAST_WAIT_PASSES": "16", "HOLDFAST_WAIT_PASS_TIME": "20ms", "HOLDFAST_REQUIRE": "fencing, watch",
 	"HOLDFAST_TRACING_ENDPOINT": "grpc://collector:4317",
 }
 
@@ -36,7 +37,7 @@ func TestEnvironment(t *testing.T) {
 	same(t, got, fullFile(t, ""))
 
 	path := write(t, "backend: etcd://h\nttl: 1s\nmax_hold: 1s\nrelease_timeout: 1s\nstore_timeout: 1s\nnamespace: x\nservice: x\n"+
-		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s}\nrequire: [state]\ntracing: {endpoint: http://h}\n")
+		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s, passes: 3, pass_time: 3s}\nrequire: [state]\ntracing: {endpoint: http://h}\n")
 	if got, err = Load(path); err != nil {
 		t.Fatal(err)
 	}

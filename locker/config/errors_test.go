@@ -78,6 +78,8 @@ var badFiles = []struct{ name, text, want string }{
 	{"negative", "max_hold: -1s\n", "config: holdfast.yaml:1: max_hold: -1s is negative"},
 	{"zero", "release_timeout: 0s\n", "config: holdfast.yaml:1: release_timeout: 0s is not positive; leave the key out for its default"},
 	{"mode", "wait: {mode: notfy}\n", "config: holdfast.yaml:1: wait.mode: is none of auto, handoff, notify, poll; did you mean notify?"},
+	{"passes no number", "wait: {passes: many}\n", "config: holdfast.yaml:1: wait.passes: is not a whole number"},
+	{"passes zero", "wait: {passes: 0}\n", "config: holdfast.yaml:1: wait.passes: 0 is neither -1 nor between 1 and 1023"},
 	{"max below initial", "wait:\n  max: 1s\n  initial: 2s\n", "config: holdfast.yaml:2: wait.max: 1s is below wait.initial, which is 2s"},
 	{"max below default", "wait: {max: 1ms}\n", "config: holdfast.yaml:1: wait.max: 1ms is below wait.initial, which is 5ms"},
 	{"capability", "require:\n  - watch\n  - fenced\n", "config: holdfast.yaml:3: require[1]: is none of shared, permit, fencing, queue, watch, reentrant, state, inspect"},

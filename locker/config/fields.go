@@ -88,6 +88,19 @@ var fields = []field{
 	durationField("wait.max", "`500ms`", "The longest sleep between two questions in mode `poll`, before jitter.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Max }, positive),
 	{
+		key: "wait.passes", kind: "number", def: "`64`", set: setPasses,
+		doc: "How many times in a row goroutines of one process may hand a lock on among themselves without asking the store. " +
+			"`-1`: never, so that the store sees each acquisition.",
+		get: func(f *File) string {
+			if f.Locker.Wait.Passes == 0 {
+				return ""
+			}
+			return strconv.Itoa(f.Locker.Wait.Passes)
+		},
+	},
+	durationField("wait.pass_time", "`10ms`", "How long they may do so before the lock goes to whoever is next in the store's line.",
+		func(f *File) *time.Duration { return &f.Locker.Wait.PassTime }, positive),
+	{
 		key: "require", kind: "list", def: "nothing", set: setRequire,
 		doc: "What the backend must be able to do, or the program does not start: " + "`" + strings.Join(capabilities, "`, `") + "`.",
 		get: requireText,
@@ -172,6 +185,18 @@ func setMode(f *File, text string) error {
 		}
 	}
 	return invalid("is none of " + strings.Join(known, ", ") + didYouMean(text, known))
+}
+
+func setPasses(f *File, text string) error {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil: // err itself quotes the text
+		return invalid("is not a whole number")
+	case n < -1 || n == 0 || n >= backend.MaxReserve:
+		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + strconv.Itoa(backend.MaxReserve-1)}
+	}
+	f.Locker.Wait.Passes = n
+	return nil
 }
 
 // capabilities are the names that require takes: the yes-or-no fields of backend.Capabilities in lower case. They are read off

@@ -26,6 +26,8 @@ wait:
   fallback: 2s
   initial: 10ms
   max: 1s
+  passes: 16
+  pass_time: 20ms
 require: [fencing, Watch]
 tracing:
   endpoint: grpc://collector:4317
@@ -47,7 +49,10 @@ func fullFile(t *testing.T, path string) File {
 		Locker: locker.Config{
 			TTL: 20 * time.Second, MaxHold: time.Hour, ReleaseTimeout: 1500 * time.Millisecond, StoreTimeout: 10 * time.Second,
 			Namespace: "shop", Service: "checkout",
-			Wait:    waiting.Config{Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second},
+			Wait: waiting.Config{
+				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second,
+				Passes: 16, PassTime: 20 * time.Millisecond,
+			},
 			Require: backend.Capabilities{Fencing: true, Watch: true},
 		},
 	}

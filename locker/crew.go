@@ -1,0 +1,194 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// A baton is what the store granted and who has it may use: handed from keeper to keeper while the budget lasts.
+type baton struct {
+	claim  backend.Claim
+	lease  lease     // lease.token is the present hold's
+	spare  int       // how many tokens above that belong to the grant too: one for each time it is handed on
+	since  time.Time // when the store granted it
+	passes int       // how often it was handed on
+}
+
+// A crewKey is what a local line forms for: exclusive claims of one key with one TTL, which can use each other's leases.
+type crewKey struct {
+	key string
+	ttl time.Duration
+}
+
+// An outcome is what an agent brings to one who waits: a baton, or why there is none.
+type outcome struct {
+	baton baton
+	err   error
+}
+
+// linesUp reports whether claims like this one wait in the local line, so that one of them at most is in the store. TryLock
+// does not wait, and shared, counted and re-entrant claims have a hold of their own each.
+func linesUp(op string, claim backend.Claim) bool {
+	return op != opTry && claim.Mode == backend.Exclusive && !claim.Reentrant
+}
+
+// reserve asks for a token for every time that the lease may be handed on.
+func (c *core) reserve(claim *backend.Claim) {
+	if c.cfg.Wait.Passes > 0 {
+		claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)
+	}
+}
+
+// obtainInLine gets the lock for one of the goroutines of this process that want it.
+func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, limit time.Duration) (baton, error) {
+	k := crewKey{claim.Key, claim.TTL}
+	c.reserve(&claim)
+	place, role := c.line.Join(k)
+	switch role {
+	case waiting.Ask:
+		b, err := c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, limit, false)
+		if err != nil {
+			if c.line.GaveUp(k) {
+				c.send(ctx, k, claim, hold)
+			}
+			return baton{}, err
+		}
+		if c.line.Took(k) {
+			c.send(ctx, k, claim, hold)
+		}
+		return b, nil
+	case waiting.Send:
+		c.send(ctx, k, claim, hold)
+	}
+	return c.await(ctx, k, place, limit)
+}
+
+// ask runs an acquisition to its end: a baton, or nothing left behind.
+func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, once bool) (baton, error) {
+	l, err := a.run(ctx, once, limit)
+	if err != nil {
+		a.withdraw(ctx)
+		return baton{}, err
+	}
+	a.claim.Settled = !a.unsure
+	return baton{claim: a.claim, lease: l, spare: max(a.reserved-1, 0), since: time.Now()}, nil
+}
+
+// await waits for one's turn in the local line.
+//
+// Cancellation and turn may come together. Leave decides which it was: a baton that was given is given back.
+func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outcome], limit time.Duration) (baton, error) {
+	ctx := outer
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(outer, limit)
+		defer cancel()
+	}
+	var why error
+	select {
+	case o := <-place.Ready:
+		if o.err != nil || ctx.Err() == nil {
+			return o.baton, o.err
+		}
+		c.giveBack(outer, k, o.baton) // granted after the caller gave up
+	case <-ctx.Done():
+		why = c.blocker(k)
+		if o, given := c.line.Leave(k, place); given && o.err == nil {
+			c.giveBack(outer, k, o.baton)
+		}
+	case <-c.life.closing.Done():
+		why = c.blocker(k)
+		if o, given := c.line.Leave(k, place); given && o.err == nil {
+			c.giveBack(outer, k, o.baton)
+		}
+		return baton{}, &causes{[]error{ErrClosed, why}}
+	}
+	if why == nil {
+		why = &backend.HeldError{Holder: c.meta}
+	}
+	if outer.Err() == nil {
+		why = &causes{[]error{ctx.Err(), why}}
+	}
+	return baton{}, why
+}
+
+// blocker is what is known of who is in the way: what the store told the agent, or one of this process.
+func (c *core) blocker(k crewKey) error {
+	if err, ok := c.line.Noted(k).(error); ok {
+		return err
+	}
+	return &backend.HeldError{Holder: c.meta}
+}
+
+// send starts an agent, which asks the store on behalf of the local line until nobody waits in it. The caller is counted in
+// c.life. ctx gives values only: an agent outlives the call that sent it.
+func (c *core) send(ctx context.Context, k crewKey, claim backend.Claim, hold Hold) {
+	c.life.follow()
+	go func() {
+		defer c.life.leave()
+		for again := true; again; {
+			again = c.errand(context.WithoutCancel(ctx), k, claim, hold)
+		}
+	}()
+}
+
+// errand is one acquisition of an agent. It reports whether to ask again.
+func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold Hold) (again bool) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.line.Sent(k, stop)
+	claim.Owner = backend.NewOwner()
+	a := &acquisition{core: c, claim: claim, hold: hold, note: func(err error) { c.line.Note(k, err) }}
+	b, err := c.ask(ctx, a, 0, false)
+	switch {
+	case err == nil:
+		given, again := c.line.Grant(k, outcome{baton: b})
+		if !given { // everybody left at the last moment
+			c.drop(ctx, b)
+		}
+		return again
+	case ctx.Err() != nil: // everybody left
+		return c.line.GaveUp(k)
+	}
+	c.line.Fail(k, outcome{err: err})
+	return false
+}
+
+// pass hands the lease of an unlocked hold on to the next in the local line, if the budget allows and the lease is good for a
+// while. The next hold has a token of its own.
+func (c *core) pass(k crewKey, b baton, until deadline) bool {
+	if b.spare == 0 || b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||
+		c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback) {
+		return false
+	}
+	b.lease.token++
+	b.spare--
+	b.passes++
+	b.lease.until = until
+	return c.line.Pass(k, outcome{baton: b})
+}
+
+// giveBack deals with a baton that came too late for who waited for it.
+func (c *core) giveBack(ctx context.Context, k crewKey, b baton) {
+	if !c.pass(k, b, b.lease.until) {
+		c.drop(ctx, b)
+		c.line.Left(k)
+	}
+}
+
+// drop releases a baton that nobody uses, in the background.
+func (c *core) drop(ctx context.Context, b baton) {
+	c.life.follow()
+	go func() {
+		defer c.life.leave()
+		hold := Hold{Key: b.claim.Key, Token: b.lease.token}
+		err := c.release(context.WithoutCancel(ctx), b.claim, hold, orTTL(c.cfg.ReleaseTimeout, b.claim.TTL))
+		if err != nil && !errors.Is(err, backend.ErrLost) {
+			c.cfg.Logger.Warn("holdfast: could not give a lock back; its lease runs out by itself", "key", hold.Key, "error", err)
+		}
+	}()
+}
