@@ -60,8 +60,11 @@ func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (b bato
 	if err != nil {
 		return baton{}, nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return baton{}, nil, err
+	switch {
+	case ctx.Err() != nil:
+		return baton{}, nil, ctx.Err()
+	case op != opTry && !claim.Reentrant && holds(ctx, c.b, claim.Key):
+		return baton{}, nil, ErrWouldDeadlock
 	}
 	if linesUp(op, claim) {
 		b, err = c.obtainInLine(ctx, claim, hold, o.waitLimit)

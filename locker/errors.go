@@ -15,6 +15,9 @@ var (
 	ErrUnlocked    = errors.New("already unlocked")
 	ErrMaxHold     = errors.New("lock held for longer than MaxHold")
 	ErrClosed      = errors.New("locker is closed")
+
+	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would wait for its own caller.
+	ErrWouldDeadlock = errors.New("lock is held by the caller")
 )
 
 // An Error is what every method of this package fails with.

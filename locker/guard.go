@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
@@ -44,7 +46,7 @@ func (g *Guard[T]) Context() context.Context {
 	if g == nil {
 		return unlocked
 	}
-	return guardContext{g.k.ctx, g}
+	return holdContext{g.k.ctx, g.k, g}
 }
 
 // Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by Config.MaxHold.
@@ -103,10 +105,36 @@ func (g *Guard[T]) Unlock() error {
 	return nil
 }
 
-// guardContext keeps its guard alive: whoever works under the context has not dropped the guard.
-type guardContext struct {
+// holdContext is the context of work under a hold. It keeps the guard alive, since whoever works under it has not dropped the
+// guard, and it leads from an inner Lock call back to the holds that its caller has.
+type holdContext struct {
 	context.Context
-	guard any
+	k     *keeper
+	guard any // nil for the Binder, whose guard is yet to come
+}
+
+type holdKey struct{}
+
+// Value finds the hold for holdKey, and else what the parent has.
+func (c holdContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// holds reports whether ctx belongs to a hold, of any Client, of key in the store that b is a client of.
+func holds(ctx context.Context, b backend.Backend, key string) bool {
+	for {
+		c, ok := ctx.Value(holdKey{}).(holdContext)
+		if !ok {
+			return false
+		}
+		if c.k.claim.Key == key && c.k.c.b == b && c.k.valid() == nil {
+			return true
+		}
+		ctx = c.Context
+	}
 }
 
 // unlocked is the Context of a nil Guard.

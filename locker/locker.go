@@ -16,6 +16,8 @@ type Locker[T any] interface {
 	// Lock waits until key is granted or ctx is done. ctx bounds the wait, not the hold, and is the parent of
 	// [Guard.Context], so a ctx with a deadline for the wait alone is better given as [WaitLimit]. On failure nothing is
 	// held or queued, and the error wraps [ErrNotAcquired] together with ctx.Err and its cause, or the backend's error.
+	//
+	// Under a guard's own Context the same key fails at once with [ErrWouldDeadlock], unless with [Reentrant].
 	Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 
 	// TryLock asks once and does not wait for a holder: then the error wraps [ErrNotAcquired] and a *backend.HeldError. A
@@ -83,7 +85,7 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 			_ = k.unlock()
 		}
 	}()
-	v, err := c.bind(k.ctx, k.hold)
+	v, err := c.bind(holdContext{k.ctx, k, nil}, k.hold)
 	if err != nil {
 		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
 	}

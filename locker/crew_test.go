@@ -1,0 +1,285 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// counted is a backend that reserves tokens and knows who asks.
+type counted struct {
+	*hooked
+	mu      sync.Mutex
+	next    uint64
+	tokens  map[string]uint64 // by owner
+	waiting map[string]bool   // owners that were refused and did not go away
+	most    int               // of them at once
+	grants  int
+}
+
+func count() *counted {
+	b := &counted{hooked: plain(), tokens: map[string]uint64{}, waiting: map[string]bool{}}
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		g, err := b.Backend.TryAcquire(ctx, c)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err != nil {
+			b.waiting[c.Owner] = true
+			b.most = max(b.most, len(b.waiting))
+			return g, err
+		}
+		delete(b.waiting, c.Owner)
+		if b.tokens[c.Owner] == 0 {
+			b.tokens[c.Owner] = b.next + 1
+			b.next += uint64(max(c.Reserve, 1))
+			b.grants++
+		}
+		g.Token, g.Reserved = b.tokens[c.Owner], c.Reserve
+		return g, err
+	}
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		b.mu.Lock()
+		delete(b.waiting, c.Owner)
+		b.mu.Unlock()
+		return b.Backend.Release(ctx, c)
+	}
+	return b
+}
+
+// crowd has n goroutines come one after the other and lock k, and returns their numbers in the order they got in, with the
+// tokens they got.
+func crowd(t *testing.T, l *locker.Client[struct{}], n int, section time.Duration) (order []int, tokens []uint64) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	first := mustLock(t, l, "k")
+	for i := range n {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * time.Microsecond)
+			g, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order, tokens = append(order, i), append(tokens, g.Hold().Token)
+			mu.Unlock()
+			time.Sleep(section)
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	_ = first.Unlock()
+	all.Wait()
+	return order, tokens
+}
+
+// covers: W4, K7
+func TestLeaseIsHandedOnInOrderWithOwnTokens(t *testing.T) {
+	b := count()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		order, tokens := crowd(t, l, 64, 0)
+		if len(order) != 64 || !slices.IsSorted(order) {
+			t.Errorf("not first come, first served: %v", order)
+		}
+		if !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != 64 {
+			t.Errorf("tokens do not rise strictly: %v", tokens)
+		}
+		if b.most > 1 {
+			t.Errorf("%d of one process waited in the store at once", b.most)
+		}
+		if b.grants > 3 {
+			t.Errorf("the store granted %d times for 65 holds", b.grants)
+		}
+	})
+}
+
+func TestPassesAndPassTimeBoundTheCohort(t *testing.T) {
+	for name, try := range map[string]struct {
+		wait        waiting.Config
+		section     time.Duration
+		least, most int
+	}{
+		"passes":    {waiting.Config{Passes: 4, PassTime: time.Hour}, 0, 13, 14}, // 65 holds in fives
+		"pass time": {waiting.Config{Passes: 64}, 4 * time.Millisecond, 16, 23},  // three or four in 10ms
+		"never":     {waiting.Config{Passes: -1}, 0, 65, 65},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := count()
+			bubble(t, b, locker.Config{Wait: try.wait}, func(t *testing.T, l *locker.Client[struct{}]) {
+				order, tokens := crowd(t, l, 64, try.section)
+				if len(order) != 64 || !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != 64 {
+					t.Errorf("order %v, tokens %v", order, tokens)
+				}
+				if b.grants < try.least || b.grants > try.most || b.most > 1 {
+					t.Errorf("the store granted %d times, want %d to %d; %d waited in it", b.grants, try.least, try.most, b.most)
+				}
+			})
+		})
+	}
+}
+
+// A lease that was lost is nobody's to hand on.
+func TestLostLeaseIsNotHandedOn(t *testing.T) {
+	b := count()
+	b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+	bubble(t, b, locker.Config{TTL: 3 * time.Second, Wait: waiting.Config{PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		next := make(chan *locker.Guard[struct{}])
+		go func() { next <- mustLock(t, l, "k") }()
+		<-g.Lost()
+		wantErr(t, g.Unlock(), locker.ErrLost)
+		n := <-next
+		if n.Hold().Token <= g.Hold().Token+1 && b.grants != 2 {
+			t.Errorf("the next hold has token %d after %d, by %d grants", n.Hold().Token, g.Hold().Token, b.grants)
+		}
+		_ = n.Unlock()
+	})
+}
+
+func TestShortLeaseIsNotHandedOn(t *testing.T) {
+	b := count()
+	b.renew = func(context.Context, backend.Claim) error { return errSilence }
+	cfg := locker.Config{TTL: 10 * time.Second, Wait: waiting.Config{PassTime: time.Hour}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		next := make(chan *locker.Guard[struct{}])
+		go func() { next <- mustLock(t, l, "k") }()
+		time.Sleep(9500 * time.Millisecond)
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		n := <-next
+		if left := time.Until(n.Until()); left < 9*time.Second {
+			t.Errorf("a lease with %v left was handed on", left)
+		}
+		_ = n.Unlock()
+	})
+}
+
+// covers: W8
+func TestLocalWaiterGivesUp(t *testing.T) {
+	b := count()
+	bubble(t, b, locker.Config{Service: "till"}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Lock(ctx, "k")
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld)
+		var held *backend.HeldError
+		if !errors.As(err, &held) || held.Holder.Service != "till" {
+			t.Errorf("the error does not name the holder: %v", err)
+		}
+		start := time.Now()
+		_, err = l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("a wait of 1s took %v", d)
+		}
+		synctest.Wait()
+		if n := len(b.waiting); n != 0 && b.releases.Load() == 0 && b.acquires.Load() > 10 {
+			t.Errorf("the agent of nobody goes on asking: %d", n)
+		}
+		n := b.acquires.Load()
+		time.Sleep(time.Minute)
+		if b.acquires.Load() != n {
+			t.Error("the agent asks on for nobody")
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		wantHeld(t, b, "k", false)
+	})
+}
+
+func TestRefusalReachesAllWhoWait(t *testing.T) {
+	b := count()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		b.mu.Lock()
+		inner := b.acquire
+		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, backend.ErrDenied }
+		b.mu.Unlock()
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				_, err := l.Lock(t.Context(), "k")
+				wantErr(t, err, locker.ErrNotAcquired, backend.ErrDenied)
+			})
+		}
+		all.Wait()
+		b.acquire = inner
+		_ = g.Unlock()
+	})
+}
+
+func TestOtherTTLsLineUpApart(t *testing.T) {
+	b := count()
+	bubble(t, b, locker.Config{Wait: waiting.Config{PassTime: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+		other := mustLock(t, l, "k", locker.TTL(5*time.Second))
+		if b.grants != 2 || time.Until(other.Until()) > 5*time.Second {
+			t.Errorf("%d grants; a lease of 30s was handed to one who wants 5s", b.grants)
+		}
+		_ = other.Unlock()
+	})
+}
+
+// Many come, some lose patience, leases get lost: one at a time is inside, and nothing is left.
+// covers: W7, W13, G5
+func TestCrewStorm(t *testing.T) {
+	for seed := range uint64(20) {
+		b := count()
+		cfg := locker.Config{TTL: time.Second, Wait: waiting.Config{Passes: 3}}
+		bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+			var inside, granted int
+			var last uint64
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for i := range uint64(60) {
+				rng := rand.New(rand.NewPCG(seed, i))
+				d := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
+				all.Go(func() {
+					time.Sleep(d(100 * time.Millisecond))
+					ctx, cancel := context.WithTimeout(t.Context(), d(200*time.Millisecond))
+					defer cancel()
+					g, err := l.Lock(ctx, "k")
+					if err != nil {
+						wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+						return
+					}
+					mu.Lock()
+					if inside++; inside > 1 || g.Hold().Token <= last {
+						t.Errorf("seed %d: %d inside, token %d after %d", seed, inside, g.Hold().Token, last)
+					}
+					last, granted = g.Hold().Token, granted+1
+					mu.Unlock()
+					time.Sleep(d(5 * time.Millisecond))
+					mu.Lock()
+					inside--
+					mu.Unlock()
+					if err := g.Unlock(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Second)
+			wantHeld(t, b, "k", false)
+			if granted < 10 {
+				t.Errorf("seed %d: only %d got in", seed, granted)
+			}
+		})
+	}
+}

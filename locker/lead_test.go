@@ -1,0 +1,116 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+func TestLeadStepsDownWithCtx(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Hour, func() { cancel(why) })
+		err := locker.Lead(ctx, l, "leader", func(ctx context.Context, _ struct{}) error {
+			<-ctx.Done()
+			return nil
+		})
+		wantErr(t, err, context.Canceled, why)
+		wantHeld(t, b, "leader", false)
+	})
+}
+
+func TestLeadCampaignsAgainAfterALoss(t *testing.T) {
+	b := hook()
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		if b.renews.Load()%2 == 0 {
+			return backend.ErrLost
+		}
+		return b.Backend.Renew(ctx, c)
+	}
+	bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		terms := 0
+		err := locker.Lead(t.Context(), l, "leader", func(ctx context.Context, _ struct{}) error {
+			if terms++; terms == 5 {
+				return nil // resigns
+			}
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), locker.ErrLost)
+			return ctx.Err()
+		})
+		if err != nil || terms != 5 {
+			t.Errorf("%d terms, %v", terms, err)
+		}
+	})
+}
+
+func TestLeadEndsWithFn(t *testing.T) {
+	b := hook()
+	mine := errors.New("mine")
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return mine })
+		wantErr(t, err, mine)
+		wantHeld(t, b, "leader", false)
+	})
+}
+
+func TestLeadOutlivesAnOutageButNoRefusal(t *testing.T) {
+	b := hook()
+	var answer atomic.Pointer[error]
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		if err := answer.Load(); err != nil {
+			return backend.Grant{}, *err
+		}
+		return b.Backend.TryAcquire(ctx, c)
+	}
+	cfg := locker.Config{StoreTimeout: time.Second}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		answer.Store(new(backend.ErrUnavailable))
+		time.AfterFunc(time.Hour, func() { answer.Store(nil) })
+		start := time.Now()
+		err := locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return nil })
+		if d := time.Since(start); err != nil || d < time.Hour || d > time.Hour+time.Minute {
+			t.Errorf("led after %v of an outage of 1h: %v", d, err)
+		}
+		answer.Store(new(backend.ErrDenied))
+		err = locker.Lead(t.Context(), l, "leader", func(context.Context, struct{}) error { return nil })
+		wantErr(t, err, backend.ErrDenied)
+	})
+}
+
+func TestOneLeaderAtATime(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var leading, terms atomic.Int32
+		done := make(chan struct{})
+		for range 5 {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				for ctx.Err() == nil {
+					_ = locker.Lead(ctx, l, "leader", func(ctx context.Context, _ struct{}) error {
+						if leading.Add(1) > 1 {
+							t.Error("two leaders")
+						}
+						defer leading.Add(-1)
+						terms.Add(1)
+						time.Sleep(time.Second)
+						return nil
+					})
+				}
+			}()
+		}
+		for range 5 {
+			<-done
+		}
+		if terms.Load() < 50 {
+			t.Errorf("%d terms in a minute", terms.Load())
+		}
+	})
+}
