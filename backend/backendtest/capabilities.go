@@ -66,8 +66,8 @@ func (e *env) wishes(key string) map[string]struct {
 	return map[string]wish{
 		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
 		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
-		"Queue":       {with(func(c *backend.Claim) { c.Queue = true }), backend.Capabilities{Queue: true}},
-		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant = true }), backend.Capabilities{Reentrant: true}},
+		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.Linger = true, e.long }), backend.Capabilities{Queue: true}},
+		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
 		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
 		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
 	}
@@ -87,7 +87,9 @@ func refusesOthers(e *env) {
 		e.acquire(a, plain)
 		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
 		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
+		plain.Linger, plain.Hold = wish.claim.Linger, wish.claim.Hold
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
+		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save = 0, 0, false, false, false, nil
 		e.release(a, plain)
 	}
 }

@@ -113,7 +113,7 @@ func closeUnderLoad(e *env) {
 	for round := range 5 {
 		a := e.h.Open(e)
 		key := e.key("k")
-		started := make(chan struct{}, 8)
+		start, started := time.Now(), make(chan struct{}, 8)
 		parallel(9, func(i int) {
 			if i == 8 {
 				for range cap(started) {
@@ -141,8 +141,8 @@ func closeUnderLoad(e *env) {
 					}
 					return
 				}
-				if e.ctx.Err() != nil {
-					e.Errorf("a call went on beside Close: %v", err)
+				if time.Since(start) > patience {
+					e.Errorf("a call after Close = %v, want ErrClosed", err)
 					return
 				}
 				e.pause(50 * time.Microsecond)

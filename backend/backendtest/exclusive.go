@@ -126,6 +126,9 @@ func heldTells(e *env) {
 	if held.RetryAfter <= 0 || held.RetryAfter > e.roundedUp(g.TTL) {
 		e.Errorf("HeldError.RetryAfter = %v, want above 0 and at most the lease of %v", held.RetryAfter, g.TTL)
 	}
+	if held.Token != 0 && held.Token != g.Token {
+		e.Errorf("HeldError.Token = %d, want the key's last token, %d", held.Token, g.Token)
+	}
 	if g.TTL < c.TTL {
 		e.Errorf("Grant.TTL = %v, below the %v that was asked for", g.TTL, c.TTL)
 	}

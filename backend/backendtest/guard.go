@@ -162,4 +162,3 @@ func deadlineFirst(e *env) {
 		e.release(b, next)
 	}
 }
-

@@ -65,12 +65,20 @@ func (e *env) badTTLs() []time.Duration {
 // covers: I8, I5, A12
 func badClaims(e *env) {
 	a, b := e.open(), e.open()
-	for field, spoil := range map[string]func(*backend.Claim){
-		"owner": func(c *backend.Claim) { c.Owner = "" },
-		"mode":  func(c *backend.Claim) { c.Mode = 77 },
-		"limit": func(c *backend.Claim) { c.Limit = 1 },
-		"meta":  func(c *backend.Claim) { c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1) },
-	} {
+	bad := map[string]func(*backend.Claim){
+		"owner":   func(c *backend.Claim) { c.Owner = "" },
+		"mode":    func(c *backend.Claim) { c.Mode = 77 },
+		"limit":   func(c *backend.Claim) { c.Limit = 1 },
+		"reserve": func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 },
+		"meta":    func(c *backend.Claim) { c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1) },
+	}
+	if e.caps.Queue {
+		bad["linger"] = func(c *backend.Claim) { c.Queue = true }
+	}
+	if e.caps.Reentrant {
+		bad["hold"] = func(c *backend.Claim) { c.Reentrant = true }
+	}
+	for field, spoil := range bad {
 		key := e.key(field)
 		c := e.claim(key)
 		spoil(&c)

@@ -32,8 +32,7 @@ func inspectFree(e *env) {
 	e.nobody(b, key)
 	brief := e.brief(key)
 	e.acquire(a, brief)
-	e.ranOut(b, brief)
-	e.nobody(b, key)
+	e.unheld(b, key)
 	never := e.claim(key)
 	e.lost("Release", a.Release(e.ctx, never)) // leaves a tombstone, which holds nothing
 	e.nobody(b, key)
@@ -87,6 +86,18 @@ func inspectChangesNothing(e *env) {
 		}
 		_, err := b.TryAcquire(e.ctx, next)
 		return err == nil
+	})
+}
+
+// unheld waits until nobody holds key, by looking alone.
+func (e *env) unheld(b backend.Backend, key string) {
+	e.Helper()
+	e.await("a lease to run out, as Inspect sees it", 4*e.short+patience, func() bool {
+		state, err := b.Inspect(e.ctx, key)
+		if err != nil {
+			e.Errorf("Inspect = %v", err)
+		}
+		return len(state.Holders) == 0
 	})
 }
 

@@ -29,12 +29,33 @@ var modeRules = []rule{
 	},
 	{
 		name: "permit/limits-differ", run: permitLimitsDiffer, needs: permit,
-		why: "Two programs with different limits for one semaphore: neither may be admitted beyond its own limit" +
-			" (Redisson 3.18.1 overwrote one with the other).",
+		why: "Two limits for one key are a mistake in a program: ErrMismatch at once, and nothing granted (Redisson 3.18.1" +
+			" overwrote one with the other).",
+	},
+	{
+		name: "modes/exclude", run: modesExclude, needs: backend.Capabilities{Shared: true, Permit: true},
+		why: "Readers, permits and exclusive holders exclude each other, whoever comes first.",
+	},
+	{
+		name: "modes/tokens", run: modesTokens, needs: backend.Capabilities{Shared: true, Fencing: true},
+		why: "A reader passes its token on when it writes what it derived: those of holders together differ, and a writer's" +
+			" is above all before it.",
 	},
 	{
 		name: "reentrant/same-owner", run: reentrantOwner, needs: reentrant,
 		why: "The same owner enters again, others wait, and the key is free when every hold is released.",
+	},
+	{
+		name: "reentrant/repeat", run: reentrantRepeat, needs: reentrant,
+		why: "A repeated attempt of one hold is one hold. A counter per owner counts lost replies too, and the lock is held for ever.",
+	},
+	{
+		name: "reentrant/tombstone", run: reentrantTombstone, needs: reentrant,
+		why: "A tombstone refuses a hold, not its owner: that one comes again with another hold.",
+	},
+	{
+		name: "reserve/apart", run: reserveApart, needs: fencing,
+		why: "Tokens that a grant has reserved are its alone: it gives them to those it shares the lock with, one after another.",
 	},
 	{
 		name: "state/saved-by-holder", run: savedByHolder, needs: state,
@@ -76,9 +97,11 @@ func sharedOwnLease(e *env) {
 	dead.TTL = e.short
 	e.acquire(a, dead)
 	e.acquire(b, alive)
-	e.pause(e.short + e.short/2)
-	if err := b.Renew(e.ctx, alive); err != nil {
-		e.Errorf("Renew by the reader that lives = %v", err)
+	for range 2 {
+		if err := b.Renew(e.ctx, alive); err != nil {
+			e.Errorf("Renew by the reader that lives = %v", err)
+		}
+		e.pause(e.short)
 	}
 	e.held(a, e.claim(key))
 	e.release(b, alive)
@@ -112,30 +135,131 @@ func permitLimit(e *env) {
 func permitLimitsDiffer(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	e.acquire(a, e.mode(key, backend.Permit, 3))
-	e.acquire(a, e.mode(key, backend.Permit, 3))
-	c := e.mode(key, backend.Permit, 1)
-	if _, err := b.TryAcquire(e.ctx, c); err == nil || backend.AnswerOf(err) != backend.No {
-		e.forget(b, c)
-		e.Errorf("a permit of a limit of 1, while two are taken = %v, want a no", err)
+	first := e.mode(key, backend.Permit, 3)
+	e.acquire(a, first)
+	for _, limit := range []int{1, 2, 4, 1 << 20} {
+		c := e.mode(key, backend.Permit, limit)
+		_, err := b.TryAcquire(e.ctx, c)
+		if err == nil {
+			e.forget(b, c)
+		}
+		e.is("a permit with another limit than that of the holder", err, backend.ErrMismatch)
+	}
+	e.release(a, first)
+	other := e.mode(key, backend.Permit, 1) // nobody uses the key now, so any limit will do
+	e.acquire(b, other)
+	e.held(a, e.mode(key, backend.Permit, 1))
+}
+
+// covers: Q12
+func modesExclude(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	modes := []backend.Claim{e.claim(key), e.mode(key, backend.Shared, 0), e.mode(key, backend.Permit, 2)}
+	for _, first := range modes {
+		first.Owner = backend.NewOwner()
+		e.acquire(a, first)
+		for _, second := range modes {
+			second.Owner = backend.NewOwner()
+			if second.Mode != first.Mode {
+				e.held(b, second)
+			}
+		}
+		e.release(a, first)
 	}
 }
 
-// covers: A10, G3
+// covers: K6
+func modesTokens(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	one, two := e.mode(key, backend.Shared, 0), e.mode(key, backend.Shared, 0)
+	last := e.above(e.acquire(a, one).Token, e.acquire(b, two))
+	e.release(a, one)
+	e.release(b, two)
+	e.above(last, e.acquire(a, e.claim(key)))
+}
+
+// enters returns a fresh hold of owner.
+func (e *env) enters(key, owner string) backend.Claim {
+	c := e.claim(key)
+	c.Owner, c.Hold, c.Reentrant = owner, backend.NewOwner(), true
+	return c
+}
+
+// covers: G3
 func reentrantOwner(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	c := e.claim(key)
-	c.Reentrant = true
-	e.acquire(a, c)
-	e.acquire(b, c)
-	other := e.claim(key)
-	other.Reentrant = true
-	e.held(a, other)
-	e.release(a, c)
-	e.held(a, other)
-	e.release(b, c)
+	owner := e.prefix + "owner; of\nmany words"
+	first, again := e.enters(key, owner), e.enters(key, owner)
+	token := e.acquire(a, first).Token
+	if g := e.acquire(b, again); g.Token != token {
+		e.Errorf("entered again with token %d, want that of the first hold, %d", g.Token, token)
+	}
+	e.held(a, e.enters(key, e.prefix+"other"))
+	plain := e.claim(key)
+	plain.Owner = owner // its name alone is not enough
+	e.held(a, plain)
+	e.release(a, first)
+	e.held(a, e.enters(key, e.prefix+"other"))
+	if err := a.Renew(e.ctx, again); err != nil {
+		e.Errorf("Renew of the hold that is left = %v", err)
+	}
+	e.lost("Renew of the hold that was released", a.Renew(e.ctx, first))
+	e.release(b, again)
 	e.free(a, key)
+}
+
+// covers: A10
+func reentrantRepeat(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	first, again := e.enters(key, e.prefix+"owner"), e.enters(key, e.prefix+"owner")
+	for range 3 {
+		e.acquire(a, first)
+		e.acquire(b, again)
+	}
+	e.release(a, again)
+	e.lost("second Release", a.Release(e.ctx, again))
+	e.held(b, e.claim(key))
+	e.release(b, first)
+	e.free(a, key)
+}
+
+// covers: A4, A10
+func reentrantTombstone(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	gone, stays := e.enters(key, e.prefix+"owner"), e.enters(key, e.prefix+"owner")
+	e.lost("Release before any attempt landed", a.Release(e.ctx, gone))
+	e.acquire(b, stays)
+	e.buried(a, gone)
+	e.release(b, stays)
+	e.free(a, key)
+}
+
+// covers: K7
+func reserveApart(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	var next uint64
+	for i, want := range []int{1, 7, 0, backend.MaxReserve, 2, 0} {
+		c := e.claim(key)
+		c.Reserve = want
+		g := e.acquire([]backend.Backend{a, b}[i%2], c)
+		if g.Token < next {
+			e.Fatalf("granted token %d, which the grant before had reserved up to %d", g.Token, next-1)
+		}
+		if g.Reserved < 0 || g.Reserved > max(want, 1) {
+			e.Errorf("%d tokens reserved, of %d that were asked for", g.Reserved, want)
+		}
+		if again := e.acquire(b, c); again.Token != g.Token || again.Reserved != g.Reserved {
+			e.Errorf("a repeat has %d tokens from %d, the grant %d from %d", again.Reserved, again.Token, g.Reserved, g.Token)
+		}
+		next = g.Token + uint64(max(g.Reserved, 1))
+		e.release(a, c)
+	}
 }
 
 func savedByHolder(e *env) {
@@ -164,5 +288,6 @@ func savedByHolder(e *env) {
 	}
 	next.Save = nil
 	e.release(b, next)
+	e.lost("Release with Save of a key that nobody holds", a.Release(e.ctx, stale))
 	e.release(a, load(a, []byte("two")))
 }

@@ -6,7 +6,10 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-var queue = backend.Capabilities{Queue: true}
+var (
+	queue        = backend.Capabilities{Queue: true}
+	queueReaders = backend.Capabilities{Queue: true, Shared: true}
+)
 
 var queueRules = []rule{
 	{
@@ -18,20 +21,65 @@ var queueRules = []rule{
 		why: "A claim that does not wait must not overtake those that do, or a busy key starves them.",
 	},
 	{
+		name: "queue/lapsed", run: queueLapsed, needs: queue,
+		why: "A place whose claim gave no sign of life is passed over, and its claim goes to the end.",
+	},
+	{
+		name: "queue/refreshed", run: queueRefreshed, needs: queue,
+		why: "A waiter that lives keeps its place for as long as it asks (Redisson#3004 took live waiters for dead).",
+	},
+	{
 		name: "queue/leaves", run: queueLeaves, needs: queue,
-		why: "Whoever is cancelled leaves the line: a dead entry at its head blocks everybody (Redisson#1104, etcd 3.4#10153).",
+		why: "Whoever is cancelled leaves the line: a dead entry at its head blocks everybody (etcd 3.4#10153).",
 	},
 	{
 		name: "queue/granted-while-leaving", run: queueGrantedWhileLeaving, needs: queue,
 		why: "A waiter that is cancelled in the moment of its grant gives the grant on; otherwise nobody holds it for a lease.",
 	},
+	{
+		name: "queue/late-attempt", run: queueLateAttempt, needs: queue,
+		why: "A claim that left must not stand in line again, when a copy of its attempt lands late.",
+	},
+	{
+		name: "queue/readers-and-writer", run: queueReadersAndWriter, needs: queueReaders,
+		why: "Readers next to each other are let in together, a writer alone, and readers behind a writer wait for it: a" +
+			" stream of readers must not starve it.",
+	},
 }
 
-// inLine returns a fresh claim that stands in line.
+// inLine returns a fresh claim that stands in line and is not taken for dead while a rule runs.
 func (e *env) inLine(key string) backend.Claim {
 	c := e.claim(key)
-	c.Queue = true
+	c.Queue, c.Linger = true, e.long
 	return c
+}
+
+// briefly returns a fresh claim that stands in line and is soon taken for dead.
+func (e *env) briefly(key string) backend.Claim {
+	c := e.inLine(key)
+	c.Linger = e.short
+	return c
+}
+
+// stand must be refused at a place in line.
+func (e *env) stand(b backend.Backend, c backend.Claim, place int) *backend.HeldError {
+	e.Helper()
+	e.forget(b, c)
+	held := e.held(b, c)
+	if held.Position != place {
+		e.Fatalf("place %d in line, want %d", held.Position, place)
+	}
+	return held
+}
+
+// turn must find c let in.
+func (e *env) turn(b backend.Backend, c backend.Claim) backend.Grant {
+	e.Helper()
+	g, err := b.TryAcquire(e.ctx, c)
+	if err != nil {
+		e.Fatalf("TryAcquire by the next in line = %v, want the grant that was handed to it", err)
+	}
+	return g
 }
 
 // covers: W6, W10
@@ -42,40 +90,77 @@ func queueInOrder(e *env) {
 	e.acquire(a, holder)
 	var line []backend.Claim
 	for i := range 4 {
-		c := e.inLine(key)
-		e.forget(b, c)
-		if held := e.held(b, c); held.Position != i+1 {
-			e.Errorf("position %d, want %d", held.Position, i+1)
-		}
-		line = append(line, c)
+		line = append(line, e.inLine(key))
+		e.stand(b, line[i], i+1)
+	}
+	for _, i := range []int{3, 1, 2, 0, 3} { // asking again changes nothing
+		e.stand(a, line[i], i+1)
 	}
 	e.release(a, holder)
 	for i := range line {
 		for j := len(line) - 1; j > i; j-- {
-			e.held(b, line[j]) // asks before the one in front of it
+			e.stand(b, line[j], j-i) // asks before the one in front of it
 		}
-		e.await("the head of the line to be granted", patience, func() bool {
-			_, err := b.TryAcquire(e.ctx, line[i])
-			return err == nil
-		})
+		e.turn(b, line[i])
 		e.release(b, line[i])
 	}
+	e.free(a, key)
 }
 
 // covers: W11
 func queueNoOvertaking(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	holder := e.inLine(key)
+	holder := e.claim(key)
 	e.acquire(a, holder)
-	waiter := e.inLine(key)
-	e.forget(b, waiter)
-	e.held(b, waiter)
+	waiter, second := e.inLine(key), e.inLine(key)
+	e.stand(b, waiter, 1)
+	e.held(a, e.claim(key))
 	e.release(a, holder)
 	e.held(a, e.claim(key))
-	if _, err := b.TryAcquire(e.ctx, waiter); err != nil {
-		e.Errorf("TryAcquire by the only one in line = %v", err)
+	e.stand(a, second, 1)
+	e.turn(b, waiter)
+	e.release(b, waiter)
+	e.held(a, e.claim(key))
+	e.turn(a, second)
+}
+
+// covers: W5, W6
+func queueLapsed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	e.acquire(a, e.claim(key))
+	silent, alive := e.inLine(key), e.inLine(key)
+	silent.Linger = e.short
+	e.stand(b, silent, 1)
+	e.stand(b, alive, 2)
+	e.await("a place to lapse", 4*e.short+patience, func() bool {
+		return e.held(b, alive).Position == 1
+	})
+	e.stand(b, silent, 2)
+	if !e.caps.Inspect {
+		return
 	}
+	state, err := a.Inspect(e.ctx, key)
+	if err != nil || len(state.Waiters) != 2 || state.Waiters[0].Owner != alive.Owner || state.Waiters[1].Owner != silent.Owner {
+		e.Errorf("Inspect = %+v, %v; want two waiters, the one that lapsed behind", state.Waiters, err)
+	}
+}
+
+// covers: W6
+func queueRefreshed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	e.acquire(a, e.claim(key))
+	waiter, next := e.inLine(key), e.inLine(key)
+	waiter.Linger = 2 * e.short // a machine that stalls is no dead waiter
+	e.stand(b, waiter, 1)
+	e.stand(b, next, 2)
+	for range 8 {
+		e.pause(e.short / 2)
+		e.stand(b, waiter, 1)
+	}
+	e.stand(b, next, 2)
 }
 
 // covers: W5, W8, X11
@@ -84,16 +169,15 @@ func queueLeaves(e *env) {
 	key := e.key("k")
 	holder := e.inLine(key)
 	e.acquire(a, holder)
-	gone, stays := e.inLine(key), e.inLine(key)
-	e.forget(b, stays)
-	e.held(b, gone)
-	e.held(b, stays)
-	e.lost("Release of a claim in line", b.Release(e.ctx, gone))
+	gone, stays, middle := e.inLine(key), e.inLine(key), e.inLine(key)
+	e.stand(b, gone, 1)
+	e.stand(b, middle, 2)
+	e.stand(b, stays, 3)
+	e.lost("Release of a claim in line", b.Release(e.ctx, middle))
+	e.lost("Release of the first in line", b.Release(e.ctx, gone))
+	e.stand(b, stays, 1)
 	e.release(a, holder)
-	e.await("the next in line to be granted", patience, func() bool {
-		_, err := b.TryAcquire(e.ctx, stays)
-		return err == nil
-	})
+	e.turn(b, stays)
 	e.release(b, stays)
 	e.free(a, key)
 }
@@ -105,15 +189,58 @@ func queueGrantedWhileLeaving(e *env) {
 	holder := e.inLine(key)
 	e.acquire(a, holder)
 	gone, next := e.inLine(key), e.inLine(key)
-	e.forget(b, next)
-	e.held(b, gone)
-	e.held(b, next)
-	e.release(a, holder) // may hand the key to gone
+	e.stand(b, gone, 1)
+	e.stand(b, next, 2)
+	e.release(a, holder) // hands the key to gone
 	if err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
 		e.Errorf("Release = %v", err)
 	}
-	e.await("the grant to be passed on", patience, func() bool {
-		_, err := b.TryAcquire(e.ctx, next)
-		return err == nil
-	})
+	e.turn(b, next)
+}
+
+// covers: A4, W8, X11
+func queueLateAttempt(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	gone := e.inLine(key)
+	e.stand(b, gone, 1)
+	e.lost("Release of a claim in line", b.Release(e.ctx, gone))
+	e.buried(b, gone)
+	e.stand(b, e.inLine(key), 1)
+}
+
+// covers: W15, W14
+func queueReadersAndWriter(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	reader := func() backend.Claim {
+		c := e.inLine(key)
+		c.Mode = backend.Shared
+		return c
+	}
+	one, two, writer, late := reader(), reader(), e.inLine(key), reader()
+	for i, c := range []backend.Claim{one, two, writer, late} {
+		e.stand(b, c, i+1)
+	}
+	e.release(a, holder)
+	if e.caps.Inspect { // both at once, before either has asked
+		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 || len(state.Waiters) != 2 {
+			e.Errorf("Inspect = %+v, %v; want two readers let in together", state, err)
+		}
+	}
+	e.turn(b, one)
+	e.turn(b, two)
+	e.stand(b, late, 2)
+	e.held(b, e.mode(key, backend.Shared, 0)) // would fit, but overtakes
+	e.release(b, one)
+	e.stand(b, writer, 1)
+	e.release(b, two)
+	e.turn(b, writer)
+	e.stand(b, late, 1)
+	e.release(b, writer)
+	e.turn(b, late)
 }

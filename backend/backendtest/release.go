@@ -1,6 +1,10 @@
 package backendtest
 
-import "github.com/holdfast-go/holdfast/backend"
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
 
 var releaseRules = []rule{
 	{
@@ -73,6 +77,11 @@ func releaseAfterExpiry(e *env) {
 	e.ranOut(b, c)
 	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
 	e.free(b, key)
+
+	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
+	g := e.acquire(a, untouched)
+	e.pause(3*g.TTL + 50*time.Millisecond) // a store may end leases late, but not by twice their length
+	e.lost("Release of a lease that ran out, of a key that nobody asked for since", a.Release(e.ctx, untouched))
 }
 
 // covers: C1, C3, C8

@@ -22,7 +22,7 @@ type rule struct {
 func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, expiryRules, watchRules,
-		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, foreignRules,
+		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules, foreignRules,
 		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }

@@ -1,0 +1,233 @@
+package backendtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var handoffRules = []rule{
+	{
+		name: "handoff/same-step", run: handoffSameStep, needs: queue,
+		why: "The release itself grants the head of the line. A key that is free for a moment goes to whoever asks in that" +
+			" moment, and those who wait starve.",
+	},
+	{
+		name: "handoff/wake", run: handoffWake, needs: backend.Capabilities{Queue: true, Watch: true, Fencing: true},
+		why: "The wake-up carries the grant: its token, and the Linger that it is good for. A hand-off then costs one message," +
+			" and nobody else is woken for nothing.",
+	},
+	{
+		name: "handoff/extended", run: handoffExtended, needs: queue,
+		why: "A waiter that is let in holds for its Linger, until it says that it lives by asking: then for its TTL, as its" +
+			" deadline counts from that question.",
+	},
+	{
+		name: "handoff/renewed", run: handoffRenewed, needs: queue,
+		why: "A grant that was handed over is a hold like any other. Renew is a sign of life as good as asking.",
+	},
+	{
+		name: "handoff/unclaimed", run: handoffUnclaimed, needs: queue,
+		why: "A waiter that died before its grant reached it costs the others its Linger, not its TTL, and not for ever" +
+			" (Redisson's fair lock stands still for five minutes).",
+	},
+	{
+		name: "handoff/not-early", run: handoffNotEarly, needs: queue,
+		why: "Who was let in believes in its Linger from the refusal before. A grant that ends before it has two holders.",
+	},
+	{
+		name: "handoff/noticed", run: handoffNoticed, needs: backend.Capabilities{Queue: true, Watch: true},
+		why: "A lease that ran out lets the head in as soon as anybody's verb notices, and the head hears of it, whoever asked.",
+	},
+}
+
+// handed waits for the wake-up with a grant. Other signals are spurious, and allowed.
+func (e *env) handed(wake <-chan backend.Wake) backend.Grant {
+	e.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case w, open := <-wake:
+			if !open {
+				e.Fatalf("the watch was closed")
+			}
+			if w.Granted {
+				return w.Grant
+			}
+		case <-timer.C:
+			e.Fatalf("the claim that was let in got no wake-up with its grant")
+		}
+	}
+}
+
+// covers: W6, W11
+func handoffSameStep(e *env) {
+	a, b := e.open(), e.open()
+	for i := range 5 {
+		key := e.key(fmt.Sprint(i))
+		holder, waiter := e.claim(key), e.inLine(key)
+		holder.Settled = i%2 == 0
+		e.acquire(a, holder)
+		e.stand(b, waiter, 1)
+		e.release(a, holder)
+		if e.caps.Inspect {
+			state, err := a.Inspect(e.ctx, key)
+			if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != waiter.Owner || len(state.Waiters) != 0 {
+				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and nobody in line", state, err)
+			}
+		}
+		e.held(a, e.claim(key))
+		e.turn(b, waiter)
+		e.release(b, waiter)
+		e.free(a, key)
+	}
+}
+
+// covers: W6, W4
+func handoffWake(e *env) {
+	a, b := e.open(), e.open()
+	for i := range 5 {
+		key := e.key(fmt.Sprint(i))
+		holder := e.claim(key)
+		e.acquire(a, holder)
+		head, second := e.inLine(key), e.inLine(key)
+		head.Linger = e.long / 2
+		wake, _ := e.watch(b, head)
+		other, _ := e.watch(b, second)
+		refusal := e.stand(b, head, 1)
+		e.stand(b, second, 2)
+		e.release(a, holder)
+		got := e.handed(wake)
+		g := e.turn(b, head)
+		if got.Token != g.Token || got.Token <= refusal.Token {
+			e.Errorf("woken with token %d after a refusal at %d, granted %d", got.Token, refusal.Token, g.Token)
+		}
+		if got.TTL < head.Linger || got.TTL > e.roundedUp(head.Linger) {
+			e.Errorf("woken with a lease of %v, want the Linger of %v", got.TTL, head.Linger)
+		}
+		select {
+		case w := <-other:
+			if w.Granted {
+				e.Errorf("the second in line was woken with a grant: %+v", w)
+			}
+		default:
+		}
+		e.release(b, head)
+		if next := e.handed(other); next.Token <= got.Token {
+			e.Errorf("handed over token %d after %d", next.Token, got.Token)
+		}
+	}
+}
+
+// covers: A6, W6
+func handoffExtended(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, waiter := e.claim(key), e.briefly(key)
+	e.acquire(a, holder)
+	e.inTime(b, waiter)
+	e.release(a, holder)
+	g := e.turn(b, waiter)
+	if g.TTL < waiter.TTL {
+		e.Errorf("asked for a lease of %v, granted %v", waiter.TTL, g.TTL)
+	}
+	e.pause(waiter.Linger + waiter.Linger/2)
+	e.held(a, e.claim(key))
+	if err := b.Renew(e.ctx, waiter); err != nil {
+		e.Errorf("Renew of a grant that was extended = %v", err)
+	}
+}
+
+// inTime stands in line for a claim whose place lapses soon. What follows at once is well within its Linger, unless the
+// machine stands still for that long.
+func (e *env) inTime(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	e.stand(b, c, 1)
+}
+
+// covers: A6
+func handoffRenewed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, waiter := e.claim(key), e.briefly(key)
+	e.acquire(a, holder)
+	e.inTime(b, waiter)
+	e.lost("Renew by one who waits", b.Renew(e.ctx, waiter))
+	e.release(a, holder)
+	if err := b.Renew(e.ctx, waiter); err != nil {
+		e.Fatalf("Renew of a grant that was handed over = %v", err)
+	}
+	e.pause(waiter.Linger + waiter.Linger/2)
+	e.held(a, e.claim(key))
+	e.release(b, waiter)
+}
+
+// covers: W9, G6
+func handoffUnclaimed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	dead, next := e.briefly(key), e.inLine(key)
+	e.inTime(b, dead)
+	e.stand(b, next, 2)
+	sent := time.Now()
+	e.release(a, holder)
+	e.await("a grant that nobody claims to lapse", e.short+patience, func() bool {
+		e.held(a, e.claim(key))
+		_, err := b.TryAcquire(e.ctx, next)
+		return err == nil
+	})
+	if took := time.Since(sent); took > 2*e.short+patience/2 {
+		e.Errorf("a dead waiter with a Linger of %v blocked for %v", dead.Linger, took)
+	}
+	e.lost("Renew by the one whose grant lapsed", b.Renew(e.ctx, dead))
+	e.lost("Release by the one whose grant lapsed", b.Release(e.ctx, dead))
+	e.held(a, e.claim(key))
+	e.release(b, next)
+	e.free(a, key)
+}
+
+// covers: A6, I1
+func handoffNotEarly(e *env) {
+	a, b := e.open(), e.open()
+	for i, linger := range e.odd() {
+		key := e.key(fmt.Sprint(i))
+		holder, waiter := e.claim(key), e.inLine(key)
+		waiter.Linger = linger
+		e.acquire(a, holder)
+		e.held(b, waiter)
+		e.forget(b, waiter)
+		sent := time.Now()
+		e.release(a, holder)
+		if e.caps.Inspect { // on a slow machine the place may have lapsed before
+			state, err := a.Inspect(e.ctx, key)
+			if err != nil || len(state.Holders) == 0 {
+				continue
+			}
+		}
+		e.notBefore(a, key, sent, linger)
+	}
+}
+
+// covers: W6, W2
+func handoffNoticed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	e.acquire(a, e.brief(key))
+	waiter := e.inLine(key)
+	wake, _ := e.watch(b, waiter)
+	e.stand(b, waiter, 1)
+	e.await("the head to hear of a lease that ran out, as another asks", 2*e.short+patience, func() bool {
+		e.held(a, e.claim(key))
+		select {
+		case w := <-wake:
+			return w.Granted
+		default:
+			return false
+		}
+	})
+	e.turn(b, waiter)
+}

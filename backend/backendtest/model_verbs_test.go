@@ -1,0 +1,341 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func (m *model) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if err := m.validate(c); err != nil {
+		return backend.Grant{}, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return backend.Grant{}, err
+	}
+	if m.is("look and write are two steps") {
+		m.mu.Lock()
+		k := m.key(c.Key)
+		m.expire(k)
+		h := k.conflicts(c, m.modelStore)
+		m.mu.Unlock()
+		if h == nil {
+			time.Sleep(time.Millisecond)
+			m.mu.Lock()
+			k.holds = nil
+			m.mu.Unlock()
+		}
+	}
+	return m.acquire(c)
+}
+
+func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.key(c.Key)
+	m.advance(k, c.ID())
+	if k.foreign != "" {
+		switch {
+		case m.is("foreign data called held"):
+			return backend.Grant{}, &backend.HeldError{RetryAfter: time.Second}
+		case m.is("foreign data overwritten"):
+			k.foreign = ""
+		default:
+			return backend.Grant{}, backend.ErrForeign
+		}
+	}
+	if k.tombs[m.grave(c)] && !m.is("tombstones not looked at") {
+		return backend.Grant{}, backend.ErrLost
+	}
+	if len(k.tombs) > 64 && m.is("many tombstones break the key") {
+		return backend.Grant{}, errors.New("too many tombstones")
+	}
+	if h := k.of(c.ID()); h != nil && !m.is("repeat refused") {
+		return m.repeat(k, h, c), nil
+	}
+	if k.mismatch(c) && !m.is("limits may differ") {
+		return backend.Grant{}, backend.ErrMismatch
+	}
+	if err := m.blocked(k, c); err != nil {
+		return backend.Grant{}, err
+	}
+	return m.grant(k, c, c.TTL), nil
+}
+
+// grave is what a tombstone of c goes by.
+func (m *model) grave(c backend.Claim) string {
+	if m.is("tombstones go by owner") {
+		return c.Owner
+	}
+	return c.ID()
+}
+
+// blocked is why c must wait, nil if it need not.
+func (m *model) blocked(k *modelKey, c backend.Claim) error {
+	h := k.conflicts(c, m.modelStore)
+	if h != nil && m.is("owner is the client") && h.claim.Meta.PID == c.Meta.PID {
+		h = nil
+	}
+	if h == nil && (len(k.line) == 0 || k.entered(c) != nil || m.is("the line is overtaken") && !c.Queue ||
+		m.is("readers overtake a writer in line") && c.Mode == backend.Shared) {
+		return nil
+	}
+	held := &backend.HeldError{Token: k.token}
+	if c.Queue {
+		m.stand(k, c)
+		held.Position = k.place(c.ID()) + 1
+	}
+	if h == nil {
+		return held
+	}
+	held.RetryAfter, held.Holder = time.Until(h.expires), h.claim.Meta
+	switch {
+	case m.is("no RetryAfter"):
+		held.RetryAfter = 0
+	case m.is("no holder in HeldError"):
+		held.Holder = backend.Meta{}
+	case m.is("token of HeldError is from the future"):
+		held.Token = 1 << 60
+	case m.is("refused claims stay"):
+		k.holds = append(k.holds, &modelHold{claim: c, expires: time.Now().Add(c.TTL)})
+	case m.is("held is unknown"):
+		return errors.New("taken")
+	}
+	return held
+}
+
+func (m *model) stand(k *modelKey, c backend.Claim) {
+	p := modelPlace{c, time.Now().Add(c.Linger)}
+	i := k.place(c.ID())
+	if i >= 0 && m.is("asking again goes to the end") {
+		k.leaveLine(c.ID())
+		i = -1
+	}
+	switch {
+	case i < 0 && m.is("last come, first served"):
+		k.line = slices.Insert(k.line, 0, p)
+	case i < 0:
+		k.line = append(k.line, p)
+	case !m.is("places are not refreshed"):
+		k.line[i].until = latest(k.line[i].until, p.until)
+	}
+}
+
+// advance lets in whom there is room for, in order.
+func (m *model) advance(k *modelKey, asker string) {
+	m.expire(k)
+	for len(k.line) > 0 && k.conflicts(k.line[0].claim, m.modelStore) == nil {
+		c := k.line[0].claim
+		lease := c.Linger
+		if m.is("a grant that was handed over lasts a TTL") {
+			lease = c.TTL
+		}
+		g := m.grant(k, c, lease)
+		if c.ID() != asker && !m.is("hand-off without a wake-up") {
+			m.deliver(c, g)
+		}
+		if m.is("readers are let in one by one") {
+			return
+		}
+	}
+}
+
+func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend.Grant {
+	k.leaveLine(c.ID())
+	g := backend.Grant{TTL: lease, Reserved: max(c.Reserve, 1)}
+	if own := k.entered(c); own != nil && !m.is("re-entry has a new token") {
+		g.Token, g.Reserved = own.grant.Token, own.grant.Reserved
+	} else {
+		g.Token = m.token + 1
+		m.token += uint64(g.Reserved)
+	}
+	switch {
+	case m.is("token constant"):
+		m.token = 1
+		g.Token = 1
+	case m.is("token from the clock"):
+		g.Token = uint64(time.Now().UnixMicro())
+	case m.is("reserved tokens are given away"):
+		m.token = g.Token
+	case m.is("more is reserved than taken"):
+		g.Reserved++
+	}
+	k.token = m.token
+	k.holds = append(k.holds, &modelHold{claim: c, grant: g, expires: m.ending(lease)})
+	if m.is("TTL of the grant is rounded down") {
+		g.TTL = g.TTL.Truncate(time.Second)
+	}
+	if c.Load {
+		g.State = k.state
+	}
+	return g
+}
+
+func (m *model) repeat(k *modelKey, h *modelHold, c backend.Claim) backend.Grant {
+	h.repeats++
+	switch {
+	case m.is("repeat shortens"):
+		h.expires = m.ending(c.TTL)
+	case m.is("repeat keeps the old lease"):
+	default:
+		h.expires = latest(h.expires, m.ending(c.TTL))
+	}
+	if m.is("repeat has a new token") {
+		m.token++
+		h.grant.Token = m.token
+	}
+	m.share(k, h)
+	g := h.grant
+	g.TTL = c.TTL
+	return g
+}
+
+// share is a defect: all holds of a key have one lease.
+func (m *model) share(k *modelKey, h *modelHold) {
+	if m.is("one lease for all readers") {
+		for _, other := range k.holds {
+			other.expires = h.expires
+		}
+	}
+}
+
+// ending is when a lease that begins now is over.
+func (s *modelStore) ending(ttl time.Duration) time.Time {
+	if s.is("TTL rounded down") {
+		ttl = ttl.Truncate(time.Millisecond)
+	}
+	return time.Now().Add(ttl)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (m *model) Renew(ctx context.Context, c backend.Claim) error {
+	if m.is("renew does not check its TTL") {
+		c.TTL = time.Second
+	}
+	if err := m.validate(c); err != nil {
+		return err
+	}
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.key(c.Key)
+	if !m.is("renew revives") {
+		m.advance(k, "")
+	}
+	h := k.of(c.ID())
+	if h == nil && m.is("renew ignores the owner") && len(k.holds) > 0 {
+		h = k.holds[0]
+	}
+	if h == nil && m.is("renew creates") {
+		m.grant(k, c, c.TTL)
+		return nil
+	}
+	if h == nil {
+		return backend.ErrLost
+	}
+	switch {
+	case m.is("renew does nothing"):
+	case m.is("renew shortens"):
+		h.expires = m.ending(c.TTL)
+	default:
+		h.expires = latest(h.expires, m.ending(c.TTL))
+	}
+	m.share(k, h)
+	if c.Save != nil {
+		k.state = c.Save
+	}
+	return nil
+}
+
+func (m *model) Release(ctx context.Context, c backend.Claim) error {
+	if err := backend.ValidateKey(c.Key); err != nil && !m.is("keys not checked") {
+		return err
+	}
+	if m.is("release checks the TTL") {
+		if err := m.validate(c); err != nil {
+			return err
+		}
+	}
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	if m.is("wake-up before the release") {
+		m.signal(c.Key)
+		time.Sleep(time.Millisecond)
+	}
+	err := m.release(c)
+	if err == nil && !m.is("no wake-up") && !m.is("wake-up before the release") {
+		m.signal(c.Key)
+	}
+	return err
+}
+
+func (m *model) release(c backend.Claim) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.key(c.Key)
+	if k.foreign != "" {
+		return backend.ErrForeign
+	}
+	before := k.of(c.ID())
+	m.expire(k)
+	m.bury(k, c)
+	if !m.is("cancelled claims stay in line") {
+		k.leaveLine(c.ID())
+	}
+	h := k.of(c.ID())
+	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when settled") && c.Settled) {
+		h = k.holds[0]
+	}
+	if c.Save != nil && (h != nil || m.is("anybody may save")) {
+		k.state = c.Save
+	}
+	if h == nil {
+		m.advance(k, "")
+		if before != nil && m.is("release after expiry says yes") || m.is("release of nothing says yes") {
+			return nil
+		}
+		return backend.ErrLost
+	}
+	if h.repeats > 0 && m.is("repeats are counted") {
+		h.repeats--
+		return nil
+	}
+	k.holds = slices.DeleteFunc(k.holds, func(o *modelHold) bool {
+		return o == h || m.is("one release ends all re-entries") && o.claim.Owner == h.claim.Owner
+	})
+	if m.is("token counter forgotten at release") {
+		m.token = 0
+	}
+	if !m.is("release does not hand over") {
+		m.advance(k, "")
+	}
+	return nil
+}
+
+// bury leaves c's tombstone.
+func (m *model) bury(k *modelKey, c backend.Claim) {
+	held := k.of(c.ID()) != nil
+	switch {
+	case c.Settled, m.is("no tombstone"), m.is("no tombstone for what never held") && !held, m.is("no tombstone for what held") && held:
+	default:
+		if m.is("one tombstone for all") {
+			clear(k.tombs)
+		}
+		k.tombs[m.grave(c)] = true
+	}
+	if m.is("tombstones lifted by the next release") && held {
+		clear(k.tombs)
+	}
+}

@@ -1,0 +1,122 @@
+package backendtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func (m *model) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	w := &modelWatch{claim: c, wake: make(chan backend.Wake, 1)}
+	subscribe := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.is("one watcher at a time") {
+			clear(m.watches)
+		}
+		m.watches[w] = struct{}{}
+	}
+	switch {
+	case m.is("watch is silent"):
+	case m.is("watch subscribes after it returned"):
+		time.AfterFunc(time.Millisecond, subscribe)
+	default:
+		subscribe()
+	}
+	if !m.is("watch goes on after ctx") {
+		context.AfterFunc(ctx, func() { m.unwatch(w) })
+	}
+	return w.wake, nil
+}
+
+func (m *model) unwatch(w *modelWatch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.is("the first to leave ends all watches") {
+		clear(m.watches)
+	}
+	delete(m.watches, w)
+}
+
+func (m *model) signal(key string) {
+	m.mu.Lock()
+	var wakes []chan backend.Wake
+	for w := range m.watches {
+		if w.claim.Key == key || m.is("signals go to all keys") {
+			wakes = append(wakes, w.wake)
+		}
+	}
+	m.mu.Unlock()
+	for _, wake := range wakes {
+		if m.is("signals block the release") {
+			select {
+			case wake <- backend.Wake{}:
+			case <-time.After(time.Minute):
+			}
+			continue
+		}
+		select {
+		case wake <- backend.Wake{}:
+		default:
+		}
+	}
+}
+
+// deliver wakes c with its grant, which takes the place of an older signal.
+func (m *model) deliver(c backend.Claim, g backend.Grant) {
+	switch {
+	case m.is("a wake-up has another token"):
+		g.Token += 5
+	case m.is("a wake-up has the lease of a TTL"):
+		g.TTL = c.TTL
+	}
+	for w := range m.watches {
+		if w.claim.ID() != c.ID() && !(m.is("grants are announced to all") && w.claim.Key == c.Key) {
+			continue
+		}
+		select {
+		case <-w.wake:
+		default:
+		}
+		w.wake <- backend.Wake{Granted: true, Grant: g}
+	}
+}
+
+func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.State{}, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return backend.State{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.key(key)
+	if !m.is("inspect shows what has run out") {
+		m.expire(k)
+	}
+	state := backend.State{Token: k.token}
+	for _, h := range k.holds {
+		if m.is("inspect extends") {
+			h.expires = m.ending(h.claim.TTL)
+		}
+		holder := backend.Holder{
+			Owner: h.claim.Owner, Mode: h.claim.Mode, Token: h.grant.Token, TTL: time.Until(h.expires), Meta: h.claim.Meta,
+		}
+		if m.is("inspect shows no owner") {
+			holder.Owner = ""
+		}
+		state.Holders = append(state.Holders, holder)
+	}
+	for _, p := range k.line {
+		state.Waiters = append(state.Waiters, backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta})
+	}
+	return state, nil
+}

@@ -1,0 +1,206 @@
+package backendtest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A recorder is a test that notes what it is told, so that a rule can fail without failing the test about it.
+type recorder struct {
+	testing.TB
+
+	mu     sync.Mutex
+	failed bool
+	lines  []string
+}
+
+func (r *recorder) note(failed bool, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = r.failed || failed
+	r.lines = append(r.lines, strings.TrimSuffix(text, "\n"))
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "\n")
+}
+
+func (r *recorder) Helper()                   {}
+func (r *recorder) Log(args ...any)           { r.note(false, fmt.Sprintln(args...)) }
+func (r *recorder) Logf(f string, a ...any)   { r.note(false, fmt.Sprintf(f, a...)) }
+func (r *recorder) Error(args ...any)         { r.note(true, fmt.Sprintln(args...)) }
+func (r *recorder) Errorf(f string, a ...any) { r.note(true, fmt.Sprintf(f, a...)) }
+func (r *recorder) Fatal(args ...any)         { r.Error(args...); r.FailNow() }
+func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(f, a...); r.FailNow() }
+func (r *recorder) Fail()                     { r.note(true, "") }
+func (r *recorder) FailNow()                  { r.Fail(); runtime.Goexit() }
+
+// try runs a rule in a bubble of its own and returns what it said.
+func try(t *testing.T, s suite, r rule) *recorder {
+	t.Helper()
+	rec := &recorder{}
+	synctest.Test(t, func(t *testing.T) {
+		rec.TB = t
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.check(rec, r)
+		}()
+		<-done
+	})
+	return rec
+}
+
+// TestModelIsCorrect shows that the suite has nothing against the model as long as no defect is switched on: what it says
+// of a mutant is about the mutant. The model also stands for the capabilities that no shipped backend has yet.
+func TestModelIsCorrect(t *testing.T) { Run(t, modelHarness(modelCaps, "")) }
+
+// TestLessIsCorrect runs the suite on a backend that claims next to nothing.
+func TestLessIsCorrect(t *testing.T) {
+	h := modelHarness(backend.Capabilities{MinTTL: modelCaps.MinTTL}, "")
+	open := h.Open
+	h.Open = func(t testing.TB) backend.Backend { return modest{open(t)} }
+	Run(t, h)
+}
+
+// TestMutants shows that the suite finds each defect, by the rule that is about it.
+func TestMutants(t *testing.T) {
+	plain := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: modelCaps.MinTTL}
+	for defect, finder := range mutants {
+		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) {
+			caps := modelCaps
+			if defect == "unclaimed modes granted" {
+				caps = plain
+			}
+			s := suite{h: modelHarness(caps, defect), caps: caps, name: "TestMutants"}
+			chosen, _ := s.choose(rules(true))
+			var found []string
+			for _, r := range chosen {
+				if r.name != finder && os.Getenv("HOLDFAST_ALL_RULES") == "" {
+					continue // others may find it as well; here each is to be found by the rule that is about it
+				}
+				if rec := try(t, s, r); rec.Failed() {
+					found = append(found, r.name)
+					if !strings.Contains(rec.text(), r.why) {
+						t.Errorf("%s failed without saying why the rule exists:\n%s", r.name, rec.text())
+					}
+				}
+			}
+			if len(found) == 0 {
+				t.Errorf("%s did not find it", finder)
+			}
+			t.Logf("found by %s", strings.Join(found, ", "))
+		})
+	}
+}
+
+// mutants are the defects of the model, with the rule that is to find each.
+var mutants = map[string]string{
+	"anybody may release":                      "release/by-another",
+	"anybody may release when settled":         "release/by-another",
+	"release after expiry says yes":            "release/after-expiry",
+	"release of nothing says yes":              "release/never-held",
+	"release checks the TTL":                   "input/release",
+	"wake-up before the release":               "watch/free-when-woken",
+	"no wake-up":                               "watch/subscribed",
+	"watch is silent":                          "watch/own-client",
+	"watch subscribes after it returned":       "watch/subscribed",
+	"watch goes on after ctx":                  "watch/ends",
+	"one watcher at a time":                    "watch/many",
+	"the first to leave ends all watches":      "watch/others-stay",
+	"signals go to all keys":                   "watch/other-keys",
+	"signals block the release":                "watch/unread",
+	"token constant":                           "token/rises",
+	"token from the clock":                     "token/fast",
+	"token counter forgotten at expiry":        "token/across-expiry",
+	"token counter forgotten at release":       "token/rises",
+	"counter dropped with the key":             "token/across-drop",
+	"renew revives":                            "renew/never-revives",
+	"renew creates":                            "renew/never-acquired",
+	"renew ignores the owner":                  "renew/by-another",
+	"renew shortens":                           "renew/never-shortens",
+	"renew does nothing":                       "renew/extends",
+	"renew does not check its TTL":             "input/renew",
+	"no tombstone":                             "tombstone/late-attempt",
+	"tombstones not looked at":                 "tombstone/late-copy",
+	"no tombstone for what never held":         "tombstone/late-attempt",
+	"no tombstone for what held":               "tombstone/late-copy",
+	"one tombstone for all":                    "tombstone/outlives-others",
+	"tombstones lifted by the next release":    "tombstone/outlives-others",
+	"many tombstones break the key":            "tombstone/many",
+	"repeat refused":                           "repeat/same-grant",
+	"repeat has a new token":                   "repeat/same-grant",
+	"repeat shortens":                          "repeat/never-shortens",
+	"repeat keeps the old lease":               "repeat/extends",
+	"repeats are counted":                      "repeat/counts-once",
+	"TTL rounded down":                         "expiry/not-early",
+	"TTL of the grant is rounded down":         "expiry/not-early",
+	"leases never end":                         "expiry/ends",
+	"TTL not checked":                          "input/ttl",
+	"keys not checked":                         "input/key",
+	"owners not checked":                       "input/claim",
+	"unclaimed modes granted":                  "capabilities/refused",
+	"capabilities end with Close":              "close/later-calls",
+	"look and write are two steps":             "exclusive/race",
+	"owner is the client":                      "exclusive/not-re-entrant",
+	"refused claims stay":                      "exclusive/refusal-changes-nothing",
+	"no RetryAfter":                            "exclusive/held-tells",
+	"no holder in HeldError":                   "exclusive/held-tells",
+	"held is unknown":                          "exclusive/one-holder",
+	"foreign data called held":                 "foreign/refused",
+	"foreign data overwritten":                 "foreign/refused",
+	"case folded":                              "keys/distinct",
+	"spaces trimmed":                           "keys/distinct",
+	"percent decoded":                          "keys/distinct",
+	"names nested":                             "keys/nested",
+	"ctx ignored":                              "context/done",
+	"cause instead of ctx.Err":                 "context/done",
+	"done ctx is a no":                         "context/unknown",
+	"works after Close":                        "close/later-calls",
+	"Close fails the second time":              "close/twice",
+	"Close releases":                           "close/keeps-holds",
+	"inspect shows what has run out":           "inspect/free",
+	"inspect shows no owner":                   "inspect/holder",
+	"inspect extends":                          "inspect/changes-nothing",
+	"one lease for all readers":                "shared/own-lease",
+	"limit not counted":                        "permit/limit",
+	"anybody may save":                         "state/saved-by-holder",
+	"the line is overtaken":                    "queue/readers-and-writer",
+	"owners do not re-enter":                   "reentrant/same-owner",
+	"re-entry has a new token":                 "reentrant/same-owner",
+	"one release ends all re-entries":          "reentrant/same-owner",
+	"tombstones go by owner":                   "reentrant/tombstone",
+	"limits may differ":                        "permit/limits-differ",
+	"readers beside a writer":                  "modes/exclude",
+	"reserved tokens are given away":           "reserve/apart",
+	"more is reserved than taken":              "reserve/apart",
+	"token of HeldError is from the future":    "exclusive/held-tells",
+	"readers overtake a writer in line":        "queue/readers-and-writer",
+	"readers are let in one by one":            "queue/readers-and-writer",
+	"asking again goes to the end":             "queue/in-order",
+	"last come, first served":                  "queue/in-order",
+	"places never lapse":                       "queue/lapsed",
+	"places are not refreshed":                 "queue/refreshed",
+	"a grant that was handed over lasts a TTL": "handoff/unclaimed",
+	"hand-off without a wake-up":               "handoff/wake",
+	"release does not hand over":               "handoff/same-step",
+	"a wake-up has another token":              "handoff/wake",
+	"a wake-up has the lease of a TTL":         "handoff/wake",
+	"grants are announced to all":              "handoff/wake",
+	"cancelled claims stay in line":            "queue/leaves",
+}
