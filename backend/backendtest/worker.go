@@ -1,0 +1,159 @@
+package backendtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// workerEnv tells a process that it is a worker, and what to do.
+const workerEnv = "HOLDFAST_BACKENDTEST_WORKER"
+
+// orders are what a worker process is told.
+type orders struct {
+	URL     string
+	Key     string
+	TTL     time.Duration
+	Name    string // of the process
+	History string // the file that it records to
+}
+
+// What parent and worker say to each other, a line each.
+const (
+	sayHold    = "hold"    // to the worker: lock, and keep it
+	sayHolding = "holding" // from the worker: that is done
+	sayLocked  = "locked"  // from the worker: one more hold is over
+)
+
+// workersEach is how many goroutines compete in each process.
+const workersEach = 8
+
+// Main does the work of a process that [Processes] started, and then ends it. In any other process it does nothing. Call it
+// first thing in TestMain, or in an init function of the test's package.
+func Main() {
+	text := os.Getenv(workerEnv)
+	if text == "" {
+		return
+	}
+	var o orders
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		err = work(o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// A crew is the workers of one process.
+type crew struct {
+	orders
+	locker *locker.Client[struct{}]
+	rec    *history.Recorder
+	hold   atomic.Bool // the parent wants the lock to be kept by whoever gets it next
+	mu     sync.Mutex  // one line at a time
+}
+
+// work competes for the lock until the parent closes our input, by intent or by its death.
+func work(o orders) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	b, err := backend.Open(ctx, o.URL)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	c := &crew{orders: o}
+	if c.locker, err = locker.New(b, locker.Bare, locker.Config{TTL: o.TTL}); err != nil {
+		return err
+	}
+	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
+		return err
+	}
+	defer c.rec.Close()
+	go c.obey(cancel)
+	errs := make(chan error, workersEach)
+	for i := range workersEach {
+		go func() { errs <- c.compete(ctx, fmt.Sprint(i)) }()
+	}
+	for range workersEach {
+		if e := <-errs; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+	}
+	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer stop()
+	if e := c.locker.Close(closing); err == nil {
+		err = e
+	}
+	return err
+}
+
+// obey reads what the parent says. When it says no more, everybody stops, and the process ends even if somebody does not.
+func (c *crew) obey(stop context.CancelFunc) {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		c.hold.Store(in.Text() == sayHold)
+	}
+	stop()
+	time.AfterFunc(2*patience, func() { os.Exit(2) })
+}
+
+func (c *crew) say(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Println(line)
+}
+
+// compete locks and unlocks until ctx is done.
+func (c *crew) compete(ctx context.Context, worker string) error {
+	for ctx.Err() == nil {
+		asked := history.Now()
+		g, err := c.locker.Lock(ctx, c.Key)
+		if ctx.Err() != nil {
+			_ = g.Unlock()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		event := history.Event{Worker: worker, Key: c.Key, Token: g.Hold().Token, Asked: asked}
+		if err := c.believe(ctx, g, event); err != nil {
+			return err
+		}
+		if err := g.Unlock(); err != nil {
+			return err
+		}
+		c.say(sayLocked)
+	}
+	return nil
+}
+
+// believe records a hold from now on, for a moment of work, or for as long as the parent wants.
+func (c *crew) believe(ctx context.Context, g *locker.Guard[struct{}], event history.Event) error {
+	belief, err := c.rec.Begin(event, history.At(g.Until()))
+	if err != nil {
+		return err
+	}
+	for kept := c.hold.Load(); kept && ctx.Err() == nil; time.Sleep(c.TTL / 20) {
+		c.say(sayHolding)
+		if err := belief.Renew(history.At(g.Until())); err != nil {
+			return err
+		}
+	}
+	time.Sleep(rand.N(time.Millisecond))
+	return belief.End(history.At(g.Until()))
+}

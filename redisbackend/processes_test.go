@@ -1,0 +1,16 @@
+package redisbackend_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Before TestMain, and before anything is started: this process may be one that Processes started.
+func init() { backendtest.Main() }
+
+// covers: G6, B11
+func TestProcesses(t *testing.T) {
+	backendtest.Processes(t, testserver.SharedRedis(t).URL())
+}
