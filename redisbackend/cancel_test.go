@@ -119,3 +119,25 @@ func TestCloseWaits(t *testing.T) {
 	p.Pass()
 	want(t, "close", <-closed, nil)
 }
+
+// However the client was set up, a silent server does not keep Close.
+//
+// covers: E2
+func TestCloseIsBounded(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	for name, b := range clients(t, p.Addr(), 100*time.Millisecond) {
+		acquired(t, b, claim(key(t)))
+		watched(t, b, t.Context(), key(t))
+		p.Set(testserver.Fault{Mode: testserver.HalfOpen})
+		if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s: renew: %v", name, err)
+		}
+		start := time.Now()
+		want(t, name+": close", b.Close(), nil)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: Close took %v", name, took)
+		}
+		p.Pass()
+	}
+}

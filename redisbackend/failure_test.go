@@ -104,6 +104,24 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 	}
 }
 
+// A dial that failed because its caller left must not be put off: it would be the next caller's failure.
+func TestNotConnected(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := notConnected(cancelled, io.EOF); conn != nil || !unsent(err) {
+		t.Errorf("%v, %v", conn, err)
+	}
+	conn, err := notConnected(t.Context(), io.EOF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, read := conn.Read(nil)
+	_, write := conn.Write(nil)
+	if !unsent(read) || !unsent(write) || conn.Close() != nil {
+		t.Errorf("%v, %v", read, write)
+	}
+}
+
 func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	c := claim("every")
 	_, acquire := b.TryAcquire(ctx, c)

@@ -185,6 +185,22 @@ func TestServerDown(t *testing.T) {
 	eventually(t, "recovery", func() error { _, err := b.TryAcquire(t.Context(), c); return err })
 }
 
+// However often a server was found down, the first request after its return is served.
+//
+// covers: R15
+func TestServerIsBack(t *testing.T) {
+	p, b, _ := behind(t, "?pool_size=2")
+	p.Set(testserver.Fault{Mode: testserver.Refuse})
+	p.CutAll()
+	for i := range 10 {
+		if err := b.Renew(t.Context(), claim(key(t))); i > 2 { // the first may meet a broken connection
+			want(t, "renew", err, backend.ErrUnavailable)
+		}
+	}
+	p.Pass()
+	acquired(t, b, claim(key(t)))
+}
+
 // A replica answers reads, but its no would be about the past: only a primary may say that a hold is lost.
 //
 // covers: R14, R17

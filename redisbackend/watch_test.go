@@ -95,6 +95,53 @@ func TestSubscribedBeforeWatchReturns(t *testing.T) {
 	woken(t, wake)
 }
 
+// The same holds while a lost connection is being restored.
+//
+// covers: W1, W2
+func TestSubscribedAgainBeforeWatchReturns(t *testing.T) {
+	p, b, direct := behind(t, "")
+	c := claim(key(t))
+	acquired(t, direct, c)
+	watched(t, b, t.Context(), c.Key)
+	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("subscribe")})
+	p.CutAll()
+	eventually(t, "the loss to be noticed", func() error {
+		b.waiters.mu.Lock()
+		defer b.waiters.mu.Unlock()
+		if b.waiters.channels[b.layout.Channel(c.Key)].state.settled() {
+			return errors.New("still confirmed")
+		}
+		return nil
+	})
+	returned := make(chan (<-chan backend.Wake), 1)
+	go func() { returned <- watched(t, b, t.Context(), c.Key) }()
+	select {
+	case <-returned:
+		t.Fatal("Watch returned before the subscription was confirmed again")
+	case <-time.After(20 * time.Millisecond): // what must not happen has had its time
+	}
+	p.Pass()
+	wake := <-returned
+	want(t, "release", direct.Release(t.Context(), c), nil)
+	woken(t, wake)
+}
+
+// A server that ends each connection at once is not asked in a tight loop.
+//
+// covers: W17
+func TestRestartsArePaced(t *testing.T) {
+	p, b, _ := behind(t, "")
+	watched(t, b, t.Context(), key(t))
+	before := p.Counts().Conns
+	p.Set(testserver.Fault{Mode: testserver.CutBeforeRequest})
+	p.CutAll()
+	p.Await(func(n testserver.Counts) bool { return n.Conns > before })
+	time.Sleep(300 * time.Millisecond) // the measured interval
+	if n := p.Counts().Conns - before; n > 60 {
+		t.Errorf("%d connections in 300ms", n)
+	}
+}
+
 // The release is published while the subscription is broken. Its watchers are woken when it is restored.
 //
 // covers: W2, R21
@@ -158,6 +205,18 @@ func TestSilentSubscription(t *testing.T) {
 	woken(t, wake)
 }
 
+// A connection on which nothing happens is asked, found alive, and kept.
+func TestIdleSubscriptionStays(t *testing.T) {
+	p, b, _ := behind(t, "?request_timeout=150ms")
+	b.waiters.linger, b.waiters.quiet = 5*time.Millisecond, 20*time.Millisecond
+	watched(t, b, t.Context(), key(t))
+	before := p.Counts()
+	p.Await(func(n testserver.Counts) bool { return n.Requests > before.Requests+10 })
+	if n := p.Counts().Conns - before.Conns; n != 0 {
+		t.Errorf("%d new connections", n)
+	}
+}
+
 // However many wait for however many keys, there is one connection; and none, and no channel, when nobody does.
 //
 // covers: W13, G1
@@ -197,24 +256,31 @@ func TestOneConnectionForAll(t *testing.T) {
 	woken(t, keep)
 }
 
+// The connection lives while somebody watches, and a little longer; a channel too.
 func TestNobodyWatches(t *testing.T) {
-	srv := testserver.Redis(t)
-	b := opened(t, srv.URL())
-	b.waiters.linger = 5 * time.Millisecond
+	p, b, _ := behind(t, "")
+	b.waiters.linger = 20 * time.Millisecond
 	for range 3 {
-		ctx, cancel := context.WithCancel(t.Context())
 		c := claim(key(t))
 		acquired(t, b, c)
+		open := p.Counts().Open
+		ctx, cancel := context.WithCancel(t.Context())
 		wake := watched(t, b, ctx, c.Key)
 		want(t, "release", b.Release(t.Context(), c), nil)
 		woken(t, wake)
+		if n := p.Counts().Open; n != open+1 {
+			t.Errorf("%d connections, want %d", n, open+1)
+		}
 		cancel()
-		eventually(t, "the connection to go", func() error {
-			if list := srv.MustDo("CLIENT", "LIST", "TYPE", "pubsub"); list != "" {
-				return errors.New(list)
+		eventually(t, "a channel without watcher to linger", func() error {
+			b.waiters.mu.Lock()
+			defer b.waiters.mu.Unlock()
+			if c := b.waiters.channels[b.layout.Channel(c.Key)]; c == nil || !c.vacant {
+				return errors.New("it is watched, or gone")
 			}
 			return nil
 		})
+		p.Await(func(n testserver.Counts) bool { return n.Open == open })
 	}
 }
 
