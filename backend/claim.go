@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"strconv"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -71,7 +70,7 @@ type Meta struct {
 	Host        string    `json:"host,omitempty"`
 	PID         int       `json:"pid,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
-	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock
+	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
 }
 
 // ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim. Repeats, renewals, releases and
@@ -168,17 +167,12 @@ func ValidateTTL(ttl, atLeast time.Duration) error {
 	return nil
 }
 
-// process is 128 random bits: owners are unguessable, and unique without coordination.
-var process = func() string {
+// NewOwner returns an owner that no other acquisition, in this process or any other, has or will have: 128 fresh random
+// bits. They are fresh each time because a process can be cloned with all of its memory (a snapshot of a virtual machine, CRIU),
+// and two clones that share an owner would share a grant, token included. Owner is what the store compares, so it must never
+// be a value that a user picked (redsync#168).
+func NewOwner() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it aborts the program instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
-}()
-
-var acquisitions atomic.Uint64
-
-// NewOwner returns an owner that no other acquisition, in this process or any other, has or will have: 128 random bits per
-// process and a counter. Owner is what the store compares, so it must never be a value that a user picked (redsync#168).
-func NewOwner() string {
-	return process + "." + strconv.FormatUint(acquisitions.Add(1), 36)
 }

@@ -74,7 +74,8 @@
 //     is dropped, because one is already waiting there. After a reconnect signal every watcher, since any message may
 //     have been missed. When ctx ends, the watch ends. A closed channel says: poll.
 //  6. Every verb returns when its ctx is done, even while the store is silent, and even if the client library ignores
-//     ctx in a read. What is still on the wire then is an unknown answer.
+//     ctx in a read. What is still on the wire then is an unknown answer. A ctx may have no deadline, so a backend also
+//     bounds each request itself, by some seconds.
 //  7. Turn off the client library's own retries: a retried acquire that is not idempotent reports one's own lock as taken.
 //  8. Errors are returned as they are, without the verb and the key; the caller adds both. They never contain a password.
 //  9. Close ends every goroutine that the backend started, waits for them, and closes what the backend opened itself.

@@ -130,10 +130,10 @@ func (a *acquisition) failure(outer, ctx context.Context, err error) error {
 	switch {
 	case outer.Err() != nil:
 		return err
-	case ctx.Err() != nil:
-		return &causes{[]error{ctx.Err(), err}}
 	case a.core.life.closing.Err() != nil:
 		return &causes{[]error{ErrClosed, err}}
+	case ctx.Err() != nil:
+		return &causes{[]error{ctx.Err(), err}}
 	}
 	return err
 }
@@ -181,6 +181,8 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 		switch {
 		case ctx.Err() != nil: // granted after the caller gave up: put it back
 			err = ctx.Err()
+		case a.core.life.closing.Err() != nil: // or after Close began
+			err = ErrClosed
 		case a.core.remaining(l.until) < a.claim.TTL/2:
 			err = errSlow
 		}
@@ -195,7 +197,8 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 		if a.silent.IsZero() {
 			a.silent = sent.at
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+			!errors.Is(err, ErrClosed) {
 			a.last = err
 		}
 	}
@@ -222,14 +225,21 @@ func (a *acquisition) refused(sent instant, err error) {
 
 // hopeless reports whether asking again is: nobody waits any more, the store refuses, or it has been silent for too long.
 func (a *acquisition) hopeless(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
+	return ctx.Err() != nil || a.core.life.closing.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
 		!a.silent.IsZero() && time.Since(a.silent) >= orTTL(a.core.cfg.StoreTimeout, a.claim.TTL)
 }
 
-// watch subscribes and reports whether it did. Where wake-ups are not to be had, waiting goes on by polling.
+// watch subscribes and reports whether it did. Where wake-ups are not to be had, waiting goes on by polling. A subscription
+// that takes longer than the fallback interval is given up: the key may be free by now.
 func (a *acquisition) watch(ctx context.Context) bool {
+	ctx, leave := context.WithCancel(ctx)
+	slow := time.AfterFunc(a.core.cfg.Wait.Fallback, leave)
 	wakes, err := a.core.b.Watch(ctx, a.claim)
+	if !slow.Stop() && err == nil {
+		return false // confirmed, but the watch was ended meanwhile
+	}
 	if err != nil {
+		leave()
 		a.subscribe = !errors.Is(err, errors.ErrUnsupported)
 		return false
 	}

@@ -12,13 +12,17 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// DefaultTTL is Config.TTL where none is given.
-const DefaultTTL = 30 * time.Second
+// DefaultTTL is Config.TTL where none is given. MinTTL is the shortest TTL that can be believed in at all, on any backend:
+// the allowance for drift and clock granularity, and the time of a question and its answer, come off it.
+const (
+	DefaultTTL = 30 * time.Second
+	MinTTL     = 10 * time.Millisecond
+)
 
 // Config adjusts a [Client]. The zero value is ready for use. Package locker/config reads one from a file.
 type Config struct {
 	// TTL is how long a crashed holder blocks others. A living one renews every third of it. Default [DefaultTTL]. It must
-	// lie between the backend's MinTTL and [backend.MaxTTL].
+	// lie between the greater of [MinTTL] and the backend's own, and [backend.MaxTTL].
 	TTL time.Duration
 
 	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out within a TTL unless
@@ -30,7 +34,8 @@ type Config struct {
 	ReleaseTimeout time.Duration
 
 	// StoreTimeout is how long Lock keeps asking a store that gives no answer at all before it fails with the store's
-	// error. A held lock is an answer: waiting for one is bounded by ctx alone. Default: the TTL.
+	// error. It is looked at between two questions; each is bounded by the backend's own request timeout. A held lock is an
+	// answer: waiting for one is bounded by ctx alone. Default: the TTL.
 	StoreTimeout time.Duration
 
 	// Namespace is put before every key, so that services sharing a store do not share locks by accident. Two different
@@ -65,7 +70,7 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = max(DefaultTTL, caps.MinTTL)
 	}
-	if err := backend.ValidateTTL(cfg.TTL, caps.MinTTL); err != nil {
+	if err := backend.ValidateTTL(cfg.TTL, max(caps.MinTTL, MinTTL)); err != nil {
 		return cfg, err
 	}
 	if cfg.Namespace != "" {

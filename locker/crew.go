@@ -88,32 +88,36 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 		ctx, cancel = context.WithTimeout(outer, limit)
 		defer cancel()
 	}
-	var why error
 	select {
 	case o := <-place.Ready:
 		if o.err != nil || ctx.Err() == nil {
 			return o.baton, o.err
 		}
 		c.giveBack(outer, k, o.baton) // granted after the caller gave up
+		return baton{}, c.gaveUp(outer, ctx, &backend.HeldError{Holder: c.meta})
 	case <-ctx.Done():
-		why = c.blocker(k)
-		if o, given := c.line.Leave(k, place); given && o.err == nil {
-			c.giveBack(outer, k, o.baton)
-		}
 	case <-c.life.closing.Done():
-		why = c.blocker(k)
-		if o, given := c.line.Leave(k, place); given && o.err == nil {
-			c.giveBack(outer, k, o.baton)
-		}
-		return baton{}, &causes{[]error{ErrClosed, why}}
 	}
-	if why == nil {
-		why = &backend.HeldError{Holder: c.meta}
+	why := c.blocker(k)
+	o, given, agent := c.line.Leave(k, place)
+	if given && o.err == nil {
+		c.giveBack(outer, k, o.baton)
 	}
-	if outer.Err() == nil {
-		why = &causes{[]error{ctx.Err(), why}}
+	if agent != nil { // it is withdrawing the claim that it made for us
+		patiently(agent)
 	}
-	return baton{}, why
+	return baton{}, c.gaveUp(outer, ctx, why)
+}
+
+// gaveUp is the error of one who did not wait for the answer. The caller's own ctx is left to notAcquired.
+func (c *core) gaveUp(outer, ctx context.Context, why error) error {
+	switch {
+	case outer.Err() != nil:
+		return why
+	case ctx.Err() != nil:
+		return &causes{[]error{ctx.Err(), why}}
+	}
+	return &causes{[]error{ErrClosed, why}}
 }
 
 // blocker is what is known of who is in the way: what the store told the agent, or one of this process.
@@ -140,7 +144,9 @@ func (c *core) send(ctx context.Context, k crewKey, claim backend.Claim, hold Ho
 func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold Hold) (again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c.line.Sent(k, stop)
+	gone := make(chan struct{})
+	defer close(gone)
+	c.line.Sent(k, stop, gone)
 	claim.Owner = backend.NewOwner()
 	a := &acquisition{core: c, claim: claim, hold: hold, note: func(err error) { c.line.Note(k, err) }}
 	b, err := c.ask(ctx, a, 0, false)

@@ -10,7 +10,8 @@ const (
 	margin    = 3 * time.Millisecond
 )
 
-// napless is the length below which a difference of two clocks is the time it took to read them, not a suspend.
+// napless is the length below which a difference of two clocks is the time it took to read them (or the scheduler's, between
+// the two), not a suspend: no machine sleeps and wakes up in less.
 const napless = 20 * time.Millisecond
 
 // An instant is a point in time by both clocks: the one that timers run on, and how long the machine has slept so far.

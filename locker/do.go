@@ -15,7 +15,11 @@ func Do[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Unlock()) }()
+	defer func() {
+		if unlock := g.Unlock(); unlock != nil {
+			err = errors.Join(err, unlock)
+		}
+	}()
 	v, err := g.Value()
 	if err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
 //
 // A guard that is dropped without Unlock is noticed by the garbage collector, some time: it is renewed no more and logged
-// with its caller, and the lease then runs out by itself, since code may still be at work. As long as its Context, or one
-// derived from it, is in use, so is the guard. A nil Guard behaves like an unlocked one.
+// with its caller, and the lease then runs out by itself, since code may still be at work. A guard is not dropped while its
+// Context is in use, or a context derived from it has not been cancelled: Config.MaxHold bounds that. A nil or zero Guard
+// behaves like an unlocked one.
 type Guard[T any] struct {
 	k       *keeper
 	v       T
@@ -29,7 +30,7 @@ func newGuard[T any](k *keeper, v T) *Guard[T] {
 // [ErrUnlocked]. It asks nobody. Call it before each use rather than keeping the value.
 func (g *Guard[T]) Value() (T, error) {
 	var none T
-	if g == nil {
+	if g == nil || g.k == nil {
 		return none, &Error{"value", "", ErrUnlocked}
 	}
 	if err := g.k.valid(); err != nil {
@@ -43,7 +44,7 @@ func (g *Guard[T]) Value() (T, error) {
 //
 // After the machine was suspended, it may take up to a third of the TTL to end; Value and Check know at once.
 func (g *Guard[T]) Context() context.Context {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return unlocked
 	}
 	return holdContext{g.k.ctx, g.k, g}
@@ -51,7 +52,7 @@ func (g *Guard[T]) Context() context.Context {
 
 // Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by Config.MaxHold.
 func (g *Guard[T]) Lost() <-chan struct{} {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return nil
 	}
 	return g.k.lostChan()
@@ -59,7 +60,7 @@ func (g *Guard[T]) Lost() <-chan struct{} {
 
 // Hold says what is held.
 func (g *Guard[T]) Hold() Hold {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return Hold{}
 	}
 	return g.k.hold
@@ -67,19 +68,22 @@ func (g *Guard[T]) Hold() Hold {
 
 // Until returns the local deadline that the hold is provably good for. Renewals move it.
 func (g *Guard[T]) Until() time.Time {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return time.Time{}
 	}
 	g.k.mu.Lock()
 	defer g.k.mu.Unlock()
-	return g.k.c.until(g.k.until)
+	if until := g.k.c.until(g.k.until); g.k.cause == nil || until.Before(g.k.ended) {
+		return until
+	}
+	return g.k.ended
 }
 
 // Check asks the store now whether the lock is still held, and renews it if so. It blocks for a round trip, until ctx is
 // done, or until the deadline. The error wraps the cause if the hold ended; any other means that the store gave no answer
 // and the hold is as good as it was.
 func (g *Guard[T]) Check(ctx context.Context) error {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return &Error{"check", "", ErrUnlocked}
 	}
 	if err := g.k.check(ctx); err != nil {
@@ -95,7 +99,7 @@ func (g *Guard[T]) Check(ctx context.Context) error {
 // which means that work under it may have overlapped with another holder's. Any other error means that the store did not
 // confirm: the lease then runs out by itself. Further calls return the same.
 func (g *Guard[T]) Unlock() error {
-	if g == nil {
+	if g == nil || g.k == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
 	g.cleanup.Stop()

@@ -37,7 +37,9 @@ type keeper struct {
 
 	mu      sync.Mutex // guards what follows
 	until   deadline
+	ended   time.Time          // when
 	cause   error              // why the hold ended; nil while it lasts
+	over    chan struct{}      // closed when the hold ends; made by a renewal that waits for its turn
 	done    chan struct{}      // made by the first Unlock, closed when outcome is there
 	outcome error              // what Unlock returns; written once before done is closed, read only after
 	lost    chan struct{}      // closed on loss; made when asked for
@@ -57,7 +59,11 @@ func (c *core) keep(ctx context.Context, b baton, crew *crewKey, hold Hold) *kee
 	c.life.follow()
 	c.mu.Lock()
 	c.keepers[k] = struct{}{}
+	cut := c.cut
 	c.mu.Unlock()
+	if cut { // granted while Close ran out of time
+		defer k.finish(lostBecause(ErrClosed)) // runs last, without k.mu
+	}
 
 	k.mu.Lock() // before any of the timers can look
 	defer k.mu.Unlock()
@@ -80,12 +86,15 @@ func (k *keeper) interval() time.Duration {
 func (k *keeper) expire() {
 	k.mu.Lock()
 	rest := k.c.remaining(k.until)
-	if rest > 0 && k.cause == nil {
+	if rest > 0 && (k.cause == nil || errors.Is(k.cause, ErrMaxHold)) {
 		k.expiry.Reset(rest)
 	}
 	k.mu.Unlock()
-	if rest <= 0 {
-		k.finish(errExpired)
+	if rest > 0 {
+		return
+	}
+	if cause := k.finish(errExpired); errors.Is(cause, ErrMaxHold) {
+		k.gone(cause, false) // nobody unlocked it meanwhile
 	}
 }
 
@@ -110,9 +119,13 @@ func (k *keeper) finish(cause error) error {
 		defer k.mu.Unlock()
 		return k.cause
 	}
-	k.cause = cause
-	for _, t := range []*time.Timer{k.expiry, k.renewal, k.limit} {
-		if t != nil {
+	k.cause, k.ended = cause, time.Now()
+	if k.over != nil {
+		close(k.over)
+	}
+	maxed := errors.Is(cause, ErrMaxHold)
+	for _, t := range []*time.Timer{k.renewal, k.limit, k.expiry} {
+		if t != nil && !(maxed && t == k.expiry) { // what MaxHold ended stays in the books for as long as its lease
 			t.Stop()
 		}
 	}
@@ -129,22 +142,26 @@ func (k *keeper) finish(cause error) error {
 	if errors.Is(cause, ErrUnlocked) {
 		return cause // unlock goes on, and calls gone when the store knows
 	}
-	if lost || errors.Is(cause, ErrMaxHold) {
-		k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", k.site())
+	k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", k.site())
+	if !maxed {
+		k.gone(cause, false)
 	}
-	k.gone(cause, false)
 	return cause
 }
 
-// gone takes the keeper out of the books, and its baton out of the local line's, unless it was passed on.
+// gone takes the keeper out of the books, once, and its baton out of the local line's, unless it was passed on.
 func (k *keeper) gone(err error, passed bool) {
+	k.c.mu.Lock()
+	_, here := k.c.keepers[k]
+	delete(k.c.keepers, k)
+	k.c.mu.Unlock()
+	if !here {
+		return
+	}
 	if k.crew != nil && !passed {
 		k.c.line.Left(*k.crew)
 	}
 	k.end(k.hold, err)
-	k.c.mu.Lock()
-	delete(k.c.keepers, k)
-	k.c.mu.Unlock()
 	k.c.life.leave()
 }
 
@@ -154,13 +171,38 @@ func (k *keeper) renew() {
 		_ = k.finish(errLeaked)
 		return
 	}
-	select {
-	case k.turn <- struct{}{}:
-	default:
-		return // a Check is asking; it sets the timer again
+	k.mu.Lock()
+	if k.over == nil {
+		k.over = make(chan struct{})
 	}
-	defer func() { <-k.turn }()
-	_ = k.ask(context.Background(), k.claim.TTL/6)
+	over, ended := k.over, k.cause != nil
+	k.mu.Unlock()
+	if ended {
+		return
+	}
+	select {
+	case k.turn <- struct{}{}: // waits behind Checks in line: none of them can starve it, and none has to set its timer
+	case <-over:
+		return
+	}
+	err := k.ask(context.Background(), k.claim.TTL/6)
+	<-k.turn // before the timer is set: it may be due at once
+	if err != nil {
+		k.again()
+	}
+}
+
+// again sets the renewal timer to the next sleep of the backoff, unless the hold has ended.
+func (k *keeper) again() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cause != nil {
+		return
+	}
+	if k.retry == nil {
+		k.retry = waiting.NewBackoff(min(retryFirst, k.claim.TTL/12), min(retryMost, k.claim.TTL/12))
+	}
+	k.renewal.Reset(k.retry.Next())
 }
 
 // check asks the store, after any renewal that is under way.
@@ -173,7 +215,7 @@ func (k *keeper) check(ctx context.Context) error {
 		defer func() { <-k.turn }()
 		return k.ask(ctx, k.claim.TTL)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err() // not its cause, which may be another hold's loss
 	}
 }
 
@@ -215,11 +257,7 @@ func (k *keeper) answered(sent instant, err error) error {
 		return errExpired
 	}
 	if err != nil {
-		if k.retry == nil {
-			k.retry = waiting.NewBackoff(min(retryFirst, k.claim.TTL/12), min(retryMost, k.claim.TTL/12))
-		}
-		k.renewal.Reset(k.retry.Next())
-		return err
+		return err // renew asks again soon; a Check leaves the timer as it is
 	}
 	k.retry = nil
 	if d := deadlineOf(sent, k.claim.TTL); k.c.until(d).After(k.c.until(k.until)) {
@@ -263,13 +301,18 @@ func (k *keeper) doUnlock() error {
 			return nil
 		}
 		err := k.c.release(ctx, k.claim, k.hold, budget)
-		if errors.Is(err, backend.ErrLost) {
+		switch {
+		case !errors.Is(err, backend.ErrLost):
+		case k.c.remaining(k.until) <= 0: // the lease ran out by itself while the release was on its way
+			err = nil
+		default:
 			err = lostBecause(fmt.Errorf("the store says so: %w", err))
 		}
 		k.gone(err, false)
 		return err
 	case errors.Is(cause, ErrMaxHold):
 		_ = k.c.release(ctx, k.claim, k.hold, budget)
+		k.gone(cause, false)
 		return cause
 	}
 	// Lost: very likely gone in the store as well. If not (a renewal got through that we never heard of), let it go.

@@ -68,10 +68,11 @@ func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*G
 	return c.acquire(ctx, opTry, key, opts)
 }
 
-// Close fails pending and later calls with [ErrClosed], and waits until every guard is unlocked and every clean-up done.
-// When ctx is done first, the guards that are left end with a cause that wraps [ErrLost] and [ErrClosed]; their leases run
-// out by themselves, and Close returns an error that wraps ctx.Err(). No goroutine of the Client is left either way. Close
-// may be called twice, and concurrently.
+// Close fails pending and later calls with [ErrClosed], and waits until every guard is unlocked (or lost) and every clean-up
+// done. When ctx is done first, the guards that are left end with a cause that wraps [ErrLost] and [ErrClosed]; their leases
+// run out by themselves, and Close returns an error that wraps ctx.Err(). No goroutine of the Client is left either way; a
+// question that is under way then is waited for, up to the backend's request timeout. Close may be called twice, and
+// concurrently.
 func (c *Client[T]) Close(ctx context.Context) error { return c.core.close(ctx) }
 
 func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
@@ -82,7 +83,7 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 	bound := false
 	defer func() {
 		if !bound { // bind failed, or panicked
-			_ = k.unlock()
+			c.core.abandon(k)
 		}
 	}()
 	v, err := c.bind(holdContext{k.ctx, k, nil}, k.hold)
@@ -105,6 +106,7 @@ type core struct {
 
 	mu      sync.Mutex
 	keepers map[*keeper]struct{} // the holds, for Close
+	cut     bool                 // Close ran out of time
 }
 
 func newCore(b backend.Backend, cfg Config) *core {
@@ -117,6 +119,9 @@ func newCore(b backend.Backend, cfg Config) *core {
 // claim is the wish that a call makes of the store, validated.
 func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim, error) {
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
+		return backend.Claim{}, err
+	}
+	if err := backend.ValidateTTL(o.ttl, MinTTL); err != nil {
 		return backend.Claim{}, err
 	}
 	if o.waitLimit < 0 {
@@ -154,17 +159,17 @@ func (c *core) close(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	left := make([]*keeper, 0, len(c.keepers))
+	c.cut = true
 	for k := range c.keepers {
 		left = append(left, k)
 	}
 	c.mu.Unlock()
 	for _, k := range left {
-		k.finish(lostBecause(ErrClosed))
+		if cause := k.finish(lostBecause(ErrClosed)); errors.Is(cause, ErrMaxHold) {
+			k.gone(cause, false)
+		}
 	}
 	c.life.endAll(ErrClosed)
 	<-idle // short: nothing that is still counted waits for anything but the store, under a ctx that is now done
-	if len(left) == 0 {
-		return nil
-	}
-	return fmt.Errorf("holdfast: close: %d guards were not unlocked: %w", len(left), errors.Join(ctx.Err(), context.Cause(ctx)))
+	return fmt.Errorf("holdfast: close: cut off, with %d guards not unlocked: %w", len(left), errors.Join(ctx.Err(), context.Cause(ctx)))
 }

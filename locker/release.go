@@ -62,6 +62,23 @@ func (a *acquisition) withdraw(ctx context.Context) {
 				"key", a.hold.Key, "ttl", claim.TTL, "error", err)
 		}
 	}()
+	patiently(done)
+}
+
+// abandon unlocks a hold that its caller will never see, and goes on behind the caller's back if that takes long.
+func (c *core) abandon(k *keeper) {
+	done := make(chan struct{})
+	c.life.follow()
+	go func() {
+		defer c.life.leave()
+		defer close(done)
+		_ = k.unlock()
+	}()
+	patiently(done)
+}
+
+// patiently waits until done is closed, for withdrawGrace at most.
+func patiently(done <-chan struct{}) {
 	grace := time.NewTimer(withdrawGrace)
 	defer grace.Stop()
 	select {

@@ -120,7 +120,7 @@ func TestGrantThatComesTooLateIsAskedForAgain(t *testing.T) {
 
 // covers: A5, C5, W7, W8
 func TestCancelledWaitLeavesNothing(t *testing.T) {
-	b := hook()
+	b := plain()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		why := errors.New("user went away")

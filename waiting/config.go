@@ -26,6 +26,9 @@ const (
 	DefaultPassTime = 10 * time.Millisecond
 )
 
+// maxDuration keeps sums of durations from overflowing; nobody waits for longer without a word.
+const maxDuration = 24 * time.Hour
+
 // Config says how to wait. The zero value is ready for use.
 type Config struct {
 	Mode Mode
@@ -68,6 +71,9 @@ func (c Config) WithDefaults() (Config, error) {
 	} {
 		if *f.field < 0 {
 			return c, fmt.Errorf("%w: %s %v is negative", ErrConfig, f.name, *f.field)
+		}
+		if *f.field > maxDuration {
+			return c, fmt.Errorf("%w: %s %v is over %v", ErrConfig, f.name, *f.field, maxDuration)
 		}
 		if *f.field == 0 {
 			*f.field = f.value

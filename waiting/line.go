@@ -24,6 +24,7 @@ type crew[B any] struct {
 	first, last *Place[B]
 	asking      bool               // somebody asks the store: one at a time
 	stop        context.CancelFunc // ends the agent that asks; nil if it is no agent
+	gone        <-chan struct{}    // closed when it has ended
 	held        int                // batons out
 	note        any
 }
@@ -74,12 +75,12 @@ func (l *Line[K, B]) Join(k K) (*Place[B], Role) {
 	return p, Send
 }
 
-// Sent tells how to stop the agent of k, which happens when nobody waits any more.
-func (l *Line[K, B]) Sent(k K, stop context.CancelFunc) {
+// Sent tells how to stop the agent of k, which happens when nobody waits any more. gone is closed when it has stopped.
+func (l *Line[K, B]) Sent(k K, stop context.CancelFunc, gone <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.crews[k]
-	c.stop = stop
+	c.stop, c.gone = stop, gone
 	if c.first == nil {
 		stop()
 	}
@@ -141,19 +142,20 @@ func (l *Line[K, B]) Left(k K) {
 }
 
 // Leave gives up a place. If p was given something at the same moment, that is returned, and the caller has to deal with it:
-// one of the two happens, never both.
-func (l *Line[K, B]) Leave(k K, p *Place[B]) (b B, given bool) {
+// one of the two happens, never both. The last to leave stops the agent; gone then tells when it has, and is nil otherwise.
+func (l *Line[K, B]) Leave(k K, p *Place[B]) (b B, given bool, gone <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !p.waits {
-		return <-p.ready, true
+		return <-p.ready, true, nil
 	}
 	c := l.crews[k]
 	c.unlink(p)
 	if c.first == nil && c.stop != nil {
 		c.stop()
+		gone = c.gone
 	}
-	return b, false
+	return b, false, gone
 }
 
 // Note leaves word for those who wait for k, and Noted reads it. It is forgotten when a baton is given.
@@ -177,7 +179,7 @@ func (l *Line[K, B]) Noted(k K) any {
 
 // settle ends the present asking, and begins the next if somebody waits.
 func (l *Line[K, B]) settle(k K, c *crew[B]) (send bool) {
-	c.stop, c.asking = nil, c.first != nil
+	c.stop, c.gone, c.asking = nil, nil, c.first != nil
 	l.tidy(k, c)
 	return c.asking
 }

@@ -24,16 +24,16 @@ func TestLineRoles(t *testing.T) {
 	if !l.Took("k") {
 		t.Fatal("others wait, but no agent is to be sent")
 	}
-	stopped := false
-	l.Sent("k", func() { stopped = true })
+	stopped, gone := false, make(chan struct{})
+	l.Sent("k", func() { stopped = true }, gone)
 	if given, again := l.Grant("k", 7); !given || !again {
 		t.Fatalf("Grant: %v %v", given, again)
 	}
 	if got := <-a.Ready; got != 7 {
 		t.Fatalf("the first got %d", got)
 	}
-	l.Sent("k", func() { stopped = true })
-	if _, given := l.Leave("k", b); given || !stopped {
+	l.Sent("k", func() { stopped = true }, gone)
+	if _, given, agent := l.Leave("k", b); given || !stopped || agent != gone {
 		t.Fatalf("the last left: given %v, agent stopped %v", given, stopped)
 	}
 	if l.GaveUp("k") {
@@ -59,7 +59,7 @@ func TestLeaveOrGivenNeverBoth(t *testing.T) {
 	if !l.Pass("k", 5) {
 		t.Fatal("not passed")
 	}
-	if b, given := l.Leave("k", p); !given || b != 5 {
+	if b, given, _ := l.Leave("k", p); !given || b != 5 {
 		t.Fatalf("Leave: %d %v", b, given)
 	}
 }
@@ -123,7 +123,8 @@ func (s *storm) agent() {
 	s.agents.Go(func() {
 		for again := true; again; {
 			ctx, stop := context.WithCancel(context.Background())
-			s.line.Sent("k", stop)
+			gone := make(chan struct{})
+			s.line.Sent("k", stop, gone)
 			if s.ask(ctx) {
 				var given bool
 				if given, again = s.line.Grant("k", 0); !given {
@@ -133,6 +134,7 @@ func (s *storm) agent() {
 				again = s.line.GaveUp("k")
 			}
 			stop()
+			close(gone)
 		}
 	})
 }
@@ -163,7 +165,11 @@ func (s *storm) use(ctx context.Context, passes int) bool {
 		case n = <-p.Ready:
 		case <-ctx.Done():
 			var given bool
-			if n, given = s.line.Leave("k", p); !given {
+			var gone <-chan struct{}
+			if n, given, gone = s.line.Leave("k", p); !given {
+				if gone != nil {
+					<-gone
+				}
 				return false
 			}
 		}

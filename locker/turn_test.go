@@ -1,0 +1,90 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+)
+
+type turnBackend struct {
+	backend.Backend
+	renew func(context.Context, backend.Claim) error
+}
+
+func (b *turnBackend) Renew(ctx context.Context, c backend.Claim) error { return b.renew(ctx, c) }
+
+// Whoever asked has set the renewal timer but has not given the turn back yet when the timer fires (here
+// because it waits for life.mu; any preemption of over 1 ms does). renew finds the turn taken and returns, nobody sets the
+// timer again, and the hold is lost at its deadline although the store is well.
+func TestRenewalIsNotSwallowed(t *testing.T) {
+	var down atomic.Bool
+	var renews atomic.Int64
+	b := &turnBackend{Backend: membackend.New()}
+	l, err := New(b, Bare, Config{TTL: 600 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		renews.Add(1)
+		if down.CompareAndSwap(true, false) {
+			l.core.life.mu.Lock() // stands for a descheduled goroutine: it is stopped behind renewal.Reset, before <-k.turn
+			time.AfterFunc(80*time.Millisecond, l.core.life.mu.Unlock)
+			return errors.New("reset")
+		}
+		return b.Backend.Renew(ctx, c)
+	}
+	g, err := l.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	down.Store(true) // one renewal without an answer; the store is well ever after
+	select {
+	case <-g.Lost():
+		t.Errorf("lost after one unanswered renewal; %d renewals were made in all", renews.Load())
+	case <-time.After(2 * time.Second):
+	}
+	_ = g.Unlock()
+	_ = l.Close(context.Background())
+}
+
+// The answer takes longer than a third of the TTL, so the renewal timer is set to fire at once, while Check
+// still has the turn.
+func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
+	var slow atomic.Bool
+	b := &turnBackend{Backend: membackend.New()}
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		err := b.Backend.Renew(ctx, c)
+		if slow.CompareAndSwap(true, false) {
+			time.Sleep(c.TTL / 2)
+		}
+		return err
+	}
+	l, err := New(b, Bare, Config{TTL: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for i := range 4 {
+		g, err := l.Lock(t.Context(), fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow.Store(true)
+		_ = g.Check(t.Context())
+		time.Sleep(600 * time.Millisecond)
+		if _, err := g.Value(); err != nil {
+			lost++
+		}
+		_ = g.Unlock()
+	}
+	if lost > 0 {
+		t.Errorf("%d of 4 holds were lost after a slow Check of a store that is well", lost)
+	}
+	_ = l.Close(context.Background())
+}
