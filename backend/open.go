@@ -74,8 +74,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 		authority, tail = rest[:i], rest[i:]
 	}
 	userinfo, hosts := "", authority
-	if authority != "" && !strings.Contains(authority, "@") && strings.Contains(tail, "@") {
-		// Very likely a password with a bare '/', '?' or '#': what looks like the host is the start of the secret.
+	if authority != "" && strings.Contains(tail, "@") {
+		// Very likely a password with a bare '/', '?' or '#': what looks like the host is a part of the secret.
 		return nil, invalid("url", "", "has an @ behind its host; percent-encode special characters in user and password")
 	}
 	if i := strings.LastIndex(authority, "@"); i >= 0 {

@@ -1,0 +1,160 @@
+package backend_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var all = backend.Capabilities{
+	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
+	MinTTL: 10 * time.Millisecond,
+}
+
+func valid() backend.Claim { return backend.Claim{Key: "k", Owner: "o", TTL: time.Second} }
+
+// covers: I1, I2, I5, I8, A8, A12
+func TestValidateRefuses(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		spoil func(*backend.Claim)
+	}{
+		{"key", func(c *backend.Claim) { c.Key = "" }},
+		{"key", func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) }},
+		{"key", func(c *backend.Claim) { c.Key = "a\xffb" }},
+		{"owner", func(c *backend.Claim) { c.Owner = "" }},
+		{"owner", func(c *backend.Claim) { c.Owner = strings.Repeat("o", backend.MaxOwner+1) }},
+		{"ttl", func(c *backend.Claim) { c.TTL = 0 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = -1 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = 1 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = all.MinTTL - 1 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = math.MaxInt64 }},
+		{"ttl", func(c *backend.Claim) { c.TTL = math.MinInt64 }},
+		{"mode", func(c *backend.Claim) { c.Mode = backend.Permit + 1 }},
+		{"limit", func(c *backend.Claim) { c.Mode = backend.Permit }},
+		{"limit", func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, -1 }},
+		{"limit", func(c *backend.Claim) { c.Limit = 1 }},
+		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
+		{"linger", func(c *backend.Claim) { c.Queue = true }},
+		{"linger", func(c *backend.Claim) { c.Queue, c.Linger = true, backend.MaxTTL+1 }},
+		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
+		{"mode", func(c *backend.Claim) { c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared }},
+		{"reserve", func(c *backend.Claim) { c.Reserve = -1 }},
+		{"reserve", func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 }},
+		{"reserve", func(c *backend.Claim) { c.Reserve, c.Mode = 2, backend.Shared }},
+	} {
+		claim := valid()
+		c.spoil(&claim)
+		err := claim.Validate(all)
+		var bad *backend.InvalidError
+		if !errors.As(err, &bad) || !errors.Is(err, backend.ErrInvalid) || bad.Field != c.field {
+			t.Errorf("Validate(%+v) = %v, want an *InvalidError about %s", claim, err, c.field)
+		} else if len(err.Error()) > 300 {
+			t.Errorf("the text has %d bytes: %s", len(err.Error()), err)
+		}
+	}
+}
+
+func TestValidateAccepts(t *testing.T) {
+	for name, change := range map[string]func(*backend.Claim){
+		"plain":         func(*backend.Claim) {},
+		"longest key":   func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey) },
+		"longest owner": func(c *backend.Claim) { c.Owner = strings.Repeat("o", backend.MaxOwner) },
+		"shortest TTL":  func(c *backend.Claim) { c.TTL = all.MinTTL },
+		"longest TTL":   func(c *backend.Claim) { c.TTL = backend.MaxTTL },
+		"any bytes":     func(c *backend.Claim) { c.Key, c.Owner = "\x00 {}*\n汉", "\x00;" },
+		"shared":        func(c *backend.Claim) { c.Mode = backend.Shared },
+		"permit":        func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, math.MaxInt32 },
+		"queue":         func(c *backend.Claim) { c.Queue, c.Linger = true, 1 },
+		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
+		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
+		"state":         func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
+	} {
+		claim := valid()
+		change(&claim)
+		if err := claim.Validate(all); err != nil {
+			t.Errorf("%s: Validate = %v", name, err)
+		}
+	}
+}
+
+func TestValidateNeedsCapabilities(t *testing.T) {
+	for name, change := range map[string]func(*backend.Claim){
+		"Shared":    func(c *backend.Claim) { c.Mode = backend.Shared },
+		"Permit":    func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
+		"Queue":     func(c *backend.Claim) { c.Queue, c.Linger = true, time.Second },
+		"Reentrant": func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
+		"State":     func(c *backend.Claim) { c.Save = []byte{} },
+	} {
+		claim := valid()
+		change(&claim)
+		err := claim.Validate(backend.Capabilities{})
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("Validate = %v, want an error that is ErrUnsupported and names %s", err, name)
+		}
+	}
+	if err := valid().Validate(backend.Capabilities{}); err != nil {
+		t.Errorf("a plain claim needs a capability: %v", err)
+	}
+}
+
+// covers: A12
+func TestNewOwnerIsUnique(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				owner := backend.NewOwner()
+				mu.Lock()
+				if seen[owner] || len(owner) > backend.MaxOwner || len(owner) < 22 || strings.ContainsAny(owner, " ;%\n{}") {
+					t.Errorf("NewOwner = %q", owner)
+				}
+				seen[owner] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestClaimID(t *testing.T) {
+	c := valid()
+	if c.ID() != "o" {
+		t.Errorf("ID = %q, want the owner", c.ID())
+	}
+	if c.Reentrant, c.Hold = true, "h"; c.ID() != "h" {
+		t.Errorf("ID = %q, want the hold", c.ID())
+	}
+}
+
+func TestModeString(t *testing.T) {
+	for mode, want := range map[backend.Mode]string{
+		backend.Exclusive: "exclusive", backend.Shared: "shared", backend.Permit: "permit", 9: "Mode(9)",
+	} {
+		if mode.String() != want {
+			t.Errorf("String = %q, want %q", mode, want)
+		}
+	}
+}
+
+// covers: I1, I2, B10
+func FuzzValidateTTL(f *testing.F) {
+	for _, d := range []int64{0, -1, 1, 1e6, 1e7, 1e9, math.MaxInt64, math.MinInt64, int64(backend.MaxTTL)} {
+		f.Add(d, int64(time.Millisecond))
+	}
+	f.Fuzz(func(t *testing.T, ttl, least int64) {
+		d, min := time.Duration(ttl), time.Duration(least)
+		want := d > 0 && d >= min && d <= backend.MaxTTL
+		if err := backend.ValidateTTL(d, min); (err == nil) != want {
+			t.Errorf("ValidateTTL(%v, %v) = %v", d, min, err)
+		}
+	})
+}
