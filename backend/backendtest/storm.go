@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // How many seeds are tried: where waiting takes no time, and elsewhere.
@@ -63,6 +65,8 @@ const (
 	stormClients = 3
 	stormWorkers = 3 // on each client
 	stormRounds  = 5 // of each worker
+
+	everybody = stormClients * stormWorkers // the weight of a hold that excludes all others
 )
 
 func runStorm(e *env, seed uint64) {
@@ -96,7 +100,10 @@ func (s *storm) config(client uint64) locker.Config {
 	cfg := locker.Config{TTL: s.ttl, Logger: discard}
 	cfg.Wait.Fallback = s.ttl / time.Duration(1+r.IntN(10))
 	if r.IntN(4) == 0 {
-		cfg.Wait.Mode = "poll"
+		cfg.Wait.Mode = waiting.Poll
+	}
+	if r.IntN(2) == 0 {
+		cfg.Wait.Passes = -1 // the store sees every acquisition
 	}
 	return cfg
 }
@@ -111,7 +118,11 @@ func (s *storm) work(worker int) {
 		if r.IntN(5) == 0 {
 			key, own = s.key(fmt.Sprintf("own-%d-%d", worker, round)), true // nobody else asks for it, ever
 		}
-		g, err := s.obtain(r, l, key)
+		var opts []locker.Option
+		if s.caps.Shared && r.IntN(3) == 0 {
+			opts = append(opts, locker.Shared())
+		}
+		g, err := s.obtain(r, l, key, opts)
 		if err != nil {
 			s.excuse(err, own)
 			continue
@@ -121,17 +132,17 @@ func (s *storm) work(worker int) {
 }
 
 // obtain asks for the key in one of the ways that there are.
-func (s *storm) obtain(r *rand.Rand, l *locker.Client[struct{}], key string) (*locker.Guard[struct{}], error) {
+func (s *storm) obtain(r *rand.Rand, l *locker.Client[struct{}], key string, opts []locker.Option) (*locker.Guard[struct{}], error) {
 	ctx := s.ctx
 	switch r.IntN(4) {
 	case 0:
-		return l.TryLock(ctx, key)
+		return l.TryLock(ctx, key, opts...)
 	case 1: // cancelled at some moment, likely in the middle of something
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer time.AfterFunc(fraction(r, s.ttl), func() { cancel(errWhy) }).Stop()
-		return l.Lock(ctx, key)
+		return l.Lock(ctx, key, opts...)
 	default:
-		return l.Lock(ctx, key, locker.WaitLimit(20*s.ttl))
+		return l.Lock(ctx, key, append(opts, locker.WaitLimit(20*s.ttl))...)
 	}
 }
 
@@ -151,7 +162,10 @@ func (s *storm) excuse(err error, own bool) {
 // hold works under a guard for a while, sometimes for longer than the lease, and records what it believed.
 func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
 	event := history.Event{
-		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start),
+		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: everybody,
+	}
+	if g.Hold().Mode == backend.Shared {
+		event.Weight = 1
 	}
 	work := fraction(r, s.ttl/4)
 	if r.IntN(6) == 0 {
@@ -203,8 +217,24 @@ func (s *storm) calmDown() {
 	}
 }
 
+// judge looks at what everybody believed. Readers that were let in together may learn of it in any order, so the order of
+// tokens is that of writers, and of each reader among them.
 func (s *storm) judge() {
-	if err := history.Join(history.Check(s.log.Events())); err != nil {
+	var writers, readers, untold []history.Event
+	for _, e := range s.log.Events() {
+		if e.Weight == everybody {
+			writers = append(writers, e)
+		} else {
+			readers = append(readers, e)
+		}
+		e.Token = 0
+		untold = append(untold, e)
+	}
+	found := append(history.CheckCapacity(untold, everybody), history.CheckCapacity(writers, everybody)...)
+	for _, reader := range readers {
+		found = append(found, history.CheckCapacity(append(slices.Clip(writers), reader), everybody)...)
+	}
+	if err := history.Join(found); err != nil {
 		s.Errorf("%v", err)
 	}
 	if s.holds == 0 {
