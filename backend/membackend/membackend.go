@@ -34,9 +34,15 @@ func New() *Backend { return &Backend{store: newStore()} }
 // Client returns another client of b's store, as a second process would be on a real one. Closing either leaves the other.
 func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
 
+// queue is whether the line is offered. The locker has to leave the line of a cancelled wait first.
+var queue = false
+
 // Capabilities says what a store in one process can do soundly today.
 func (b *Backend) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: time.Millisecond}
+	return backend.Capabilities{
+		Shared: true, Permit: true, Fencing: true, Queue: queue, Watch: true, Reentrant: true, Inspect: true,
+		MinTTL: time.Millisecond,
+	}
 }
 
 // TryAcquire implements [backend.Backend].
@@ -72,7 +78,8 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	return b.store.release(c)
 }
 
-// Watch implements [backend.Backend]. Only releases signal; a lease that runs out does not, see HeldError.RetryAfter.
+// Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see
+// HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -80,7 +87,7 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	wake, _ := b.store.hub.Watch(ctx, c.Key, nil)
+	wake, _ := b.store.hub.Watch(ctx, topic(c), nil)
 	return wake, nil
 }
 

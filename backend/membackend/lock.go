@@ -1,0 +1,143 @@
+package membackend
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A lock is what the store has of one key.
+//
+// Capacity: at any moment the holds are one exclusive, or the holds of one re-entrant owner, or any number of shared ones, or
+// permits of one limit and not more of them than it. It is so when there is none; fits lets nobody in who would change it;
+// and a hold leaves only when it is released or has run out, so every lease that somebody may believe in is among them.
+type lock struct {
+	holds []hold  // in order of grant; those that have run out are dropped by expire
+	line  []place // first come, first
+	token uint64  // the last token granted
+}
+
+// A hold is one lease of an acquisition.
+type hold struct {
+	id, owner string // Claim.ID and Claim.Owner
+	mode      backend.Mode
+	limit     int
+	reentrant bool
+	token     uint64
+	reserved  int // tokens from token upward
+	expires   time.Time
+	meta      backend.Meta
+}
+
+// expire drops what has run out: the holds, and the places of those who gave no sign of life.
+func (l *lock) expire(now time.Time) {
+	l.holds = slices.DeleteFunc(l.holds, func(h hold) bool { return !h.expires.After(now) })
+	l.line = slices.DeleteFunc(l.line, func(p place) bool { return !p.until.After(now) })
+}
+
+// holdOf returns the hold of an acquisition, which may be changed, or nil.
+func (l *lock) holdOf(id string) *hold {
+	for i := range l.holds {
+		if l.holds[i].id == id {
+			return &l.holds[i]
+		}
+	}
+	return nil
+}
+
+// drop ends the hold of an acquisition and reports whether there was one.
+func (l *lock) drop(id string) bool {
+	n := len(l.holds)
+	l.holds = slices.DeleteFunc(l.holds, func(h hold) bool { return h.id == id })
+	return len(l.holds) < n
+}
+
+// entered returns a hold of c's re-entrant owner, or nil.
+func (l *lock) entered(c backend.Claim) *hold {
+	for i := range l.holds {
+		if h := &l.holds[i]; c.Reentrant && h.reentrant && h.owner == c.Owner {
+			return h
+		}
+	}
+	return nil
+}
+
+// fits reports whether c may hold beside those who hold now. As all of them are of one mode, the first tells which.
+func (l *lock) fits(c backend.Claim) bool {
+	if len(l.holds) == 0 || l.entered(c) != nil {
+		return true
+	}
+	switch {
+	case c.Mode != l.holds[0].mode:
+		return false
+	case c.Mode == backend.Permit:
+		return len(l.holds) < c.Limit
+	}
+	return c.Mode == backend.Shared
+}
+
+// mismatch reports whether the key is in use as a semaphore of another limit than c's.
+func (l *lock) mismatch(c backend.Claim) bool {
+	if c.Mode != backend.Permit {
+		return false
+	}
+	return slices.ContainsFunc(l.holds, func(h hold) bool { return h.mode == backend.Permit && h.limit != c.Limit }) ||
+		slices.ContainsFunc(l.line, func(p place) bool { return p.claim.Mode == backend.Permit && p.claim.Limit != c.Limit })
+}
+
+// open reports whether a claim that does not stand in line may be let in.
+func (l *lock) open() bool {
+	if len(l.line) > 0 {
+		return false
+	}
+	return len(l.holds) == 0 || l.holds[0].mode == backend.Shared ||
+		l.holds[0].mode == backend.Permit && len(l.holds) < l.holds[0].limit
+}
+
+// refusal is what c is told. Who is behind others in line is not told when to ask: the first in line asks for all.
+func (l *lock) refusal(c backend.Claim, now time.Time) error {
+	held := &backend.HeldError{Token: l.token, Position: l.position(c.ID()), Holder: l.holds[0].meta}
+	var soonest time.Time
+	sooner := func(t time.Time) bool {
+		if soonest.IsZero() || t.Before(soonest) {
+			soonest = t
+			return true
+		}
+		return false
+	}
+	if !l.fits(c) {
+		for _, h := range l.holds {
+			if sooner(h.expires) {
+				held.Holder = h.meta
+			}
+		}
+	}
+	if held.Position == 0 {
+		for _, p := range l.line {
+			sooner(p.until)
+		}
+	}
+	if held.Position <= 1 {
+		held.RetryAfter = soonest.Sub(now)
+	}
+	return held
+}
+
+// state is what Inspect shows of the lock.
+func (l *lock) state(now time.Time) backend.State {
+	state := backend.State{Token: l.token}
+	for _, h := range l.holds {
+		if h.expires.After(now) {
+			state.Holders = append(state.Holders, backend.Holder{
+				Owner: h.owner, Mode: h.mode, Token: h.token, TTL: h.expires.Sub(now), Meta: h.meta,
+			})
+		}
+	}
+	for _, p := range l.line {
+		if p.until.After(now) {
+			state.Waiters = append(state.Waiters, backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta})
+		}
+	}
+	return state
+}
