@@ -165,14 +165,19 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 }
 
 // pass hands the lease of an unlocked hold on to the next in the local line, if the budget allows and the lease is good for a
-// while. The next hold has a token of its own.
+// while. The next hold has a token of its own, if the backend has tokens.
 func (c *core) pass(k crewKey, b baton, until deadline) bool {
-	if b.spare == 0 || b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||
+	if b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||
 		c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback) {
 		return false
 	}
-	b.lease.token++
-	b.spare--
+	if c.caps.Fencing {
+		if b.spare == 0 {
+			return false
+		}
+		b.lease.token++
+		b.spare--
+	}
 	b.passes++
 	b.lease.until = until
 	return c.line.Pass(k, outcome{baton: b})

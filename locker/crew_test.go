@@ -133,6 +133,25 @@ func TestPassesAndPassTimeBoundTheCohort(t *testing.T) {
 	}
 }
 
+func TestWithoutFencingNoTokensAreMadeUp(t *testing.T) {
+	b := hook()
+	b.caps = &backend.Capabilities{Watch: true, Inspect: true, MinTTL: time.Millisecond}
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		g, err := b.Backend.TryAcquire(ctx, c)
+		g.Token = 0
+		return g, err
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		order, tokens := crowd(t, l, 20, 0)
+		if len(order) != 20 || slices.Max(tokens) != 0 {
+			t.Errorf("tokens %v from a store that has none", tokens)
+		}
+		if n := b.releases.Load(); n > 3 {
+			t.Errorf("%d releases: leases are not handed on without tokens", n)
+		}
+	})
+}
+
 // A lease that was lost is nobody's to hand on.
 func TestLostLeaseIsNotHandedOn(t *testing.T) {
 	b := count()

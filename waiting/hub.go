@@ -71,6 +71,13 @@ func (h *Hub[M]) Watched(topic string) bool {
 	return h.topics[topic] != nil
 }
 
+// Empty reports whether no topic has a watcher.
+func (h *Hub[M]) Empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.topics) == 0
+}
+
 // Topics returns the topics that are watched, in no order.
 func (h *Hub[M]) Topics() []string {
 	h.mu.Lock()

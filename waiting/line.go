@@ -31,7 +31,7 @@ type crew[B any] struct {
 
 // A Place is one waiter's. It is given one baton at most, on Ready.
 type Place[B any] struct {
-	Ready <-chan B
+	Ready <-chan B // delivers the one thing that the place is given
 
 	ready      chan B // one slot, so giving never blocks
 	prev, next *Place[B]
