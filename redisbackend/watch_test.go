@@ -256,7 +256,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	woken(t, keep)
 }
 
-// The connection lives while somebody watches, and a little longer; a channel too.
+// The connection lives while somebody watches, and a little longer.
 func TestNobodyWatches(t *testing.T) {
 	p, b, _ := behind(t, "")
 	b.waiters.linger = 20 * time.Millisecond
@@ -272,16 +272,41 @@ func TestNobodyWatches(t *testing.T) {
 			t.Errorf("%d connections, want %d", n, open+1)
 		}
 		cancel()
-		eventually(t, "a channel without watcher to linger", func() error {
-			b.waiters.mu.Lock()
-			defer b.waiters.mu.Unlock()
-			if c := b.waiters.channels[b.layout.Channel(c.Key)]; c == nil || !c.vacant {
-				return errors.New("it is watched, or gone")
+		p.Await(func(n testserver.Counts) bool { return n.Open == open })
+	}
+}
+
+// A channel without a watcher is dropped when it was so at two sweeps, and is not if another watcher came in between.
+func TestSweep(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	b.waiters.linger = time.Hour // only the sweeps here
+	name := key(t)
+	sweep := func(step string, dropped int) {
+		t.Helper()
+		if got, _ := b.waiters.sweep(); len(got) != dropped {
+			t.Errorf("%s: dropped %q", step, got)
+		}
+	}
+	leave := func(cancel context.CancelFunc) {
+		cancel()
+		eventually(t, "watcher to leave", func() error {
+			if b.waiters.hub.Watched(b.layout.Channel(name)) {
+				return errors.New("still there")
 			}
 			return nil
 		})
-		p.Await(func(n testserver.Counts) bool { return n.Open == open })
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	watched(t, b, ctx, name)
+	sweep("watched", 0)
+	leave(cancel)
+	sweep("vacant", 0)
+	ctx, cancel = context.WithCancel(t.Context())
+	watched(t, b, ctx, name)
+	sweep("watched again", 0)
+	leave(cancel)
+	sweep("vacant again", 0)
+	sweep("vacant twice", 1)
 }
 
 // Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is woken by the next release.
