@@ -19,7 +19,7 @@ import (
 
 // How many seeds are tried: where waiting takes no time, and elsewhere.
 const (
-	stormsInBubbles = 160
+	stormsInBubbles = 120
 	stormsShort     = 40 // under -short
 	stormsForReal   = 4
 )
@@ -102,8 +102,11 @@ func (s *storm) config(client uint64) locker.Config {
 	if r.IntN(4) == 0 {
 		cfg.Wait.Mode = waiting.Poll
 	}
-	if r.IntN(2) == 0 {
+	switch r.IntN(3) {
+	case 0:
 		cfg.Wait.Passes = -1 // the store sees every acquisition
+	case 1:
+		cfg.Wait.PassTime = s.ttl // goroutines of a process hand on among themselves
 	}
 	return cfg
 }
@@ -189,31 +192,48 @@ func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
 	}
 }
 
-// calmDown ends the faults. Then everybody must get every key, and nothing may be left once all is unlocked.
+// calmDown ends the faults. When everything is unlocked and cleaned up, and what was late has landed, nothing may be left;
+// and then everybody must get every key.
 func (s *storm) calmDown() {
 	for _, fb := range s.faulty {
 		fb.Calm()
 	}
-	limit := 4*s.ttl + patience
 	for _, l := range s.lockers {
+		s.closeLocker(l)
+	}
+	for _, fb := range s.faulty {
+		fb.Settle()
+	}
+	for _, left := range s.leftovers() {
+		s.Errorf("left behind, with everything unlocked: %s", left)
+	}
+	for i, fb := range s.faulty {
+		l, err := locker.New[struct{}](fb, locker.Bare, s.config(uint64(i)))
+		if err != nil {
+			s.Errorf("locker.New = %v", err)
+			continue
+		}
 		for _, key := range s.keys {
-			g, err := l.Lock(s.ctx, key, locker.WaitLimit(limit))
+			g, err := l.Lock(s.ctx, key, locker.WaitLimit(s.ttl+patience))
 			if err != nil {
 				s.Errorf("with all faults over, and everything unlocked, Lock(%s) = %v", short(key), err)
 				continue
 			}
 			s.hold(rand.New(rand.NewPCG(s.seed, 0)), -1, g)
 		}
-	}
-	for i, l := range s.lockers {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), limit)
-		if err := l.Close(ctx); err != nil {
-			s.Errorf("locker: Close = %v", err)
-		}
-		cancel()
-		if err := s.faulty[i].Close(); err != nil { // waits for what is late
+		s.closeLocker(l)
+		if err := fb.Close(); err != nil {
 			s.Errorf("Close = %v", err)
 		}
+	}
+}
+
+// closeLocker waits for everything that goes on behind the callers' backs.
+func (s *storm) closeLocker(l *locker.Client[struct{}]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 4*s.ttl+patience)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		s.Errorf("locker: Close = %v", err)
 	}
 }
 
