@@ -58,6 +58,18 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 mutants: deps ## break the code on purpose, one defect at a time: the tests must notice each; some minutes
 	$(GO) run ./internal/mutants
 
+.PHONY: bench
+bench: deps ## measure against other libraries, about 10 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
+	@cd internal/bench && HOLDFAST_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(GO) run . $(BENCHFLAGS)
+
+.PHONY: bench-quick
+bench-quick: ## the same with fewer cases and shorter, under 3 minutes: for a look, not for a claim
+	@$(MAKE) bench BENCHFLAGS="-quick $(BENCHFLAGS)"
+
+.PHONY: bench-test
+bench-test: deps ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
+	cd internal/bench && $(GO) vet ./... && $(GO) test ./...
+
 .PHONY: cover
 cover: deps ## tests with coverage across packages; the figures go to cover.out
 	$(gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=./... -coverprofile=cover.out $(PKGS)

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package redisd
+
+import "syscall"
+
+var dieWithParent *syscall.SysProcAttr
