@@ -28,8 +28,8 @@ func TestCloseEndsWaitsAndAwaitsGuards(t *testing.T) {
 		wantErr(t, err, locker.ErrNotAcquired, locker.ErrClosed)
 		time.Sleep(time.Hour)
 		select {
-		case <-closed:
-			t.Fatal("Close returned while a guard was held")
+		case err := <-closed:
+			t.Fatal(err, "Close returned while a guard was held")
 		default:
 		}
 		if _, err := g.Value(); err != nil {

@@ -222,6 +222,36 @@ func TestLocalWaiterGivesUp(t *testing.T) {
 	})
 }
 
+// The turn and the cancellation come at the same moment: whichever the waiter sees, nothing stays held.
+// covers: W7
+func TestTurnThatComesWithTheCancellation(t *testing.T) {
+	b := count()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		got := 0
+		for range 300 {
+			g := mustLock(t, l, "k")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			time.AfterFunc(time.Millisecond, func() { _ = g.Unlock() })
+			next, err := l.Lock(ctx, "k")
+			if err == nil {
+				got++
+				err = next.Unlock()
+			} else if errors.Is(err, locker.ErrNotAcquired) {
+				err = nil
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			time.Sleep(time.Second)
+			wantHeld(t, b, "k", false)
+		}
+		if got == 0 || got == 300 {
+			t.Errorf("%d of 300 got their turn: the moment was missed", got)
+		}
+	})
+}
+
 func TestRefusalReachesAllWhoWait(t *testing.T) {
 	b := count()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {

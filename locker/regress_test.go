@@ -107,7 +107,7 @@ func TestCheckShowsCtxErr(t *testing.T) {
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		defer g.Unlock()
-		go g.Check(context.Background()) // has the turn
+		go func() { _ = g.Check(context.Background()) }() // has the turn
 		synctest.Wait()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("why"))
@@ -223,7 +223,7 @@ func TestCancelledBinderDoesNotBlock(t *testing.T) {
 func TestDoReturnsTheErrorOfFn(t *testing.T) {
 	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		err := locker.Do(t.Context(), l, "k", func(context.Context, struct{}) error { return io.EOF })
-		if err != io.EOF {
+		if err != io.EOF { //nolint:errorlint // the very error, not one that wraps it
 			t.Errorf("fn returned io.EOF, Do a %T", err)
 		}
 	})

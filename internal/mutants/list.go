@@ -56,7 +56,35 @@ var mutants = []mutant{
 	{"an answer is taken for silence", "locker/acquire.go",
 		"a.silent, a.last = time.Time{}, err", "a.last = err", "./locker", "Silence"},
 
-	// The wake-ups that all backends share.
+	// Package locker: hand-off, and the local line.
+	{"a hand-over of an earlier grant is believed", "locker/acquire.go",
+		"g.Token <= a.atToken ||", "", "./locker", "HandOver"},
+	{"a hand-over counts from the message", "locker/acquire.go",
+		"until := deadlineOf(a.inLine,", "until := deadlineOf(a.core.now(),", "./locker", "HandOver"},
+	{"a place in line is not given up", "locker/release.go",
+		"!a.unsure && !a.claim.Queue {", "!a.unsure {", "./locker", "LeavesTheLine"},
+	{"a cancelled local waiter keeps the lease", "locker/crew.go",
+		"if given && o.err == nil {", "if given && o.err != nil {", "./locker", "Turn"},
+	{"a lease is handed on without end", "locker/crew.go",
+		"b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound"},
+	{"a lease that is nearly over is handed on", "locker/crew.go",
+		"c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback)", "false", "./locker", "ShortLease"},
+	{"handed on with the token of the one before", "locker/crew.go",
+		"b.lease.token++", "", "./locker", "OwnTokens"},
+	{"locking again under the guard waits for itself", "locker/acquire.go",
+		"op != opTry && !claim.Reentrant && holds(", "false && holds(", "./locker", "WouldDeadlock"},
+	{"All locks in the caller's order", "locker/all.go",
+		"slices.Compact(slices.Sorted(slices.Values(keys)))", "keys", "./locker", "All"},
+	{"All keeps what it has when it fails", "locker/all.go",
+		"errors.Join(err, all.Unlock())", "err", "./locker", "AllOrNothing"},
+
+	// What all backends share for waiting.
+	{"line: two of one process ask", "waiting/line.go",
+		"if c.asking {", "if false {", "./waiting", "Line"},
+	{"line: who leaves may be given something as well", "waiting/line.go",
+		"if !p.waits {", "if false {", "./waiting", "Leave|Storm"},
+	{"line: last come, first served", "waiting/line.go",
+		"	c.unlink(p)\n	c.note", "	p = c.last\n	c.unlink(p)\n	c.note", "./waiting", "Order"},
 	{"the hub blocks on a full slot", "waiting/hub.go",
 		"default: // a signal already waits", "case <-make(chan struct{}): // a signal already waits", "./waiting", "."},
 
