@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -62,21 +61,6 @@ func under(t *testing.T, f backendtest.Faults, do func(t *testing.T, fb *backend
 			t.Errorf("Close = %v", err)
 		}
 	})
-}
-
-// A Faulty backend without faults, or with slowness alone, is a backend like any other.
-func TestFaultyIsABackend(t *testing.T) {
-	for name, f := range map[string]backendtest.Faults{"calm": {}, "slow": {Delay: 100 * time.Microsecond}} {
-		t.Run(name, func(t *testing.T) {
-			backendtest.Run(t, backendtest.Harness{Bubble: true, Open: func(t testing.TB) backend.Backend {
-				b, err := backend.Open(t.Context(), "mem://"+url.PathEscape(t.Name()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return backendtest.FaultyWith(b, 1, f)
-			}})
-		})
-	}
 }
 
 func TestLateIsExecutedBehindTheCaller(t *testing.T) {

@@ -116,10 +116,18 @@ func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake) bool {
 	return true
 }
 
+// signal puts a wake-up into the slot. One with a grant takes the place of what waits there, others are dropped then. Only
+// forward's goroutine sends.
 func (w *faultyWatch) signal(wake backend.Wake) {
+	if wake.Granted {
+		select {
+		case <-w.out:
+		default:
+		}
+	}
 	select {
 	case w.out <- wake:
-	default: // one is waiting there
+	default:
 	}
 }
 

@@ -45,8 +45,6 @@ func stormRules(bubble bool) []rule {
 }
 
 // A storm is several clients on a bad network, some workers on each, and few keys.
-//
-// covers: A2, A3, A4, B7, B8, W2, W12, W17, C4, C9
 type storm struct {
 	*env
 	seed    uint64
@@ -69,6 +67,7 @@ const (
 	everybody = stormClients * stormWorkers // the weight of a hold that excludes all others
 )
 
+// covers: A2, A3, A4, B7, B8, W2, W12, W17, C4, C9
 func runStorm(e *env, seed uint64) {
 	s := &storm{env: e, seed: seed, ttl: max(e.caps.MinTTL, 400*time.Millisecond), start: time.Now()}
 	defer func() {
