@@ -75,7 +75,7 @@ func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{client: client, cfg: cfg, layout: layout}
+	b := &Backend{client: client, cfg: cfg, layout: layout.For(backend.NewOwner())}
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
@@ -114,9 +114,12 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 	return nil
 }
 
-// Capabilities: fencing, wake-ups and inspection, for exclusive claims.
+// Capabilities: all but stored state.
 func (b *Backend) Capabilities() backend.Capabilities {
-	return backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: redisclaim.MinTTL}
+	return backend.Capabilities{
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true,
+		MinTTL: redisclaim.MinTTL,
+	}
 }
 
 // TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
@@ -188,8 +191,12 @@ func (b *Backend) Close() error {
 
 // validate is what a release must have: its TTL and its mode may be anything, so that nothing that was acquired is stuck.
 func validate(c backend.Claim) error {
-	if c.Owner == "" || len(c.Owner) > backend.MaxOwner {
-		return &backend.InvalidError{Field: "owner", Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
+		field := "owner"
+		if c.Reentrant {
+			field = "hold"
+		}
+		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
 	}
 	return backend.ValidateKey(c.Key)
 }

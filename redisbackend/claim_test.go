@@ -186,10 +186,10 @@ func TestLayoutV1(t *testing.T) {
 	for i, words := 0, reply.([]any); i < len(words); i += 2 {
 		fields[words[i].(string)] = words[i+1].(string)
 	}
-	if len(fields) != 6 || fields["v"] != "h1" || fields["o"] != c.Owner || !strings.Contains(fields["m"], `"service":"test"`) {
+	if len(fields) != 5 || fields["v"] != "h1" || fields["o"] != c.Owner || !strings.Contains(fields["m"], `"service":"test"`) {
 		t.Errorf("%v", fields)
 	}
-	for _, number := range []string{"x", "f", "s"} {
+	for _, number := range []string{"x", "f"} {
 		if strings.Trim(fields[number], "0123456789") != "" || fields[number] == "" {
 			t.Errorf("%s is %q", number, fields[number])
 		}
@@ -229,9 +229,8 @@ func TestBadClaims(t *testing.T) {
 		"no ttl":    func(c *backend.Claim) { c.TTL = 0 },
 		"short ttl": func(c *backend.Claim) { c.TTL = redisclaim.MinTTL - 1 },
 		"long ttl":  func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
-		"shared":    func(c *backend.Claim) { c.Mode = backend.Shared },
-		"permit":    func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
-		"queue":     func(c *backend.Claim) { c.Queue = true },
+		"no limit":  func(c *backend.Claim) { c.Mode = backend.Permit },
+		"no linger": func(c *backend.Claim) { c.Queue = true },
 		"reentrant": func(c *backend.Claim) { c.Reentrant = true },
 		"load":      func(c *backend.Claim) { c.Load = true },
 	} {

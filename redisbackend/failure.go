@@ -96,7 +96,8 @@ func (e *redacted) Unwrap() error { return e.class }
 
 func class(err error) error {
 	for _, c := range []error{
-		backend.ErrForeign, backend.ErrDenied, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, errors.ErrUnsupported,
+		backend.ErrForeign, backend.ErrDenied, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
+		errors.ErrUnsupported,
 	} {
 		if errors.Is(err, c) {
 			return c

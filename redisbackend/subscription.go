@@ -34,7 +34,8 @@ type subscription struct {
 	nudge  chan struct{} // one slot: a channel was added
 	heard  atomic.Int64  // when the server last said something, in ns since start
 	start  time.Time
-	hub    waiting.Hub[backend.Wake] // by channel name
+	hub    waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
+	line   waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
 	linger time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
 	quiet  time.Duration             // a connection that was silent for so long is pinged
 
@@ -86,6 +87,7 @@ func (s *subscription) close() {
 	s.cancel()
 	s.tasks.Wait()
 	s.hub.Close()
+	s.line.Close()
 }
 
 // want returns what to wait for until the channel is confirmed. The watcher must be in the Hub before: then sweep either
@@ -235,6 +237,9 @@ func (s *subscription) sweep() (dropped []string, left int) {
 	defer s.mu.Unlock()
 	for name, c := range s.channels {
 		watched := s.hub.Watched(name)
+		if name == s.b.layout.ClientChannel() {
+			watched = !s.line.Empty()
+		}
 		if !watched && c.vacant {
 			delete(s.channels, name)
 			dropped = append(dropped, name)

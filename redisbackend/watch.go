@@ -11,9 +11,10 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// Watch signals when c.Key is released, by anybody. All watches of a Backend share one connection, which is restored when it
+// Watch signals when c.Key is released, by anybody; for a claim in line, when the key is handed over to it. All watches of a Backend share one connection, which is restored when it
 // breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the server has confirmed the
 // subscription, when ctx is done, or after RequestTimeout.
 //
@@ -25,10 +26,18 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if b.noPublish.Load() {
 		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)", errors.ErrUnsupported, redisclaim.NeedsCommands)
 	}
-	return b.waiters.watch(ctx, b.layout.Channel(c.Key))
+	if c.Queue {
+		return b.waiters.watch(ctx, b.layout.ClientChannel(), &b.waiters.line, b.layout.Topic(c))
+	}
+	channel := b.layout.Channel(c.Key)
+	return b.waiters.watch(ctx, channel, &b.waiters.hub, channel)
 }
 
-func (s *subscription) watch(ctx context.Context, name string) (<-chan backend.Wake, error) {
+// watch enters topic in hub and waits until channel, on which its messages come, is confirmed. For a claim in line that is
+// the client's one channel, so only the first of them waits for the server.
+func (s *subscription) watch(
+	ctx context.Context, channel string, hub *waiting.Hub[backend.Wake], topic string,
+) (<-chan backend.Wake, error) {
 	if s.ctx.Err() != nil {
 		return nil, backend.ErrClosed
 	}
@@ -36,8 +45,8 @@ func (s *subscription) watch(ctx context.Context, name string) (<-chan backend.W
 		return nil, err
 	}
 	watching, leave := context.WithCancel(ctx)
-	wake, _ := s.hub.Watch(watching, name, nil)
-	state, err := s.want(name)
+	wake, _ := hub.Watch(watching, topic, nil)
+	state, err := s.want(channel)
 	if err == nil {
 		err = s.await(ctx, state)
 	}
@@ -47,9 +56,12 @@ func (s *subscription) watch(ctx context.Context, name string) (<-chan backend.W
 	}
 	context.AfterFunc(ctx, leave)
 	// What was signalled so far, the confirmation above all, is older than the attempt that the caller makes next, and
-	// would cost another one.
+	// would cost another one. A grant that was handed over meanwhile stays.
 	select {
-	case <-wake:
+	case w := <-wake:
+		if w.Granted {
+			hub.Deliver(topic, w)
+		}
 	default:
 	}
 	return wake, nil
@@ -86,7 +98,7 @@ func (s *subscription) listen(ctx context.Context, ps *redis.PubSub, confirmatio
 		s.listening()
 		switch m := message.(type) {
 		case *redis.Message:
-			s.hub.Wake(m.Channel, redisclaim.DecodeWake(m.Payload))
+			s.deliver(m)
 		case *redis.Subscription:
 			if m.Kind == "subscribe" {
 				confirmations.Add(1)
@@ -96,10 +108,24 @@ func (s *subscription) listen(ctx context.Context, ps *redis.PubSub, confirmatio
 	}
 }
 
+// deliver passes a message on. On the client's channel it is a grant for one claim, which takes the place of an older signal;
+// on a lock's, whatever it says, the lock may be free.
+func (s *subscription) deliver(m *redis.Message) {
+	if m.Channel != s.b.layout.ClientChannel() {
+		s.hub.Wake(m.Channel, backend.Wake{})
+	} else if topic, w, ok := redisclaim.DecodeHanded(m.Payload); ok {
+		s.line.Deliver(topic, w)
+	}
+}
+
 // confirm lets those return who wait for the channel, and signals those who watched it on an earlier connection: what was
 // published in between is lost.
 func (s *subscription) confirm(name string) {
-	s.hub.Wake(name, backend.Wake{}) // first, so that a Watch that returns has it behind
+	if name == s.b.layout.ClientChannel() {
+		s.line.WakeAll(backend.Wake{})
+	} else {
+		s.hub.Wake(name, backend.Wake{}) // first, so that a Watch that returns has it behind
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.channels[name]; c != nil && !c.state.settled() {

@@ -1,36 +1,66 @@
--- ACQUIRE(id, ttl, keep, meta) -> {OK, token} | {HELD, remaining ms, meta} | {LOST} | {FOREIGN, why}
+-- ACQUIRE(id, ttl, keep, meta, mode, limit, reserve, owner, linger or 0, client)
+--   -> {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token} | {LOST} | {MISMATCH} | {FOREIGN, why}
 local ttl, keep = tonumber(ARGV[2]), tonumber(ARGV[3])
+local c = {
+  id = id, meta = ARGV[4], mode = ARGV[5], limit = tonumber(ARGV[6]), reserve = tonumber(ARGV[7]), owner = ARGV[8],
+  linger = tonumber(ARGV[9]), client = ARGV[10],
+}
+c.lease = math.min(c.linger, ttl) -- of a grant that is handed over
 
 -- A release of this id was here first, so this attempt is late: nobody believes in it any more, and it must not hold.
-if buried(id) then return {LOST} end
+if buried() then return {LOST} end
 
-if o == id and x > now then
-  -- The reply to the first attempt was lost, or it was sent twice. Still the same hold, so the same token: f is the last
-  -- grant's. PEXPIRE goes first because Redis takes it when out of memory, and then takes HSET from the same script.
-  x = math.max(x, now + 1 + ttl)
-  local r = redis.pcall('PEXPIRE', K, life(keep, f))
-  if type(r) == 'table' and r.err then return r end
-  r = redis.pcall('HSET', K, 'x', text(x))
-  if type(r) == 'table' and r.err then return r end
-  return {OK, f}
+fetch({'h:' .. id, 'w:' .. id})
+asker = id
+adv()
+
+-- The reply to an earlier attempt was lost, or it was sent twice, or the key was handed over to this claim and it says that
+-- it lives. Still the same hold, so the same token.
+local token, reserved = extend(ttl)
+if token then return commit(keep, true, {OK, token, reserved}) end
+
+local n, e = own()
+if e then drop(n, e) end -- its lease has run out, and purge has not come to it yet
+local seq, at = mine()
+if seq and at.ends <= now then -- it lapsed in the middle of the line; purging only looks at the head
+  strike(seq, at)
+  seq = nil
 end
 
--- Someone else's lease has not run out. x and now are whole, so at least 1 ms remains: never 0, which means "unknown".
-if o and x > now then return {HELD, x - now, m or ''} end
+if c.mode == 'p' and (gm == 'p' or qp > 0) and gl ~= c.limit and not seq then return commit(keep, true, {MISMATCH}) end
 
--- Free: no owner, or its lease has run out by this clock. The owner is overwritten only here, so leases of two owners never
--- overlap. The token is above every earlier one: by the counter while the key lives, by the clock after it is gone.
-local token = math.max(f + 1, us)
-if token >= 9007199254740991 then return {FOREIGN, 'a lock whose token counter is used up'} end
-x = now + 1 + ttl -- one more: now was rounded down, and a lease may be longer than asked but never shorter
-local fields = {'v', 'h1', 'o', id, 'x', text(x), 'f', text(token), 'm', ARGV[4], 's', text(now)}
-if stale and #tombs > 0 then
-  fields[13], fields[14] = 'z', graves()
+-- Nobody overtakes: adv has let in whom it could, so who still stands in line is before this claim. The exception is another
+-- hold of a re-entrant owner that holds: it does not take the key from anybody, and might wait for itself for ever.
+if fits(c) and (qn == 0 or gm == 'r') then
+  if seq then strike(seq, at) end
+  token = admit(c, ttl)
+  return commit(keep, false, {OK, token, gm == '-' and c.reserve or 1})
 end
--- The first write, and one command: either all of the grant is stored or none. All checks are behind us.
-local r = redis.pcall('HSET', K, unpack(fields))
-if type(r) == 'table' and r.err then return r end
--- What follows only collects garbage. If a server refused it, the grant above would still be true, so the answer is yes.
-if stale and #tombs == 0 then redis.pcall('HDEL', K, 'z') end
-redis.pcall('PEXPIRE', K, life(keep, token))
-return {OK, token}
+
+local keeps = seq ~= nil
+if c.linger > 0 then
+  if keeps then
+    at.ends, at.lease, at.client = math.max(at.ends, now + 1 + c.linger), c.lease, c.client
+  else
+    at, qt, qn = c, qt + 1, qn + 1
+    seq, at.ends = qt, now + 1 + c.linger
+    if c.mode == 'p' then qp, gl = qp + 1, c.limit end
+    put('w:' .. id, text(seq))
+  end
+  stand(seq, at)
+end
+
+-- Who should ask, and when: the head for the line, and whoever does not stand in it for himself.
+local position, ms, meta = seq and rank(seq) or 0, 0, m
+local blocks = gn > 0 and slot(1)
+if blocks then meta = blocks.meta end
+if more then
+  ms = 1
+elseif position <= 1 then
+  local ends = LAST
+  if o and x > now then ends = x elseif gn > 0 and not fits(c) then ends = gx end
+  local head = not seq and qn > 0 and place(qh)
+  if head then ends = math.min(ends, head.ends) end
+  ms = math.max(1, ends - now)
+end
+return commit(keep, keeps or c.linger == 0, {HELD, ms, meta or '', position, f})

@@ -20,6 +20,7 @@ const MinTTL = 10 * time.Millisecond
 // A Layout names keys and makes the scripts' arguments. It is a value without state.
 type Layout struct {
 	prefix    string
+	client    string // names the channel of the client that asks; empty: it is not told of what is handed over
 	retention time.Duration
 	inFlight  time.Duration
 }
@@ -70,13 +71,55 @@ func (l Layout) Channel(key string) string { return l.Key(key) + ":free" }
 // ProbeKey returns the key that [Probe] works on. No lock has it, as it has no braces.
 func (l Layout) ProbeKey() string { return l.prefix + "probe" }
 
+// For returns the layout for a client whose channel name ends in id, which must be unique to it and have no blanks. What is
+// handed over to a claim in line is announced on the channel of the client that asked for it.
+func (l Layout) For(id string) Layout {
+	l.client = id
+	return l
+}
+
+// ClientChannel returns the channel of [Layout.For]'s client. It is no lock's, as it has no braces.
+func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
+
+// Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
+func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
+
 // Acquire returns the arguments of [Acquire] for a claim that is valid.
 func (l Layout) Acquire(c backend.Claim) []string {
-	return []string{owner(c), millis(c.TTL), l.keep(c), encodeMeta(c.Meta)}
+	linger, client := "0", ""
+	if c.Queue {
+		linger, client = millis(c.Linger), l.client
+	}
+	return []string{
+		name(c.ID()), millis(c.TTL), l.keep(c), encodeMeta(c.Meta),
+		modeOf(c), strconv.Itoa(c.Limit), strconv.Itoa(max(c.Reserve, 1)), name(c.Owner), linger, client,
+	}
+}
+
+// The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's others.
+const (
+	letterExclusive = "x"
+	letterShared    = "s"
+	letterPermit    = "p"
+	letterReentrant = "r"
+)
+
+func modeOf(c backend.Claim) string {
+	switch {
+	case c.Mode == backend.Shared:
+		return letterShared
+	case c.Mode == backend.Permit:
+		return letterPermit
+	case c.Reentrant:
+		return letterReentrant
+	}
+	return letterExclusive
 }
 
 // Renew returns the arguments of [Renew] for a claim that is valid.
-func (l Layout) Renew(c backend.Claim) []string { return []string{owner(c), millis(c.TTL), l.keep(c)} }
+func (l Layout) Renew(c backend.Claim) []string {
+	return []string{name(c.ID()), millis(c.TTL), l.keep(c)}
+}
 
 // Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
 // attempt would have got and the time for which the network may hold that attempt back.
@@ -85,7 +128,7 @@ func (l Layout) Release(c backend.Claim) []string {
 	if !c.Settled {
 		tombstone = millis(2*clamp(c.TTL) + l.inFlight)
 	}
-	return []string{owner(c), tombstone, l.keep(c), l.Channel(c.Key)}
+	return []string{name(c.ID()), tombstone, l.keep(c), l.Channel(c.Key)}
 }
 
 // Inspect returns the arguments of [Inspect].
@@ -99,7 +142,8 @@ func (l Layout) keep(c backend.Claim) string { return millis(max(2*clamp(c.TTL),
 // clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }
 
-func owner(c backend.Claim) string { return escape(c.Owner, " ;") }
+// name makes an owner or an id fit for the scripts, which split at blanks and semicolons.
+func name(s string) string { return escape(s, " ;") }
 
 // millis rounds up: a lease may be longer than asked, never shorter (0 would be "PX 0").
 func millis(d time.Duration) string {

@@ -10,11 +10,12 @@ import (
 
 // The codes that lead every script's reply. Decisions are made on them alone, never on a text.
 const (
-	codeOK      = 1
-	codeHeld    = 2
-	codeLost    = 3
-	codeForeign = 4
-	codeExpired = 5
+	codeOK       = 1
+	codeHeld     = 2
+	codeLost     = 3
+	codeForeign  = 4
+	codeExpired  = 5
+	codeMismatch = 6
 )
 
 // DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
@@ -22,15 +23,21 @@ const (
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	r, code := open(reply)
 	switch {
-	case code == codeOK && len(r) == 2:
-		if token, ok := r[1].(int64); ok && token > 0 {
-			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL)}, nil
+	case code == codeOK && len(r) == 3:
+		token, ok1 := r[1].(int64)
+		reserved, ok2 := r[2].(int64)
+		if ok1 && ok2 && token > 0 && reserved > 0 && reserved <= backend.MaxReserve {
+			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: int(reserved)}, nil
 		}
-	case code == codeHeld && len(r) == 3:
-		remaining, ok := r[1].(int64)
-		meta, isText := r[2].(string)
-		if ok && isText && remaining > 0 {
-			return backend.Grant{}, &backend.HeldError{RetryAfter: duration(remaining), Holder: decodeMeta(meta)}
+	case code == codeHeld && len(r) == 5:
+		remaining, ok1 := r[1].(int64)
+		meta, ok2 := r[2].(string)
+		position, ok3 := r[3].(int64)
+		token, ok4 := r[4].(int64)
+		if ok1 && ok2 && ok3 && ok4 && remaining >= 0 && position >= 0 && token >= 0 {
+			return backend.Grant{}, &backend.HeldError{
+				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position), Token: uint64(token),
+			}
 		}
 	}
 	return backend.Grant{}, no(r, code, reply)
@@ -57,29 +64,6 @@ func DecodeRelease(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeInspect reads the reply to [Inspect].
-func DecodeInspect(reply any) (backend.State, error) {
-	r, code := open(reply)
-	if code != codeOK || len(r) != 5 {
-		return backend.State{}, no(r, code, reply)
-	}
-	name, ok1 := r[1].(string)
-	remaining, ok2 := r[2].(int64)
-	token, ok3 := r[3].(int64)
-	meta, ok4 := r[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || remaining < 0 || token < 0 {
-		return backend.State{}, unexpected(reply)
-	}
-	s := backend.State{Token: uint64(token)}
-	if name != "" {
-		if plain, ok := unescape(name); ok {
-			name = plain
-		}
-		s.Holders = []backend.Holder{{Owner: name, Token: uint64(token), TTL: duration(remaining), Meta: decodeMeta(meta)}}
-	}
-	return s, nil
-}
-
 // DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.
 func DecodeProbe(reply any) ([]string, error) {
 	r, ok := reply.([]any)
@@ -97,10 +81,6 @@ func DecodeProbe(reply any) ([]string, error) {
 	return denied, nil
 }
 
-// DecodeWake reads a message on a lock's channel. Any message says that the key may be free. (A grant that a release hands
-// over will be told apart here.)
-func DecodeWake(string) backend.Wake { return backend.Wake{} }
-
 // open returns the reply's elements and its code, 0 if it has none.
 func open(reply any) (elements []any, code int64) {
 	r, ok := reply.([]any)
@@ -116,6 +96,8 @@ func no(r []any, code int64, reply any) error {
 	switch code {
 	case codeLost:
 		return backend.ErrLost
+	case codeMismatch:
+		return backend.ErrMismatch
 	case codeForeign:
 		if len(r) == 2 {
 			if why, ok := r[1].(string); ok {

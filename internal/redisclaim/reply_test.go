@@ -11,33 +11,40 @@ import (
 
 func TestDecodeAcquire(t *testing.T) {
 	c := backend.Claim{TTL: 1500 * time.Microsecond}
-	g, err := DecodeAcquire([]any{int64(1), int64(7)}, c)
-	if want := (backend.Grant{Token: 7, TTL: 2 * time.Millisecond}); err != nil || g.Token != want.Token || g.TTL != want.TTL {
+	g, err := DecodeAcquire([]any{int64(1), int64(7), int64(3)}, c)
+	want := backend.Grant{Token: 7, TTL: 2 * time.Millisecond, Reserved: 3}
+	if err != nil || g.Token != want.Token || g.TTL != want.TTL || g.Reserved != want.Reserved {
 		t.Errorf("grant %+v, %v; want %+v", g, err, want)
 	}
-	_, err = DecodeAcquire([]any{int64(2), int64(250), `{"service":"shop","pid":3}`}, c)
+	_, err = DecodeAcquire([]any{int64(2), int64(250), `{"service":"shop","pid":3}`, int64(4), int64(9)}, c)
 	var held *backend.HeldError
-	if !errors.As(err, &held) || held.RetryAfter != 250*time.Millisecond || held.Holder.Service != "shop" || held.Holder.PID != 3 {
+	if !errors.As(err, &held) || held.RetryAfter != 250*time.Millisecond || held.Holder.Service != "shop" || held.Holder.PID != 3 ||
+		held.Position != 4 || held.Token != 9 {
 		t.Errorf("held: %#v", err)
 	}
 	for name, test := range map[string]struct {
 		reply any
 		want  error
 	}{
-		"dead":             {[]any{int64(3)}, backend.ErrLost},
-		"foreign":          {[]any{int64(4), "a string"}, backend.ErrForeign},
-		"foreign, no why":  {[]any{int64(4)}, backend.ErrForeign},
-		"held, bad meta":   {[]any{int64(2), int64(1), "{{"}, backend.ErrHeld},
-		"held, for ever":   {[]any{int64(2), int64(1 << 52), ""}, backend.ErrHeld},
-		"held, but free":   {[]any{int64(2), int64(0), ""}, nil},
-		"no token":         {[]any{int64(1), int64(0)}, nil},
-		"token below zero": {[]any{int64(1), int64(-1)}, nil},
-		"token as text":    {[]any{int64(1), "7"}, nil},
-		"too much":         {[]any{int64(1), int64(7), int64(7)}, nil},
-		"unknown code":     {[]any{int64(9), int64(7)}, nil},
-		"empty":            {[]any{}, nil},
-		"nothing":          {nil, nil},
-		"not an array":     {"OK", nil},
+		"dead":              {[]any{int64(3)}, backend.ErrLost},
+		"foreign":           {[]any{int64(4), "a string"}, backend.ErrForeign},
+		"foreign, no why":   {[]any{int64(4)}, backend.ErrForeign},
+		"held, bad meta":    {[]any{int64(2), int64(1), "{{", int64(0), int64(1)}, backend.ErrHeld},
+		"held, for ever":    {[]any{int64(2), int64(1 << 52), "", int64(0), int64(1)}, backend.ErrHeld},
+		"held, not to ask":  {[]any{int64(2), int64(0), "", int64(2), int64(1)}, backend.ErrHeld},
+		"held, negative":    {[]any{int64(2), int64(-1), "", int64(2), int64(1)}, nil},
+		"held, cut":         {[]any{int64(2), int64(1), ""}, nil},
+		"mismatch":          {[]any{int64(6)}, backend.ErrMismatch},
+		"no token":          {[]any{int64(1), int64(0), int64(1)}, nil},
+		"token below zero":  {[]any{int64(1), int64(-1), int64(1)}, nil},
+		"token as text":     {[]any{int64(1), "7", int64(1)}, nil},
+		"reserved too much": {[]any{int64(1), int64(7), int64(1025)}, nil},
+		"reserved nothing":  {[]any{int64(1), int64(7), int64(0)}, nil},
+		"too much":          {[]any{int64(1), int64(7), int64(7), int64(7)}, nil},
+		"unknown code":      {[]any{int64(9), int64(7)}, nil},
+		"empty":             {[]any{}, nil},
+		"nothing":           {nil, nil},
+		"not an array":      {"OK", nil},
 	} {
 		g, err := DecodeAcquire(test.reply, c)
 		if err == nil || g.Token != 0 {
@@ -82,14 +89,26 @@ func TestDecodeRenewAndRelease(t *testing.T) {
 var errUnknown = errors.New("no answer")
 
 func TestDecodeInspect(t *testing.T) {
-	s, err := DecodeInspect([]any{int64(1), "a%20b", int64(1500), int64(9), `{"host":"h"}`})
-	if err != nil || len(s.Holders) != 1 || s.Token != 9 {
+	holder := []any{"a%20b", "s", int64(8), int64(1500), `{"host":"h"}`}
+	waiter := []any{"c", "p", `{"pid":7}`}
+	s, err := DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
+	if err != nil || len(s.Holders) != 1 || len(s.Waiters) != 1 || s.Token != 9 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if h := s.Holders[0]; h.Owner != "a b" || h.TTL != 1500*time.Millisecond || h.Token != 9 || h.Meta.Host != "h" {
+	if h := s.Holders[0]; h.Owner != "a b" || h.TTL != 1500*time.Millisecond || h.Token != 8 || h.Mode != backend.Shared || h.Meta.Host != "h" {
 		t.Errorf("%+v", h)
 	}
-	if s, err := DecodeInspect([]any{int64(1), "", int64(0), int64(9), ""}); err != nil || s.Holders != nil || s.Token != 9 {
+	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
+		t.Errorf("%+v", w)
+	}
+	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(0), ""}, []any{"a", 1, ""}} {
+		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
+			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
+				t.Errorf("%v is read as %+v", lists, s)
+			}
+		}
+	}
+	if s, err := DecodeInspect([]any{int64(1), int64(9), []any{}, []any{}}); err != nil || s.Holders != nil || s.Token != 9 {
 		t.Errorf("free: %+v, %v", s, err)
 	}
 	if _, err := DecodeInspect([]any{int64(4), "x"}); !errors.Is(err, backend.ErrForeign) {
@@ -112,7 +131,7 @@ func TestMeta(t *testing.T) {
 
 // FuzzReply: whatever a server answers, nothing panics, and only {1, token > 0} is a grant.
 func FuzzReply(f *testing.F) {
-	f.Add("i1 i7")
+	f.Add("i1 i7 i1")
 	f.Add("i2 i5 s{}")
 	f.Add("i3")
 	f.Add("i4 swhy")
@@ -123,8 +142,11 @@ func FuzzReply(f *testing.F) {
 		g, err := DecodeAcquire(reply, backend.Claim{TTL: time.Second})
 		r, _ := reply.([]any)
 		token := int64(0)
-		if len(r) == 2 && r[0] == int64(1) {
-			token, _ = r[1].(int64)
+		if len(r) == 3 && r[0] == int64(1) {
+			reserved, _ := r[2].(int64)
+			if token, _ = r[1].(int64); reserved < 1 || reserved > backend.MaxReserve {
+				token = 0
+			}
 		}
 		if (err == nil) != (token > 0) || err == nil && g.Token != uint64(token) {
 			t.Fatalf("%v is decoded as %+v, %v", reply, g, err)
@@ -137,7 +159,7 @@ func FuzzReply(f *testing.F) {
 		}
 		_, _ = DecodeInspect(reply)
 		_, _ = DecodeProbe(reply)
-		DecodeWake(text)
+		_, _, _ = DecodeHanded(text)
 	})
 }
 

@@ -2,8 +2,9 @@ package redisclaim
 
 import (
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
+	"strings"
 )
 
 // A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers NOSCRIPT. It has one key.
@@ -12,35 +13,35 @@ type Script struct {
 	SHA1   string // in hex, as Redis computes it from Source
 }
 
-//go:embed common.lua
-var common string
+//go:embed *.lua common/*.lua fast/*.lua
+var pieces embed.FS
 
-//go:embed acquire.lua
-var acquire string
-
-//go:embed renew.lua
-var renew string
-
-//go:embed release.lua
-var release string
-
-//go:embed inspect.lua
-var inspect string
-
-//go:embed probe.lua
-var probe string
+// The pieces that are common to all scripts but the probe. Between head and the rest a script may have its short way.
+const (
+	head   = "common/head"
+	change = "common/change common/holders common/line common/commit"
+)
 
 // The scripts. Each takes the arguments that the [Layout] method of the same name makes, and its reply is read by the
 // Decode function of that name.
 var (
-	Acquire = newScript(common + acquire)
-	Renew   = newScript(common + renew)
-	Release = newScript(common + release)
-	Inspect = newScript(common + inspect)
-	Probe   = newScript(probe)
+	Acquire = newScript(head, "fast/acquire", change, "acquire")
+	Renew   = newScript(head, "fast/renew", change, "renew")
+	Release = newScript(head, "fast/release", change, "release")
+	Inspect = newScript(head, change, "inspect")
+	Probe   = newScript("probe")
 )
 
-func newScript(source string) Script {
-	sum := sha1.Sum([]byte(source)) // how Redis names scripts; nothing is kept safe by it
-	return Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
+// newScript joins the pieces that names lists, by blanks, in their order.
+func newScript(names ...string) Script {
+	var b strings.Builder
+	for _, name := range strings.Fields(strings.Join(names, " ")) {
+		piece, err := pieces.ReadFile(name + ".lua")
+		if err != nil {
+			panic(err) // a piece that is not embedded is a mistake in the list above, and no program with it starts
+		}
+		b.Write(piece)
+	}
+	sum := sha1.Sum([]byte(b.String())) // how Redis names scripts; nothing is kept safe by it
+	return Script{Source: b.String(), SHA1: hex.EncodeToString(sum[:])}
 }

@@ -1,7 +1,7 @@
--- Common head of every script: reads the lock's HASH once, and refuses what is not ours before anything is written.
+-- Head of every script: reads the lock's main fields once, and refuses what is not ours before anything is written.
 -- Scripts run one at a time, so what is true after this head stays true until the script ends: no race is inside a script.
 local K, id = KEYS[1], ARGV[1]
-local OK, HELD, LOST, FOREIGN, EXPIRED = 1, 2, 3, 4, 5
+local OK, HELD, LOST, FOREIGN, EXPIRED, MISMATCH = 1, 2, 3, 4, 5, 6
 
 -- The store's clock is the only clock: no client sends a time of day, only durations. TIME stands still within a script.
 local t = redis.call('TIME')
@@ -18,62 +18,29 @@ local function int(s)
 end
 
 -- pcall, so that Redis' own code (WRONGTYPE, OOM, READONLY) stays the first word of the reply in every server version.
-local h = redis.pcall('HMGET', K, 'v', 'o', 'x', 'f', 'm', 'z')
+local h = redis.pcall('HMGET', K, 'v', 'o', 'x', 'f', 'm', 'z', 'g')
 if h.err then
   if string.sub(h.err, 1, 9) == 'WRONGTYPE' then return {FOREIGN, 'not a hash'} end
   return h
 end
-local v, o, x, f, m, z = h[1], h[2], int(h[3]), int(h[4]), h[5], h[6]
+local v, o, x, f, m, z, g = h[1], h[2], int(h[3]), int(h[4]), h[5], h[6], h[7]
 
 -- Whatever the fields are, one of three holds afterwards: the key is free of data, it is a lock of this layout with sane
 -- fields, or the script has ended. So a damaged expiry can never be read as "expired" and granted over.
 if not v then
   if redis.call('EXISTS', K) == 1 then return {FOREIGN, 'a hash without a layout version'} end
-  o, x, f, m, z = false, 0, 0, false, false
+  o, f, m, z, g = false, 0, false, false, false
 elseif v ~= 'h1' then
   return {FOREIGN, 'a layout version that is not known here'}
 elseif not f or (o and (o == '' or not x)) then
   return {FOREIGN, 'a lock with damaged fields'}
 end
-x = x or 0
+if not o then x = 0 end
 
--- Tombstones: owners whose release has been seen, as 'until id;'. Ids are escaped: no space and no ';' in them.
-local tombs, last, stale = {}, 0, false
-if z then
-  local seen = 0
-  for ending, owner in string.gmatch(z, '(%d+) ([^ ;]+);') do
-    local n = int(ending)
-    if not n then return {FOREIGN, 'a lock with damaged tombstones'} end
-    seen = seen + #ending + #owner + 2
-    if n > now then
-      tombs[#tombs + 1] = {n, owner}
-      last = math.max(last, n)
-    else
-      stale = true
-    end
-  end
-  if seen ~= #z then return {FOREIGN, 'a lock with damaged tombstones'} end
-end
-
-local function buried(owner)
-  for _, tomb in ipairs(tombs) do
-    if tomb[2] == owner then return true end
-  end
-  return false
-end
-
-local function graves()
-  local out = {}
-  for i, tomb in ipairs(tombs) do out[i] = text(tomb[1]) .. ' ' .. tomb[2] .. ';' end
-  return table.concat(out)
-end
-
--- Milliseconds that the key must live: the hold, every tombstone, then the retention, and longer if the token counter ran
--- ahead of the clock, since after the key is gone only the clock keeps tokens rising. Never ends a hold: x alone does.
-local function life(keep, token)
-  local ahead = math.max(0, 2 * math.ceil((token - us) / 1000))
-  return text(math.max(x, last, now) - now + keep + ahead)
-end
+-- The largest token; and how long a key must live at least so that its counter, if it ran ahead of the clock, is not
+-- forgotten before the clock has caught up: after that only the clock keeps tokens rising.
+local LAST = 9007199254740990
+local function ahead(token) return math.max(0, 2 * math.ceil((token - us) / 1000)) end
 
 -- A 'no' that the caller will act on must come from a primary: a replica may lag behind the grant. HDEL of a field that
 -- never exists changes nothing, but a replica, or a server that takes no writes, refuses it.
@@ -82,4 +49,3 @@ local function lost()
   if type(r) == 'table' and r.err then return r end
   return {LOST}
 end
-
