@@ -18,6 +18,7 @@ type env struct {
 	suite
 	prefix string
 	ctx    context.Context // bounds the rule, so that a verb that hangs is a failure that names it
+	shape  *shape          // what plays the mutex, if not a plain exclusive claim
 
 	// long is a lease that does not run out while a rule runs, short one that does.
 	long, short time.Duration
@@ -102,23 +103,27 @@ func (e *env) leftovers() []string {
 	return left
 }
 
-// key returns a key of this rule alone.
+// key returns a key of this rule alone, ready for the rule's shape. It may fail, so it is called in the rule's goroutine.
 func (e *env) key(name string) string {
 	key := e.prefix + name
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !slices.Contains(e.keys, key) {
+	known := slices.Contains(e.keys, key)
+	if !known {
 		e.keys = append(e.keys, key)
+	}
+	e.mu.Unlock()
+	if !known {
+		e.crowd(key)
 	}
 	return key
 }
 
 // claim returns a fresh claim of key with a long lease.
 func (e *env) claim(key string) backend.Claim {
-	return backend.Claim{
+	return e.form(backend.Claim{
 		Key: key, Owner: backend.NewOwner(), TTL: e.long,
 		Meta: backend.Meta{Service: "backendtest", Host: "host-1", PID: 4711},
-	}
+	})
 }
 
 // brief returns a fresh claim of key with a short lease.
@@ -153,7 +158,7 @@ func (e *env) forget(b backend.Backend, c backend.Claim) {
 }
 
 // held must refuse c because another claim holds.
-func (e *env) held(b backend.Backend, c backend.Claim) *backend.HeldError {
+func (e *env) held(b backend.Backend, c backend.Claim) backend.HeldError {
 	e.Helper()
 	g, err := b.TryAcquire(e.ctx, c)
 	if err == nil {
@@ -164,7 +169,7 @@ func (e *env) held(b backend.Backend, c backend.Claim) *backend.HeldError {
 	if !errors.Is(err, backend.ErrHeld) || !errors.As(err, &held) {
 		e.Fatalf("TryAcquire(%s) = %v, want a *backend.HeldError", short(c.Key), err)
 	}
-	return held
+	return *held
 }
 
 // release must find c holding.

@@ -37,6 +37,7 @@ type modelKey struct {
 	line    []modelPlace
 	state   []byte
 	token   uint64 // the last one
+	limit   int    // of a semaphore, with a defect
 	tombs   map[string]bool
 }
 
@@ -172,12 +173,12 @@ func (k *modelKey) conflicts(c backend.Claim, s *modelStore) *modelHold {
 }
 
 // mismatch reports whether the key is used with another limit than c's.
-func (k *modelKey) mismatch(c backend.Claim) bool {
+func (k *modelKey) mismatch(c backend.Claim, lineCounts bool) bool {
 	other := func(o backend.Claim) bool {
 		return c.Mode == backend.Permit && o.Mode == backend.Permit && o.Limit != c.Limit
 	}
 	return slices.ContainsFunc(k.holds, func(h *modelHold) bool { return other(h.claim) }) ||
-		slices.ContainsFunc(k.line, func(p modelPlace) bool { return other(p.claim) })
+		lineCounts && slices.ContainsFunc(k.line, func(p modelPlace) bool { return other(p.claim) })
 }
 
 func (k *modelKey) place(id string) int {

@@ -36,7 +36,11 @@ func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.key(c.Key)
-	m.advance(k, c.ID())
+	if m.expire(k); !m.is("expired leases are first come") || len(k.holds) > 0 || len(k.line) == 0 || k.place(c.ID()) >= 0 {
+		m.advance(k, c.ID())
+	} else {
+		return m.grant(k, c, c.TTL), nil
+	}
 	if k.foreign != "" {
 		switch {
 		case m.is("foreign data called held"):
@@ -56,7 +60,13 @@ func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
 	if h := k.of(c.ID()); h != nil && !m.is("repeat refused") {
 		return m.repeat(k, h, c), nil
 	}
-	if k.mismatch(c) && !m.is("limits may differ") {
+	if m.is("limits are kept for ever") && c.Mode == backend.Permit {
+		if k.limit != 0 && k.limit != c.Limit {
+			return backend.Grant{}, backend.ErrMismatch
+		}
+		k.limit = c.Limit
+	}
+	if k.mismatch(c, !m.is("limits of the line do not count")) && !m.is("limits may differ") {
 		return backend.Grant{}, backend.ErrMismatch
 	}
 	if err := m.blocked(k, c); err != nil {
@@ -79,21 +89,30 @@ func (m *model) blocked(k *modelKey, c backend.Claim) error {
 	if h != nil && m.is("owner is the client") && h.claim.Meta.PID == c.Meta.PID {
 		h = nil
 	}
-	if h == nil && (len(k.line) == 0 || k.entered(c) != nil || m.is("the line is overtaken") && !c.Queue ||
+	if h == nil && (len(k.line) == 0 || k.entered(c) != nil && !m.is("re-entry waits in line") || m.is("the line is overtaken") && !c.Queue ||
 		m.is("readers overtake a writer in line") && c.Mode == backend.Shared) {
 		return nil
 	}
 	held := &backend.HeldError{Token: k.token}
+	if m.is("a refusal has no token of hand-offs") && len(k.holds) > 0 {
+		held.Token = k.holds[0].grant.Token + 1
+	}
 	if c.Queue {
 		m.stand(k, c)
 		held.Position = k.place(c.ID()) + 1
+		if m.is("all are told the first place") {
+			held.Position = 1
+		}
 	}
 	if h == nil {
 		return held
 	}
 	held.RetryAfter, held.Holder = time.Until(h.expires), h.claim.Meta
+	if held.Position > 1 && !m.is("all in line are told to ask") {
+		held.RetryAfter = 0
+	}
 	switch {
-	case m.is("no RetryAfter"):
+	case m.is("no RetryAfter"), m.is("the head is not told when to ask") && c.Queue:
 		held.RetryAfter = 0
 	case m.is("no holder in HeldError"):
 		held.Holder = backend.Meta{}
@@ -176,6 +195,9 @@ func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend
 
 func (m *model) repeat(k *modelKey, h *modelHold, c backend.Claim) backend.Grant {
 	h.repeats++
+	if m.is("a repeated permit takes another") && c.Mode == backend.Permit {
+		k.holds = append(k.holds, &modelHold{claim: c, grant: h.grant, expires: m.ending(c.TTL)})
+	}
 	switch {
 	case m.is("repeat shortens"):
 		h.expires = m.ending(c.TTL)
@@ -302,7 +324,9 @@ func (m *model) release(c backend.Claim) error {
 		k.state = c.Save
 	}
 	if h == nil {
-		m.advance(k, "")
+		if !m.is("leaving lets nobody in") {
+			m.advance(k, "")
+		}
 		if before != nil && m.is("release after expiry says yes") || m.is("release of nothing says yes") {
 			return nil
 		}
@@ -318,7 +342,7 @@ func (m *model) release(c backend.Claim) error {
 	if m.is("token counter forgotten at release") {
 		m.token = 0
 	}
-	if !m.is("release does not hand over") {
+	if !m.is("release does not hand over") && !(m.is("a grant is not passed on at cancel") && h.claim.Queue && h.repeats == 0) {
 		m.advance(k, "")
 	}
 	return nil

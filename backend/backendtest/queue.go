@@ -62,7 +62,7 @@ func (e *env) briefly(key string) backend.Claim {
 }
 
 // stand must be refused at a place in line.
-func (e *env) stand(b backend.Backend, c backend.Claim, place int) *backend.HeldError {
+func (e *env) stand(b backend.Backend, c backend.Claim, place int) backend.HeldError {
 	e.Helper()
 	e.forget(b, c)
 	held := e.held(b, c)

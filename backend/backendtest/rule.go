@@ -22,7 +22,8 @@ type rule struct {
 func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, expiryRules, watchRules,
-		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules, foreignRules,
+		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules,
+		fairRules, readerRules, permitRules, ownerRules, mutexRules(), foreignRules,
 		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
