@@ -2,9 +2,6 @@ package membackend
 
 import "strings"
 
-// The line is tested as if it were offered.
-func init() { queue = true }
-
 // Drop forgets key's holds, line and tombstones, as a restart would.
 func (b *Backend) Drop(key string) {
 	b.store.mu.Lock()

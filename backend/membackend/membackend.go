@@ -34,13 +34,10 @@ func New() *Backend { return &Backend{store: newStore()} }
 // Client returns another client of b's store, as a second process would be on a real one. Closing either leaves the other.
 func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
 
-// queue is whether the line is offered. The locker has to leave the line of a cancelled wait first.
-var queue = false
-
-// Capabilities says what a store in one process can do soundly today.
+// Capabilities says what a store in one process can do soundly.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: queue, Watch: true, Reentrant: true, Inspect: true,
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true,
 		MinTTL: time.Millisecond,
 	}
 }
