@@ -23,7 +23,7 @@ func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, expiryRules, watchRules,
 		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules,
-		fairRules, readerRules, permitRules, ownerRules, mutexRules(), foreignRules,
+		fairRules, readerRules, permitRules, ownerRules, mixedRules, mutexRules(), foreignRules,
 		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
