@@ -114,7 +114,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 	return nil
 }
 
-// Capabilities: all but stored state.
+// Capabilities are all but stored state.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true,

@@ -52,13 +52,15 @@ end
 
 -- Who should ask, and when: the head for the line, and whoever does not stand in it for himself.
 local position, ms, meta = seq and rank(seq) or 0, 0, m
-local blocks = gn > 0 and slot(1)
-if blocks then meta = blocks.meta end
+if gn > 0 then
+  local e = slot(1)
+  meta = e and e.meta
+end
 if more then
   ms = 1
 elseif position <= 1 then
   local ends = LAST
-  if o and x > now then ends = x elseif gn > 0 and not fits(c) then ends = gx end
+  if o and x > now then ends = x elseif gn > 0 and not fits(c) then ends, meta = soonest() end
   local head = not seq and qn > 0 and place(qh)
   if head then ends = math.min(ends, head.ends) end
   ms = math.max(1, ends - now)

@@ -108,8 +108,8 @@ func TestCancelAgainstGrant(t *testing.T) {
 		r := newRig(t)
 		holder, gone, next := queued("holder"), queued("gone"), queued("next")
 		r.granted(holder)
-		r.refused(gone, 1)
-		r.refused(next, 2)
+		_ = r.refused(gone, 1)
+		_ = r.refused(next, 2)
 		cancel := func() error { return r.drop(gone) }
 		if cancelFirst {
 			if err := cancel(); !errors.Is(err, backend.ErrLost) {
@@ -139,8 +139,8 @@ func TestRepeatsInLine(t *testing.T) {
 	r := newRig(t)
 	r.granted(queued("holder"))
 	for range 3 {
-		r.refused(queued("a"), 1)
-		r.refused(queued("b"), 2)
+		_ = r.refused(queued("a"), 1)
+		_ = r.refused(queued("b"), 2)
 	}
 	late := queued("a")
 	late.Key, late.TTL = r.key, minute
@@ -167,16 +167,16 @@ func TestReadersAndWriters(t *testing.T) {
 	r := newRig(t)
 	r.granted(reader("r1"))
 	r.granted(reader("r2"))
-	r.refused(queued("w"), 1)
-	r.refused(backend.Claim{Owner: "try", Mode: backend.Shared}, 0)
+	_ = r.refused(queued("w"), 1)
+	_ = r.refused(backend.Claim{Owner: "try", Mode: backend.Shared}, 0)
 	for i := range 5 {
-		r.refused(reader(fmt.Sprint("late", i)), i+2)
+		_ = r.refused(reader(fmt.Sprint("late", i)), i+2)
 	}
 	r.dropped(reader("r1"))
-	r.refused(queued("w"), 1)
+	_ = r.refused(queued("w"), 1)
 	r.dropped(reader("r2"))
 	last := r.granted(queued("w")).Token
-	r.refused(reader("late0"), 1)
+	_ = r.refused(reader("late0"), 1)
 	r.dropped(queued("w"))
 	if s := r.state(); len(s.Holders) != 5 || len(s.Waiters) != 0 {
 		t.Fatalf("%+v; want the five readers", s)
@@ -203,7 +203,7 @@ func TestPermits(t *testing.T) {
 	dead.TTL = 20 * time.Millisecond
 	r.granted(dead)
 	r.granted(permit("a", 2))
-	r.refused(permit("b", 2), 1)
+	_ = r.refused(permit("b", 2), 1)
 	before := r.hash()
 	for _, limit := range []int{1, 3} {
 		if _, err := r.ask(permit("other", limit)); !errors.Is(err, backend.ErrMismatch) {
@@ -218,13 +218,13 @@ func TestPermits(t *testing.T) {
 	if err := r.drop(dead); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("release of the permit that ran out: %v", err)
 	}
-	r.refused(queued("w"), 1)
-	r.refused(permit("c", 2), 2)
+	_ = r.refused(queued("w"), 1)
+	_ = r.refused(permit("c", 2), 2)
 	if _, err := r.ask(permit("other", 3)); !errors.Is(err, backend.ErrMismatch) {
 		t.Errorf("another limit than of those who wait: %v", err)
 	}
 	r.dropped(permit("a", 2))
-	r.refused(permit("c", 2), 2) // one is free, but the writer is first
+	_ = r.refused(permit("c", 2), 2) // one is free, but the writer is first
 	r.dropped(permit("b", 2))
 	r.granted(queued("w"))
 	r.dropped(queued("w"))
@@ -237,7 +237,7 @@ func TestPermits(t *testing.T) {
 func TestReentrant(t *testing.T) {
 	r := newRig(t)
 	first := r.granted(entrant("me", "h1"))
-	r.refused(entrant("you", "y1"), 1)
+	_ = r.refused(entrant("you", "y1"), 1)
 	for _, h := range []string{"h2", "h1", "h2", "h3", "h3"} { // retries do not count twice
 		if g := r.granted(entrant("me", h)); g.Token != first.Token {
 			t.Errorf("%s: token %d, want %d", h, g.Token, first.Token)
@@ -251,7 +251,7 @@ func TestReentrant(t *testing.T) {
 		if err := r.drop(entrant("me", h)); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("second release of %s: %v", h, err)
 		}
-		r.refused(entrant("you", "y1"), 1)
+		_ = r.refused(entrant("you", "y1"), 1)
 	}
 	if _, err := r.ask(backend.Claim{Owner: "me"}); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("a plain claim of the same owner: %v", err)
@@ -301,24 +301,24 @@ func TestDeadWaiters(t *testing.T) {
 	r.granted(plainClaim("holder"))
 	dead := queued("dead")
 	dead.Linger = 30 * time.Millisecond
-	r.refused(dead, 1)
-	r.refused(queued("next"), 2)
+	_ = r.refused(dead, 1)
+	_ = r.refused(queued("next"), 2)
 	r.dropped(plainClaim("holder"))
 	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" || s.Holders[0].TTL > dead.Linger+time.Millisecond {
 		t.Fatalf("%+v, want it handed over for %v", s, dead.Linger)
 	}
-	r.refused(plainClaim("try"), 0)
+	_ = r.refused(plainClaim("try"), 0)
 	r.lapse(dead.Linger)
-	r.refused(plainClaim("try"), 0) // notices, and does not overtake
+	_ = r.refused(plainClaim("try"), 0) // notices, and does not overtake
 	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" {
 		t.Fatalf("%+v, want it handed on", s)
 	}
 	if err := r.drop(dead); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("release of a grant that lapsed: %v", err)
 	}
-	r.refused(dead, 1)
-	r.refused(queued("last"), 2)
+	_ = r.refused(dead, 1)
+	_ = r.refused(queued("last"), 2)
 	r.lapse(dead.Linger)
-	r.refused(dead, 2) // its place lapsed: it goes to the end
+	_ = r.refused(dead, 2) // its place lapsed: it goes to the end
 	r.granted(queued("next"))
 }

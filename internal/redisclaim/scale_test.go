@@ -1,6 +1,7 @@
 package redisclaim
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,8 +41,8 @@ func TestLongLine(t *testing.T) {
 	if s := r.state(); len(s.Waiters) != n-500 || s.Waiters[0].Owner != "w0" {
 		t.Fatalf("%d waiters", len(s.Waiters))
 	}
-	r.refused(queued("w0"), 1)
-	r.refused(queued("w100"), 101)
+	_ = r.refused(queued("w0"), 1)
+	_ = r.refused(queued("w100"), 101)
 }
 
 // The dead do not hold up a script for long: each passes over a bounded number of them, says when to ask again, and gets on.
@@ -71,8 +72,8 @@ func TestManyDeadWaiters(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if held := err.(*backend.HeldError); held.RetryAfter != time.Millisecond {
-			t.Fatalf("%+v: want to be told to ask soon", held)
+		if held := (*backend.HeldError)(nil); !errors.As(err, &held) || held.RetryAfter != time.Millisecond {
+			t.Fatalf("%v: want to be told to ask soon", err)
 		}
 		if scripts > n/100 {
 			t.Fatalf("%d scripts, and %d are left", scripts, left)

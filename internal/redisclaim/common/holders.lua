@@ -64,6 +64,21 @@ local function purge()
   if gc > 0 then more = true elseif gn > 0 then gx = ga end
 end
 
+-- soonest returns when the first lease of those who hold ends, and their Meta. gx may be long past, as renewals do not move
+-- it, so they are looked at while they are not many.
+local function soonest()
+  if gn > STEPS then return gx, '' end
+  local fields, ends, meta = {}, LAST, ''
+  for n = 1, gn do fields[n] = 'k:' .. n end
+  fetch(fields)
+  for n = 1, gn do
+    local e = slot(n)
+    if not e then break end
+    if e.ends < ends then ends, meta = e.ends, e.meta end
+  end
+  return ends, meta
+end
+
 -- fits reports whether c may hold beside those who hold: nobody, or readers for a reader, permits below their limit, holds
 -- of the same re-entrant owner. A look under way may yet drop that owner's last hold, so then it does not count.
 local function fits(c)
