@@ -197,7 +197,7 @@ func (c *core) drop(ctx context.Context, b baton) {
 	go func() {
 		defer c.life.leave()
 		hold := Hold{Key: b.claim.Key, Token: b.lease.token}
-		err := c.release(context.WithoutCancel(ctx), b.claim, hold, orTTL(c.cfg.ReleaseTimeout, b.claim.TTL))
+		err := c.release(ctx, b.claim, hold, orTTL(c.cfg.ReleaseTimeout, b.claim.TTL))
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not give a lock back; its lease runs out by itself", "key", hold.Key, "error", err)
 		}

@@ -292,7 +292,7 @@ func (k *keeper) doUnlock() error {
 	k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after
 	defer func() { <-k.turn }()
 
-	ctx := context.WithoutCancel(k.ctx)
+	ctx := k.ctx // for its values; release is cancelled by Close alone
 	budget := orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL)
 	switch {
 	case errors.Is(cause, ErrUnlocked):

@@ -18,10 +18,9 @@ import (
 func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budget time.Duration) (err error) {
 	ctx, end := c.begin(ctx, OpRelease, hold)
 	defer func() { end(hold, err) }()
-	ctx, cancel := context.WithTimeout(ctx, budget)
+	ctx, cancel := context.WithTimeout(detached{c.life.detach, ctx}, budget)
 	defer cancel()
-	defer context.AfterFunc(c.life.detach, cancel)()
-	retry := waiting.NewBackoff(retryFirst, retryMost)
+	var retry *waiting.Backoff // most releases need none
 	for unanswered := false; ; {
 		err := c.b.Release(ctx, claim)
 		switch {
@@ -35,10 +34,28 @@ func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budg
 			return err
 		}
 		unanswered = unanswered || backend.AnswerOf(err) == backend.Unknown
+		if retry == nil {
+			retry = waiting.NewBackoff(retryFirst, retryMost)
+		}
 		if !sleep(ctx, retry.Next()) {
 			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", err)
 		}
 	}
+}
+
+// detached is a context that ends with the Client, and has the values of a call. The Client's own comes first, as package
+// context looks for its own kind of parent among the values.
+type detached struct {
+	context.Context
+	values context.Context
+}
+
+// Value returns the Client's value for key, or else the call's.
+func (d detached) Value(key any) any {
+	if v := d.Context.Value(key); v != nil {
+		return v
+	}
+	return d.values.Value(key)
 }
 
 // withdraw undoes an acquisition that came to nothing: its place in line, a grant whose reply was lost, and an attempt that
@@ -56,7 +73,7 @@ func (a *acquisition) withdraw(ctx context.Context) {
 	go func() {
 		defer c.life.leave()
 		defer close(done)
-		err := c.release(context.WithoutCancel(ctx), claim, a.hold, budget)
+		err := c.release(ctx, claim, a.hold, budget)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not withdraw a claim; if it was granted, its lease runs out by itself",
 				"key", a.hold.Key, "ttl", claim.TTL, "error", err)
