@@ -175,3 +175,28 @@ func TestNobodyInLine(t *testing.T) {
 		})
 	}
 }
+
+// With the memory used up a release still hands over, and readers, who share fields, can still be kept and given back.
+//
+// covers: R6
+func TestHandOffOutOfMemory(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL())
+	holder, waiter, newcomer := inLine(key(t)), inLine(""), inLine("")
+	waiter.Key, newcomer.Key = holder.Key, holder.Key
+	acquired(t, b, holder)
+	_ = standing(t, b, waiter)
+	first, second := inLine(key(t)), inLine("")
+	second.Key, first.Mode, second.Mode = first.Key, backend.Shared, backend.Shared
+	acquired(t, b, first)
+	acquired(t, b, second)
+	srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+	_ = standing(t, b, waiter) // a place is kept, but not given
+	_, err := b.TryAcquire(t.Context(), newcomer)
+	want(t, "a new place", err, backend.ErrUnavailable)
+	want(t, "release", b.Release(t.Context(), holder), nil)
+	acquired(t, b, waiter)
+	want(t, "release by a reader", b.Release(t.Context(), first), nil)
+	want(t, "renewal by the other", b.Renew(t.Context(), second), nil)
+	want(t, "its release", b.Release(t.Context(), second), nil)
+}
