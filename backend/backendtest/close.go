@@ -173,7 +173,9 @@ func closeWithWatchers(e *env) {
 	case <-timer.C:
 		e.Error("Close waits for watches whose ctx goes on")
 		cancel()
-		<-closed
+		if err := <-closed; err != nil {
+			e.Errorf("Close = %v", err)
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (e *env) leftovers() []string {
 		return nil
 	}
 	b := e.h.Open(e.TB)
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	var left []string
 	for _, key := range e.keys {
 		state, err := b.Inspect(e.ctx, key)

@@ -82,9 +82,9 @@ func (e *env) locker(b backend.Backend, cfg locker.Config) *locker.Client[struct
 }
 
 // lock must get key, and unlocks it at the end.
-func (e *env) lock(l locker.Locker[struct{}], key string, opts ...locker.Option) *locker.Guard[struct{}] {
+func (e *env) lock(l locker.Locker[struct{}], key string) *locker.Guard[struct{}] {
 	e.Helper()
-	g, err := l.Lock(e.ctx, key, opts...)
+	g, err := l.Lock(e.ctx, key)
 	if err != nil {
 		e.Fatalf("Lock(%s) = %v", short(key), err)
 	}

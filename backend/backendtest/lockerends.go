@@ -49,7 +49,8 @@ func cancellationSweep(e *env) {
 		var g *locker.Guard[struct{}]
 		if i%2 == 0 {
 			g = e.lock(a, key)
-			defer time.AfterFunc(points/2*40*time.Microsecond, func() { _ = g.Unlock() }).Stop()
+			unlock := time.AfterFunc(points/2*40*time.Microsecond, func() { _ = g.Unlock() })
+			e.later(func() { unlock.Stop() })
 		}
 		ctx, cancel := context.WithCancel(e.ctx)
 		stop := time.AfterFunc(delay, cancel)

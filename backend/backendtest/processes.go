@@ -3,6 +3,7 @@ package backendtest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"io"
@@ -103,7 +104,7 @@ func leaseFor(t *testing.T, url string) (ttl time.Duration, fencing bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	caps := b.Capabilities()
 	return max(time.Second, caps.MinTTL), caps.Fencing
 }
@@ -136,7 +137,7 @@ func startWorker(t *testing.T, o orders) *process {
 	}
 	p := &process{name: o.Name, ended: make(chan struct{})}
 	p.said = sync.NewCond(&p.mu)
-	p.cmd = exec.Command(binary, "-test.run=^$") // no tests, should the package forget to call Main
+	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$") // no tests, should the package forget to call Main
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	p.cmd.Stderr = &p.stderr
 	p.stdin, err = p.cmd.StdinPipe() // its end, also by our death, ends the worker

@@ -90,8 +90,8 @@ func renewNeverRevives(e *env) {
 
 	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
 	g := e.acquire(a, untouched)
-	for late := range time.Duration(4) { // a store may end leases late; then the hold still is one, and Renew may extend it
-		e.pause(g.TTL + 50*time.Millisecond + late*g.TTL)
+	for late := range 4 { // a store may end leases late; then the hold still is one, and Renew may extend it
+		e.pause(g.TTL + 50*time.Millisecond + time.Duration(late)*g.TTL)
 		err := a.Renew(e.ctx, untouched)
 		if err == nil {
 			continue

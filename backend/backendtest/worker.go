@@ -74,7 +74,7 @@ func work(o orders) error {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	c := &crew{orders: o}
 	if c.locker, err = locker.New(b, locker.Bare, locker.Config{TTL: o.TTL}); err != nil {
 		return err
@@ -82,7 +82,7 @@ func work(o orders) error {
 	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
 		return err
 	}
-	defer c.rec.Close()
+	defer func() { _ = c.rec.Close() }()
 	go c.obey(cancel)
 	errs := make(chan error, workersEach)
 	for i := range workersEach {

@@ -36,10 +36,16 @@ func TestCheck(t *testing.T) {
 		"belief that was over before it began": {1, []history.Event{
 			ev("b", 2, 20, 40), ev("paused", 1, 30, 15), ev("c", 3, 40, 50),
 		}, nil},
-		"overlap by one": {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 19, 30)},
-			[]string{`"k" has two holders for 1ns`}},
-		"overlap in the input's order reversed": {1, []history.Event{ev("b", 2, 19, 30), ev("a", 1, 10, 20)},
-			[]string{`A: p/a held "k" from 10ns to 20ns with token 1`}},
+		"overlap by one": {
+			1,
+			[]history.Event{ev("a", 1, 10, 20), ev("b", 2, 19, 30)},
+			[]string{`"k" has two holders for 1ns`},
+		},
+		"overlap in the input's order reversed": {
+			1,
+			[]history.Event{ev("b", 2, 19, 30), ev("a", 1, 10, 20)},
+			[]string{`A: p/a held "k" from 10ns to 20ns with token 1`},
+		},
 		"the same moment": {1, []history.Event{ev("a", 1, 10, 20), ev("b", 2, 10, 20)}, []string{"two holders for 10ns"}},
 		"overlap with one who began long before": {1, []history.Event{
 			ev("long", 1, 10, 100), ev("b", 2, 20, 30), ev("c", 3, 40, 50),
@@ -50,26 +56,44 @@ func TestCheck(t *testing.T) {
 		"token falls":      {1, []history.Event{ev("a", 2, 10, 20), ev("b", 1, 20, 30)}, []string{"fell from 2 to 1"}},
 		"token falls late": {1, []history.Event{ev("a", 9, 10, 20), ev("b", 10, 20, 30), ev("c", 3, 30, 40)}, []string{"fell from 10 to 3"}},
 		"token repeats":    {1, []history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 30)}, []string{"token 2 of \"k\" was granted twice"}},
-		"token repeats in a belief over before it began": {1, []history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 5)},
-			[]string{"granted twice"}},
-		"token falls beside holders without": {1, []history.Event{ev("a", 2, 10, 20), ev("b", 0, 20, 30), ev("c", 1, 30, 40)},
-			[]string{"fell from 2 to 1"}},
+		"token repeats in a belief over before it began": {
+			1,
+			[]history.Event{ev("a", 2, 10, 20), ev("b", 2, 20, 5)},
+			[]string{"granted twice"},
+		},
+		"token falls beside holders without": {
+			1,
+			[]history.Event{ev("a", 2, 10, 20), ev("b", 0, 20, 30), ev("c", 1, 30, 40)},
+			[]string{"fell from 2 to 1"},
+		},
 
 		"permits within the capacity": {2, []history.Event{ev("a", 1, 10, 30), ev("b", 2, 20, 40), ev("c", 3, 30, 50)}, nil},
-		"permits over it": {2, []history.Event{ev("a", 1, 10, 31), ev("b", 2, 20, 40), ev("c", 3, 30, 50)},
-			[]string{"over its capacity of 2 for up to 10ns"}},
+		"permits over it": {
+			2,
+			[]history.Event{ev("a", 1, 10, 31), ev("b", 2, 20, 40), ev("c", 3, 30, 50)},
+			[]string{"over its capacity of 2 for up to 10ns"},
+		},
 		"permits seen in another order than granted": {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 20, 40)}, nil},
-		"permit granted after one ended, with a lower token": {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)},
-			[]string{"fell from 2 to 1"}},
+		"permit granted after one ended, with a lower token": {
+			2,
+			[]history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)},
+			[]string{"fell from 2 to 1"},
+		},
 		"weights": {4, []history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 30, 50))}, nil},
-		"weights over it": {4, []history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 29, 50))},
-			[]string{"4 were taken, among them A's, when B took 3"}},
+		"weights over it": {
+			4,
+			[]history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 29, 50))},
+			[]string{"4 were taken, among them A's, when B took 3"},
+		},
 		"weight above the capacity": {2, []history.Event{weighing(3, ev("a", 1, 10, 30))}, []string{"weight 3 exceeds"}},
 		"readers and a writer": {100, []history.Event{
 			ev("r1", 1, 10, 30), ev("r2", 2, 15, 40), weighing(100, ev("w", 3, 40, 50)), ev("r3", 4, 50, 60),
 		}, nil},
-		"writer beside a reader": {100, []history.Event{ev("r", 1, 10, 30), weighing(100, ev("w", 2, 29, 50))},
-			[]string{"over its capacity of 100"}},
+		"writer beside a reader": {
+			100,
+			[]history.Event{ev("r", 1, 10, 30), weighing(100, ev("w", 2, 29, 50))},
+			[]string{"over its capacity of 100"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := history.CheckCapacity(c.events, c.capacity)

@@ -3,168 +3,316 @@ package main
 // The defects. Tests is as narrow as the claim: the named tests are the ones that guard the line.
 var mutants = []mutant{
 	// Package locker: the deadline.
-	{"deadline counted from the reply", "locker/acquire.go",
-		"deadlineOf(sent, max(g.TTL", "deadlineOf(a.core.now(), max(g.TTL", "./locker", "Deadline|Suspend"},
-	{"renewed deadline counted from the reply", "locker/keeper.go",
-		"deadlineOf(sent, k.claim.TTL)", "deadlineOf(k.c.now(), k.claim.TTL)", "./locker", "Deadline"},
-	{"no allowance for drift", "locker/deadline.go",
-		"ttl - ttl/driftRate - margin", "ttl", "./locker", "Deadline"},
-	{"suspended time does not count", "locker/deadline.go",
-		"slept > napless", "slept > 1<<62", "./locker", "Suspend"},
-	{"a grant that comes late is believed", "locker/acquire.go",
-		"case a.core.remaining(l.until) < a.claim.TTL/2:", "case false:", "./locker", "TooLate"},
+	{
+		"deadline counted from the reply", "locker/acquire.go",
+		"deadlineOf(sent, max(g.TTL", "deadlineOf(a.core.now(), max(g.TTL", "./locker", "Deadline|Suspend",
+	},
+	{
+		"renewed deadline counted from the reply", "locker/keeper.go",
+		"deadlineOf(sent, k.claim.TTL)", "deadlineOf(k.c.now(), k.claim.TTL)", "./locker", "Deadline",
+	},
+	{
+		"no allowance for drift", "locker/deadline.go",
+		"ttl - ttl/driftRate - margin", "ttl", "./locker", "Deadline",
+	},
+	{
+		"suspended time does not count", "locker/deadline.go",
+		"slept > napless", "slept > 1<<62", "./locker", "Suspend",
+	},
+	{
+		"a grant that comes late is believed", "locker/acquire.go",
+		"case a.core.remaining(l.until) < a.claim.TTL/2:", "case false:", "./locker", "TooLate",
+	},
 
 	// Package locker: the keeper.
-	{"no answer to a renewal is a loss", "locker/keeper.go",
-		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if err != nil {", "./locker", "Renewal"},
-	{"a late yes revives", "locker/keeper.go",
-		"if k.c.remaining(k.until) <= 0 {\n\t\t// Too", "if false {\n\t\t// Too", "./locker", "Late"},
-	{"a definite loss waits for the deadline", "locker/keeper.go",
-		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if false {", "./locker", "Definite"},
-	{"renewals stop after a failed one", "locker/keeper.go",
-		"k.renewal.Reset(k.retry.Next())", "_ = k.retry.Next()", "./locker", "Renewal"},
-	{"a dropped guard is renewed for ever", "locker/keeper.go",
-		"k.dropped.Store(true)", "k.dropped.Store(false)", "./locker", "Dropped"},
-	{"release does not wait for the renewal", "locker/keeper.go",
-		"k.turn <- struct{}{} // a renewal", "select {\n\tcase k.turn <- struct{}{}:\n\tdefault:\n\t} // a renewal", "./locker", "Joined"},
-	{"MaxHold is ignored", "locker/keeper.go",
-		"if d := c.cfg.MaxHold; d > 0 {", "if d := c.cfg.MaxHold; d < 0 {", "./locker", "MaxHold"},
+	{
+		"no answer to a renewal is a loss", "locker/keeper.go",
+		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if err != nil {", "./locker", "Renewal",
+	},
+	{
+		"a late yes revives", "locker/keeper.go",
+		"if k.c.remaining(k.until) <= 0 {\n\t\t// Too", "if false {\n\t\t// Too", "./locker", "Late",
+	},
+	{
+		"a definite loss waits for the deadline", "locker/keeper.go",
+		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if false {", "./locker", "Definite",
+	},
+	{
+		"renewals stop after a failed one", "locker/keeper.go",
+		"k.renewal.Reset(k.retry.Next())", "_ = k.retry.Next()", "./locker", "Renewal",
+	},
+	{
+		"a dropped guard is renewed for ever", "locker/keeper.go",
+		"k.dropped.Store(true)", "k.dropped.Store(false)", "./locker", "Dropped",
+	},
+	{
+		"release does not wait for the renewal", "locker/keeper.go",
+		"k.turn <- struct{}{} // a renewal", "select {\n\tcase k.turn <- struct{}{}:\n\tdefault:\n\t} // a renewal", "./locker", "Joined",
+	},
+	{
+		"MaxHold is ignored", "locker/keeper.go",
+		"if d := c.cfg.MaxHold; d > 0 {", "if d := c.cfg.MaxHold; d < 0 {", "./locker", "MaxHold",
+	},
 
 	// Package locker: giving back.
-	{"release on the caller's ctx", "locker/release.go",
-		"context.WithTimeout(detached{c.life.detach, ctx}, budget)", "context.WithTimeout(ctx, budget)", "./locker", "Unlock"},
-	{"a granted claim without answer is forgotten", "locker/release.go",
-		"if !a.asked || !a.unsure && !a.claim.Queue {", "if true {", "./locker", "Withdrawn"},
-	{"no tombstone for a claim without answer", "locker/release.go",
-		"claim.Settled = !a.unsure", "claim.Settled = true", "./locker", "Withdrawn"},
-	{"a release without answer is not repeated", "locker/release.go",
-		"if !sleep(ctx, retry.Next()) {", "if !sleep(ctx, retry.Next()) || true {", "./locker", "Unlock"},
-	{"a repeated release reports our own as lost", "locker/release.go",
-		"errors.Is(err, backend.ErrLost) && unanswered", "errors.Is(err, backend.ErrLost) && false", "./locker", "Unlock"},
-	{"a grant after the cancellation is kept", "locker/acquire.go",
-		"case ctx.Err() != nil: // granted", "case false: // granted", "./locker", "Raced"},
-	{"Close leaves guards alone", "locker/locker.go",
-		"k.finish(lostBecause(ErrClosed))", "_ = k", "./locker", "Close"},
+	{
+		"release on the caller's ctx", "locker/release.go",
+		"context.WithTimeout(detached{c.life.detach, ctx}, budget)", "context.WithTimeout(ctx, budget)", "./locker", "Unlock",
+	},
+	{
+		"a granted claim without answer is forgotten", "locker/release.go",
+		"if !a.asked || !a.unsure && !a.claim.Queue {", "if true {", "./locker", "Withdrawn",
+	},
+	{
+		"no tombstone for a claim without answer", "locker/release.go",
+		"claim.Settled = !a.unsure", "claim.Settled = true", "./locker", "Withdrawn",
+	},
+	{
+		"a release without answer is not repeated", "locker/release.go",
+		"if !sleep(ctx, retry.Next()) {", "if !sleep(ctx, retry.Next()) || true {", "./locker", "Unlock",
+	},
+	{
+		"a repeated release reports our own as lost", "locker/release.go",
+		"errors.Is(err, backend.ErrLost) && unanswered", "errors.Is(err, backend.ErrLost) && false", "./locker", "Unlock",
+	},
+	{
+		"a grant after the cancellation is kept", "locker/acquire.go",
+		"case ctx.Err() != nil: // granted", "case false: // granted", "./locker", "Raced",
+	},
+	{
+		"Close leaves guards alone", "locker/locker.go",
+		"k.finish(lostBecause(ErrClosed))", "_ = k", "./locker", "Close",
+	},
 
 	// Package locker: waiting.
-	{"no question after subscribing", "locker/acquire.go",
-		"if !subscribed {", "if !subscribed || true {", "./locker", "Subscribing"},
-	{"no fallback for a lost wake-up", "locker/acquire.go",
-		"pause = waiting.Jitter(a.core.cfg.Wait.Fallback)", "pause = 1 << 50", "./locker", "LostWakeUp"},
-	{"the end of the blocking lease is slept over", "locker/acquire.go",
-		"held.RetryAfter > 0 {", "held.RetryAfter < 0 {", "./locker", "BlockingLease"},
-	{"an answer is taken for silence", "locker/acquire.go",
-		"a.silent, a.last = time.Time{}, err", "a.last = err", "./locker", "Silence"},
+	{
+		"no question after subscribing", "locker/acquire.go",
+		"if !subscribed {", "if !subscribed || true {", "./locker", "Subscribing",
+	},
+	{
+		"no fallback for a lost wake-up", "locker/acquire.go",
+		"pause = waiting.Jitter(a.core.cfg.Wait.Fallback)", "pause = 1 << 50", "./locker", "LostWakeUp",
+	},
+	{
+		"the end of the blocking lease is slept over", "locker/acquire.go",
+		"held.RetryAfter > 0 {", "held.RetryAfter < 0 {", "./locker", "BlockingLease",
+	},
+	{
+		"an answer is taken for silence", "locker/acquire.go",
+		"a.silent, a.last = time.Time{}, err", "a.last = err", "./locker", "Silence",
+	},
 
 	// Package locker: hand-off, and the local line.
-	{"a hand-over of an earlier grant is believed", "locker/acquire.go",
-		"g.Token <= a.atToken ||", "", "./locker", "HandOver"},
-	{"a hand-over counts from the message", "locker/acquire.go",
-		"until := deadlineOf(a.inLine,", "until := deadlineOf(a.core.now(),", "./locker", "HandOver"},
-	{"a place in line is not given up", "locker/release.go",
-		"!a.unsure && !a.claim.Queue {", "!a.unsure {", "./locker", "LeavesTheLine"},
-	{"a cancelled local waiter keeps the lease", "locker/crew.go",
-		"if given && o.err == nil {", "if given && o.err != nil {", "./locker", "Turn"},
-	{"a lease is handed on without end", "locker/crew.go",
-		"b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound"},
-	{"a lease that is nearly over is handed on", "locker/crew.go",
-		"c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback)", "false", "./locker", "ShortLease"},
-	{"handed on with the token of the one before", "locker/crew.go",
-		"b.lease.token++", "", "./locker", "OwnTokens"},
-	{"locking again under the guard waits for itself", "locker/acquire.go",
-		"op != opTry && !claim.Reentrant && holds(", "false && holds(", "./locker", "WouldDeadlock"},
-	{"All locks in the caller's order", "locker/all.go",
-		"slices.Compact(slices.Sorted(slices.Values(keys)))", "keys", "./locker", "All"},
-	{"All keeps what it has when it fails", "locker/all.go",
-		"errors.Join(err, all.Unlock())", "err", "./locker", "AllOrNothing"},
+	{
+		"a hand-over of an earlier grant is believed", "locker/acquire.go",
+		"g.Token <= a.atToken ||", "", "./locker", "HandOver",
+	},
+	{
+		"a hand-over counts from the message", "locker/acquire.go",
+		"until := deadlineOf(a.inLine,", "until := deadlineOf(a.core.now(),", "./locker", "HandOver",
+	},
+	{
+		"a place in line is not given up", "locker/release.go",
+		"!a.unsure && !a.claim.Queue {", "!a.unsure {", "./locker", "LeavesTheLine",
+	},
+	{
+		"a cancelled local waiter keeps the lease", "locker/crew.go",
+		"if given && o.err == nil {", "if given && o.err != nil {", "./locker", "Turn",
+	},
+	{
+		"a lease is handed on without end", "locker/crew.go",
+		"b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound",
+	},
+	{
+		"a lease that is nearly over is handed on", "locker/crew.go",
+		"c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback)", "false", "./locker", "ShortLease",
+	},
+	{
+		"handed on with the token of the one before", "locker/crew.go",
+		"b.lease.token++", "", "./locker", "OwnTokens",
+	},
+	{
+		"locking again under the guard waits for itself", "locker/acquire.go",
+		"op != opTry && !claim.Reentrant && holds(", "false && holds(", "./locker", "WouldDeadlock",
+	},
+	{
+		"All locks in the caller's order", "locker/all.go",
+		"slices.Compact(slices.Sorted(slices.Values(keys)))", "keys", "./locker", "All",
+	},
+	{
+		"All keeps what it has when it fails", "locker/all.go",
+		"errors.Join(err, all.Unlock())", "err", "./locker", "AllOrNothing",
+	},
 
 	// What all backends share for waiting.
-	{"line: two of one process ask", "waiting/line.go",
-		"if c.asking {", "if false {", "./waiting", "Line"},
-	{"line: who leaves may be given something as well", "waiting/line.go",
-		"if !p.waits {", "if false {", "./waiting", "Leave|Storm"},
-	{"line: last come, first served", "waiting/line.go",
-		"	c.unlink(p)\n	c.note", "	p = c.last\n	c.unlink(p)\n	c.note", "./waiting", "Order"},
-	{"the hub blocks on a full slot", "waiting/hub.go",
-		"default: // a signal already waits", "case <-make(chan struct{}): // a signal already waits", "./waiting", "."},
+	{
+		"line: two of one process ask", "waiting/line.go",
+		"if c.asking {", "if false {", "./waiting", "Line",
+	},
+	{
+		"line: who leaves may be given something as well", "waiting/line.go",
+		"if !p.waits {", "if false {", "./waiting", "Leave|Storm",
+	},
+	{
+		"line: last come, first served", "waiting/line.go",
+		"	c.unlink(p)\n	c.note", "	p = c.last\n	c.unlink(p)\n	c.note", "./waiting", "Order",
+	},
+	{
+		"the hub blocks on a full slot", "waiting/hub.go",
+		"default: // a signal already waits", "case <-make(chan struct{}): // a signal already waits", "./waiting", ".",
+	},
 
 	// The reference backend, by the conformance suite.
-	{"mem: anybody may release", "backend/membackend/lock.go",
-		"func(h hold) bool { return h.id == id })", "func(hold) bool { return true })", "./backend/membackend", "."},
-	{"mem: no tombstone", "backend/membackend/store.go",
-		"if !c.Settled {", "if false {", "./backend/membackend", "."},
-	{"mem: renewal shortens", "backend/membackend/store.go",
-		"h.expires = later(h.expires, now.Add(c.TTL))\n\treturn nil", "h.expires = now.Add(c.TTL)\n\treturn nil", "./backend/membackend", "."},
-	{"mem: a repeat is a new grant", "backend/membackend/store.go",
-		"h != nil { // a repeat", "h != nil && false { // a repeat", "./backend/membackend", "."},
-	{"mem: token from the clock alone", "backend/membackend/store.go",
-		"max(s.token+1, uint64(now.UnixMicro()))", "uint64(now.UnixMicro())", "./backend/membackend", "."},
-	{"mem: release without a wake-up", "backend/membackend/store.go",
-		"s.hub.Wake(keyTopic(c.Key), backend.Wake{})", "", "./backend/membackend", "."},
-	{"mem: who does not stand in line overtakes", "backend/membackend/store.go",
-		"len(l.line) == 0 && l.fits(c)", "l.fits(c)", "./backend/membackend", "."},
-	{"mem: a cancelled claim stays in line", "backend/membackend/store.go",
-		"l.drop(c.ID()), l.leave(c.ID())", "l.drop(c.ID()), false", "./backend/membackend", "."},
+	{
+		"mem: anybody may release", "backend/membackend/lock.go",
+		"func(h hold) bool { return h.id == id })", "func(hold) bool { return true })", "./backend/membackend", ".",
+	},
+	{
+		"mem: no tombstone", "backend/membackend/store.go",
+		"if !c.Settled {", "if false {", "./backend/membackend", ".",
+	},
+	{
+		"mem: renewal shortens", "backend/membackend/store.go",
+		"h.expires = later(h.expires, now.Add(c.TTL))\n\treturn nil", "h.expires = now.Add(c.TTL)\n\treturn nil", "./backend/membackend", ".",
+	},
+	{
+		"mem: a repeat is a new grant", "backend/membackend/store.go",
+		"h != nil { // a repeat", "h != nil && false { // a repeat", "./backend/membackend", ".",
+	},
+	{
+		"mem: token from the clock alone", "backend/membackend/store.go",
+		"max(s.token+1, uint64(now.UnixMicro()))", "uint64(now.UnixMicro())", "./backend/membackend", ".",
+	},
+	{
+		"mem: release without a wake-up", "backend/membackend/store.go",
+		"s.hub.Wake(keyTopic(c.Key), backend.Wake{})", "", "./backend/membackend", ".",
+	},
+	{
+		"mem: who does not stand in line overtakes", "backend/membackend/store.go",
+		"len(l.line) == 0 && l.fits(c)", "l.fits(c)", "./backend/membackend", ".",
+	},
+	{
+		"mem: a cancelled claim stays in line", "backend/membackend/store.go",
+		"l.drop(c.ID()), l.leave(c.ID())", "l.drop(c.ID()), false", "./backend/membackend", ".",
+	},
 
 	// The Lua, on a real Redis.
-	{"lua: anybody may release", "internal/redisclaim/fast/release.lua",
-		"if o == id and ARGV[2]", "if o and ARGV[2]", "./redisbackend", "Conformance"},
-	{"lua: anybody may release where others wait", "internal/redisclaim/release.lua",
-		"if o == id then", "if o then", "./redisbackend ./internal/redisclaim", "."},
-	{"lua: no tombstone is left", "internal/redisclaim/release.lua",
-		"if tomb > 0 then bury(tomb) end", "", "./redisbackend", "Conformance"},
-	{"lua: tombstones are not looked at", "internal/redisclaim/acquire.lua",
-		"if buried() then return {LOST} end", "", "./redisbackend", "Conformance"},
-	{"lua: a repeat is refused", "internal/redisclaim/acquire.lua",
-		"if token then return commit", "if false then return commit", "./redisbackend", "Conformance"},
-	{"lua: renewal revives", "internal/redisclaim/fast/renew.lua",
-		"if o == id and x > now and", "if o == id and", "./redisbackend", "Conformance"},
-	{"lua: renewal shortens", "internal/redisclaim/fast/renew.lua",
-		"x = math.max(x, now + 1 + tonumber(ARGV[2]))", "x = now + 1 + tonumber(ARGV[2])", "./redisbackend", "Conformance"},
-	{"lua: anybody may renew", "internal/redisclaim/fast/renew.lua",
-		"if o == id and x > now and", "if x > now and", "./redisbackend", "Conformance"},
-	{"lua: token from the clock alone", "internal/redisclaim/fast/acquire.lua",
-		"math.max(f + 1, us)", "us", "./redisbackend ./internal/redisclaim", "."},
-	{"lua: token from the counter alone", "internal/redisclaim/fast/acquire.lua",
-		"math.max(f + 1, us)", "f + 1", "./redisbackend ./internal/redisclaim", "."},
-	{"lua: release without a wake-up", "internal/redisclaim/fast/release.lua",
-		"redis.pcall('PUBLISH', ARGV[4], 'free')", "", "./redisbackend", "Conformance"},
-	{"lua: foreign hashes are overwritten", "internal/redisclaim/common/head.lua",
-		"if redis.call('EXISTS', K) == 1 then", "if false then", "./redisbackend", "."},
-	{"lua: the line is overtaken", "internal/redisclaim/acquire.lua",
-		"if fits(c) and (qn == 0 or gm == 'r') then", "if fits(c) then", "./redisbackend ./internal/redisclaim", "."},
-	{"lua: a repeat takes another place", "internal/redisclaim/acquire.lua",
-		"  if keeps then", "  if false then", "./internal/redisclaim", "."},
-	{"lua: who is cancelled stays in line", "internal/redisclaim/release.lua",
-		"  strike(seq, at)", "", "./redisbackend ./internal/redisclaim", "."},
-	{"lua: a lapsed place is let in", "internal/redisclaim/common/line.lua",
-		"elseif e.ends <= now then", "elseif false then", "./internal/redisclaim", "."},
-	{"lua: a release hands nothing over", "internal/redisclaim/release.lua",
-		"\nadv()\n", "\n", "./internal/redisclaim", "."},
-	{"lua: a permit too many", "internal/redisclaim/common/holders.lua",
-		"return gn < gl and", "return gn <= gl and", "./internal/redisclaim", "."},
-	{"lua: two limits of one semaphore", "internal/redisclaim/acquire.lua",
-		"and gl ~= c.limit and not seq", "and false and not seq", "./internal/redisclaim", "."},
-	{"lua: holders whose lease ran out stay", "internal/redisclaim/common/holders.lua",
-		"if e.ends > now then ga = math.min(ga, e.ends) else drop(n, e) end", "ga = math.min(ga, e.ends)", "./internal/redisclaim", "."},
-	{"lua: running leases are dropped with those that ran out", "internal/redisclaim/common/holders.lua",
-		"if e.ends > now then ga = math.min(ga, e.ends) else drop(n, e) end", "drop(n, e)", "./internal/redisclaim", "."},
-	{"lua: one script does everything", "internal/redisclaim/common/change.lua",
-		"local STEPS, more = 128, false", "local STEPS, more = 4000, false", "./internal/redisclaim", "."},
-	{"lua: a grant that is handed over is not told", "internal/redisclaim/common/commit.lua",
-		"redis.pcall('PUBLISH', base", "text(0, base", "./redisbackend", "HandOff|OneChannel"},
+	{
+		"lua: anybody may release", "internal/redisclaim/fast/release.lua",
+		"if o == id and ARGV[2]", "if o and ARGV[2]", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: anybody may release where others wait", "internal/redisclaim/release.lua",
+		"if o == id then", "if o then", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: no tombstone is left", "internal/redisclaim/release.lua",
+		"if tomb > 0 then bury(tomb) end", "", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: tombstones are not looked at", "internal/redisclaim/acquire.lua",
+		"if buried() then return {LOST} end", "", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: a repeat is refused", "internal/redisclaim/acquire.lua",
+		"if token then return commit", "if false then return commit", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: renewal revives", "internal/redisclaim/fast/renew.lua",
+		"if o == id and x > now and", "if o == id and", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: renewal shortens", "internal/redisclaim/fast/renew.lua",
+		"x = math.max(x, now + 1 + tonumber(ARGV[2]))", "x = now + 1 + tonumber(ARGV[2])", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: anybody may renew", "internal/redisclaim/fast/renew.lua",
+		"if o == id and x > now and", "if x > now and", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: token from the clock alone", "internal/redisclaim/fast/acquire.lua",
+		"math.max(f + 1, us)", "us", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: token from the counter alone", "internal/redisclaim/fast/acquire.lua",
+		"math.max(f + 1, us)", "f + 1", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: release without a wake-up", "internal/redisclaim/fast/release.lua",
+		"redis.pcall('PUBLISH', ARGV[4], 'free')", "", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: foreign hashes are overwritten", "internal/redisclaim/common/head.lua",
+		"if redis.call('EXISTS', K) == 1 then", "if false then", "./redisbackend", ".",
+	},
+	{
+		"lua: the line is overtaken", "internal/redisclaim/acquire.lua",
+		"if fits(c) and (qn == 0 or gm == 'r') then", "if fits(c) then", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a repeat takes another place", "internal/redisclaim/acquire.lua",
+		"  if keeps then", "  if false then", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: who is cancelled stays in line", "internal/redisclaim/release.lua",
+		"  strike(seq, at)", "", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a lapsed place is let in", "internal/redisclaim/common/line.lua",
+		"elseif e.ends <= now then", "elseif false then", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: a release hands nothing over", "internal/redisclaim/release.lua",
+		"\nadv()\n", "\n", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: a permit too many", "internal/redisclaim/common/holders.lua",
+		"return gn < gl and", "return gn <= gl and", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: two limits of one semaphore", "internal/redisclaim/acquire.lua",
+		"and gl ~= c.limit and not seq", "and false and not seq", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: holders whose lease ran out stay", "internal/redisclaim/common/holders.lua",
+		"if e.ends > now then ga = math.min(ga, e.ends) else drop(n, e) end", "ga = math.min(ga, e.ends)", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: running leases are dropped with those that ran out", "internal/redisclaim/common/holders.lua",
+		"if e.ends > now then ga = math.min(ga, e.ends) else drop(n, e) end", "drop(n, e)", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: one script does everything", "internal/redisclaim/common/change.lua",
+		"local STEPS, more = 128, false", "local STEPS, more = 4000, false", "./internal/redisclaim", ".",
+	},
+	{
+		"lua: a grant that is handed over is not told", "internal/redisclaim/common/commit.lua",
+		"redis.pcall('PUBLISH', base", "text(0, base", "./redisbackend", "HandOff|OneChannel",
+	},
 
 	// The go-redis backend.
-	{"redis: watch returns before the confirmation", "redisbackend/watch.go",
-		"err = s.await(ctx, state)", "_ = s.await", "./redisbackend", "."},
-	{"redis: no wake-up after a reconnect", "redisbackend/watch.go",
-		"s.hub.Wake(name, backend.Wake{}) // first", "_ = backend.Wake{} // first", "./redisbackend", "."},
-	{"redis: a request waits for the store, not for ctx", "redisbackend/call.go",
-		"case <-bounded.Done():", "case <-make(chan struct{}):", "./redisbackend", "."},
-	{"redis: no wake-up of those in line after a reconnect", "redisbackend/watch.go",
-		"s.line.WakeAll(backend.Wake{})", "_ = backend.Wake{}", "./redisbackend", "."},
-	{"redis: an older signal hides a grant", "redisbackend/watch.go",
-		"s.line.Deliver(topic, w)", "s.line.Wake(topic, w)", "./redisbackend", "Newest"},
-	{"redis: an evicting server is taken", "redisbackend/check.go",
-		"if b.cfg.AllowEviction", "if true || b.cfg.AllowEviction", "./redisbackend", "."},
+	{
+		"redis: watch returns before the confirmation", "redisbackend/watch.go",
+		"err = s.await(ctx, state)", "_ = s.await", "./redisbackend", ".",
+	},
+	{
+		"redis: no wake-up after a reconnect", "redisbackend/watch.go",
+		"s.hub.Wake(name, backend.Wake{}) // first", "_ = backend.Wake{} // first", "./redisbackend", ".",
+	},
+	{
+		"redis: a request waits for the store, not for ctx", "redisbackend/call.go",
+		"case <-bounded.Done():", "case <-make(chan struct{}):", "./redisbackend", ".",
+	},
+	{
+		"redis: no wake-up of those in line after a reconnect", "redisbackend/watch.go",
+		"s.line.WakeAll(backend.Wake{})", "_ = backend.Wake{}", "./redisbackend", ".",
+	},
+	{
+		"redis: an older signal hides a grant", "redisbackend/watch.go",
+		"s.line.Deliver(topic, w)", "s.line.Wake(topic, w)", "./redisbackend", "Newest",
+	},
+	{
+		"redis: an evicting server is taken", "redisbackend/check.go",
+		"if b.cfg.AllowEviction", "if true || b.cfg.AllowEviction", "./redisbackend", ".",
+	},
 }
