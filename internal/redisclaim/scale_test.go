@@ -60,11 +60,20 @@ func TestManyDeadWaiters(t *testing.T) {
 	}
 	r.refusedAnywhere(queued("alive"))
 	r.lapse(dead.Linger)
+	left := strings.Count(r.hash(), "\nw:")
+	if left != n+1 {
+		t.Fatalf("%d places", left)
+	}
 	r.dropped(plainClaim("holder"))
 	scripts := 1
-	for left := len(strings.Split(r.hash(), "\nw:")) - 1; ; scripts++ {
-		_, err := r.ask(queued("alive"))
+	for ; ; scripts++ {
 		now := strings.Count(r.hash(), "\nw:")
+		if left-now > 128 {
+			t.Fatalf("the release passed over %d", left-now)
+		}
+		left = now
+		_, err := r.ask(queued("alive"))
+		now = strings.Count(r.hash(), "\nw:")
 		if left-now > 128 {
 			t.Fatalf("one script passed over %d", left-now)
 		}
