@@ -112,8 +112,8 @@ func TestCloseWaits(t *testing.T) {
 		return nil
 	})
 	select {
-	case <-closed:
-		t.Fatal("Close returned while a request was under way")
+	case err := <-closed:
+		t.Fatal("Close returned while a request was under way:", err)
 	default:
 	}
 	p.Pass()
@@ -128,7 +128,7 @@ func TestCloseIsBounded(t *testing.T) {
 	p := testserver.NewProxy(t, srv.Addr())
 	for name, b := range clients(t, p.Addr(), 100*time.Millisecond) {
 		acquired(t, b, claim(key(t)))
-		watched(t, b, t.Context(), key(t))
+		watched(t.Context(), t, b, key(t))
 		p.Set(testserver.Fault{Mode: testserver.HalfOpen})
 		if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s: renew: %v", name, err)

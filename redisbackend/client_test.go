@@ -59,7 +59,7 @@ func TestClose(t *testing.T) {
 	want(t, "new", err, nil)
 	c := claim(key(t))
 	acquired(t, b, c)
-	watched(t, b, t.Context(), c.Key)
+	watched(t.Context(), t, b, c.Key)
 	for range 2 {
 		want(t, "close", b.Close(), nil)
 	}

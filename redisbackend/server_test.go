@@ -168,7 +168,7 @@ func TestServerDown(t *testing.T) {
 	srv.Kill()
 	eventually(t, "broken connections to go", func() error { // the first request may meet an old one
 		if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrUnavailable) {
-			return fmt.Errorf("renew: %v", err)
+			return fmt.Errorf("renew: %w", err)
 		}
 		return nil
 	})
@@ -250,11 +250,13 @@ func TestNotNow(t *testing.T) {
 	go func() { done <- endless.Eval(context.Background(), "while true do end", nil).Err() }()
 	eventually(t, "BUSY", func() error {
 		if err := b.Renew(t.Context(), held); !errors.Is(err, backend.ErrUnavailable) {
-			return fmt.Errorf("renew: %v", err)
+			return fmt.Errorf("renew: %w", err)
 		}
 		return nil
 	})
 	srv.MustDo("SCRIPT", "KILL")
-	<-done
+	if err := <-done; err == nil {
+		t.Error("an endless script ended by itself")
+	}
 	want(t, "release", b.Release(t.Context(), held), nil)
 }

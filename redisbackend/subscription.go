@@ -158,7 +158,7 @@ func (s *subscription) connection() (confirmed bool, err error) {
 		cancel()
 		_ = ps.Close() // go-redis leaves a read only when its connection is closed
 		if ended != nil {
-			<-ended
+			<-ended //nolint:errcheck // why it ended: because of the lines above, or it was told already
 		}
 		confirmed = confirmations.Load() > 0
 	}()

@@ -19,7 +19,7 @@ func roundTrip(t *testing.T, b *Backend) {
 	t.Helper()
 	c := claim(key(t))
 	g := acquired(t, b, c)
-	wake := watched(t, b, t.Context(), c.Key)
+	wake := watched(t.Context(), t, b, c.Key)
 	_, err := b.TryAcquire(t.Context(), claim(c.Key))
 	want(t, "second acquire", err, backend.ErrHeld)
 	want(t, "renew", b.Renew(t.Context(), c), nil)
@@ -87,7 +87,7 @@ func TestSentinel(t *testing.T) {
 	_, err = backend.Open(t.Context(), strings.Replace(set.URL(), "s3cret-pw", "wrong", 1))
 	want(t, "wrong password", err, backend.ErrDenied)
 
-	wake := watched(t, b, t.Context(), "survivor")
+	wake := watched(t.Context(), t, b, "survivor")
 	old, err := set.Current()
 	want(t, "current", err, nil)
 	old.Kill()
@@ -141,7 +141,7 @@ func TestCluster(t *testing.T) {
 func failover(t *testing.T, set *testserver.ClusterSet, b, programs *Backend) {
 	t.Helper()
 	const name = "survivor"
-	wake := watched(t, b, t.Context(), name)
+	wake := watched(t.Context(), t, b, name)
 	old, err := set.Owner(b.layout.Key(name))
 	want(t, "owner", err, nil)
 	old.Kill()

@@ -53,7 +53,8 @@ func parseURL(u *url.URL) (target, error) {
 			return t, err
 		}
 	}
-	return t, t.parseQuery(u.Query(), secure)
+	err := t.parseQuery(u.Query(), secure)
+	return t, err
 }
 
 func (t *target) parseHosts(u *url.URL) error {

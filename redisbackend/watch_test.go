@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-func watched(t testing.TB, b *Backend, ctx context.Context, key string) <-chan backend.Wake {
+func watched(ctx context.Context, t testing.TB, b *Backend, key string) <-chan backend.Wake {
 	t.Helper()
 	wake, err := b.Watch(ctx, claim(key))
 	if err != nil {
@@ -29,8 +29,8 @@ func TestReleaseWakes(t *testing.T) {
 	c, other := claim(key(t)), claim(key(t))
 	acquired(t, b, c)
 	acquired(t, b, other)
-	wake, another := watched(t, b, t.Context(), c.Key), watched(t, b, t.Context(), c.Key)
-	elsewhere := watched(t, b, t.Context(), other.Key)
+	wake, another := watched(t.Context(), t, b, c.Key), watched(t.Context(), t, b, c.Key)
+	elsewhere := watched(t.Context(), t, b, other.Key)
 	select {
 	case <-wake:
 		t.Error("woken before anything happened: one attempt too many for each wait")
@@ -55,7 +55,7 @@ func TestRefusedReleaseIsSilent(t *testing.T) {
 	b := opened(t, srv.URL())
 	c, marker := claim(key(t)), claim(key(t))
 	acquired(t, b, c)
-	wake, marked := watched(t, b, t.Context(), c.Key), watched(t, b, t.Context(), marker.Key)
+	wake, marked := watched(t.Context(), t, b, c.Key), watched(t.Context(), t, b, marker.Key)
 	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
 	want(t, "release", b.Release(t.Context(), c), backend.ErrUnavailable)
 	srv.MustDo("PUBLISH", b.layout.Channel(marker.Key), "free")
@@ -102,7 +102,7 @@ func TestSubscribedAgainBeforeWatchReturns(t *testing.T) {
 	p, b, direct := behind(t, "")
 	c := claim(key(t))
 	acquired(t, direct, c)
-	watched(t, b, t.Context(), c.Key)
+	watched(t.Context(), t, b, c.Key)
 	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("subscribe")})
 	p.CutAll()
 	eventually(t, "the loss to be noticed", func() error {
@@ -114,7 +114,7 @@ func TestSubscribedAgainBeforeWatchReturns(t *testing.T) {
 		return nil
 	})
 	returned := make(chan (<-chan backend.Wake), 1)
-	go func() { returned <- watched(t, b, t.Context(), c.Key) }()
+	go func() { returned <- watched(t.Context(), t, b, c.Key) }()
 	select {
 	case <-returned:
 		t.Fatal("Watch returned before the subscription was confirmed again")
@@ -131,7 +131,7 @@ func TestSubscribedAgainBeforeWatchReturns(t *testing.T) {
 // covers: W17
 func TestRestartsArePaced(t *testing.T) {
 	p, b, _ := behind(t, "")
-	watched(t, b, t.Context(), key(t))
+	watched(t.Context(), t, b, key(t))
 	before := p.Counts().Conns
 	p.Set(testserver.Fault{Mode: testserver.CutBeforeRequest})
 	p.CutAll()
@@ -149,7 +149,7 @@ func TestMissedMessage(t *testing.T) {
 	p, b, direct := behind(t, "")
 	c := claim(key(t))
 	acquired(t, direct, c)
-	wake := watched(t, b, t.Context(), c.Key)
+	wake := watched(t.Context(), t, b, c.Key)
 	p.Set(testserver.Fault{Mode: testserver.Refuse})
 	p.CutAll()
 	want(t, "release", direct.Release(t.Context(), c), nil)
@@ -196,7 +196,7 @@ func TestSilentSubscription(t *testing.T) {
 	b.waiters.linger, b.waiters.quiet = 10*time.Millisecond, 50*time.Millisecond
 	c := claim(key(t))
 	acquired(t, direct, c)
-	wake := watched(t, b, t.Context(), c.Key)
+	wake := watched(t.Context(), t, b, c.Key)
 	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
 	swallowed := p.Counts().Swallowed
 	want(t, "release", direct.Release(t.Context(), c), nil)
@@ -209,7 +209,7 @@ func TestSilentSubscription(t *testing.T) {
 func TestIdleSubscriptionStays(t *testing.T) {
 	p, b, _ := behind(t, "?request_timeout=150ms")
 	b.waiters.linger, b.waiters.quiet = 5*time.Millisecond, 20*time.Millisecond
-	watched(t, b, t.Context(), key(t))
+	watched(t.Context(), t, b, key(t))
 	before := p.Counts()
 	p.Await(func(n testserver.Counts) bool { return n.Requests > before.Requests+10 })
 	if n := p.Counts().Conns - before.Conns; n != 0 {
@@ -242,7 +242,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	if n := strings.Count(srv.MustDo("PUBSUB", "CHANNELS"), "holdfast:"); n != names {
 		t.Errorf("%d channels for %d names", n, names)
 	}
-	keep := watched(t, b, t.Context(), "kept")
+	keep := watched(t.Context(), t, b, "kept")
 	cancel()
 	eventually(t, "unsubscribe", func() error {
 		if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "[holdfast:{kept}:free]" {
@@ -265,7 +265,7 @@ func TestNobodyWatches(t *testing.T) {
 		acquired(t, b, c)
 		open := p.Counts().Open
 		ctx, cancel := context.WithCancel(t.Context())
-		wake := watched(t, b, ctx, c.Key)
+		wake := watched(ctx, t, b, c.Key)
 		want(t, "release", b.Release(t.Context(), c), nil)
 		woken(t, wake)
 		if n := p.Counts().Open; n != open+1 {
@@ -297,12 +297,12 @@ func TestSweep(t *testing.T) {
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	watched(t, b, ctx, name)
+	watched(ctx, t, b, name)
 	sweep("watched", 0)
 	leave(cancel)
 	sweep("vacant", 0)
 	ctx, cancel = context.WithCancel(t.Context())
-	watched(t, b, ctx, name)
+	watched(ctx, t, b, name)
 	sweep("watched again", 0)
 	leave(cancel)
 	sweep("vacant again", 0)
@@ -379,7 +379,7 @@ func TestCloseEndsWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wake := watched(t, b.(*Backend), t.Context(), key(t))
+	wake := watched(t.Context(), t, b.(*Backend), key(t))
 	want(t, "close", b.Close(), nil)
 	if _, ok := <-wake; ok {
 		t.Error("signalled, not closed")

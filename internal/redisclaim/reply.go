@@ -3,6 +3,7 @@ package redisclaim
 import (
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -123,7 +124,7 @@ func duration(ms int64) time.Duration {
 }
 
 func roundUp(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1) / time.Millisecond * time.Millisecond
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // encodeMeta returns m as JSON, and nothing for nothing.
@@ -131,12 +132,24 @@ func encodeMeta(m backend.Meta) string {
 	if m == (backend.Meta{}) {
 		return ""
 	}
+	if known := lastMeta.Load(); known != nil && known.meta == m {
+		return known.text
+	}
 	text, err := json.Marshal(m)
 	if err != nil { // only for a Since in a year that RFC 3339 has no digits for
 		m.Since = time.Time{}
 		text, _ = json.Marshal(m)
 	}
+	lastMeta.Store(&encodedMeta{m, string(text)})
 	return string(text)
+}
+
+// lastMeta is the Meta that was encoded last: a client's claims all have the same, unless they are traced.
+var lastMeta atomic.Pointer[encodedMeta]
+
+type encodedMeta struct {
+	meta backend.Meta
+	text string
 }
 
 // decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error.
