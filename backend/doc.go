@@ -46,7 +46,7 @@
 //     an owner who holds), and one with Queue is granted only when all before it are gone or granted.
 //   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed by any verb of anybody)
 //     grants it in the same atomic step, and then the next, as long as they fit: readers together, a writer alone. The
-//     grant is an ordinary hold whose first lease is Linger instead of TTL, and the claim is woken with it. Repeating
+//     grant is an ordinary hold whose first lease is the shorter of Linger and TTL, and the claim is woken with it. Repeating
 //     TryAcquire returns the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in, so a
 //     waiter that died costs the others Linger and no more.
 //   - A place that lapsed is passed over. If its claim asks again, it goes to the end.

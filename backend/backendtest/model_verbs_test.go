@@ -148,7 +148,7 @@ func (m *model) advance(k *modelKey, asker string) {
 	m.expire(k)
 	for len(k.line) > 0 && k.conflicts(k.line[0].claim, m.modelStore) == nil {
 		c := k.line[0].claim
-		lease := c.Linger
+		lease := min(c.Linger, c.TTL)
 		if m.is("a grant that was handed over lasts a TTL") {
 			lease = c.TTL
 		}

@@ -49,7 +49,7 @@ func (s *store) advance(key string, l *lock, now time.Time, asker string) {
 	for len(l.line) > 0 && l.fits(l.line[0].claim) {
 		c := l.line[0].claim
 		l.line = slices.Delete(l.line, 0, 1)
-		g := s.grant(l, c, now, c.Linger)
+		g := s.grant(l, c, now, min(c.Linger, c.TTL))
 		if c.ID() != asker {
 			s.hub.Deliver(claimTopic(key, c.ID()), backend.Wake{Granted: true, Grant: g})
 		}
