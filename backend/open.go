@@ -91,8 +91,23 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	if strings.ContainsAny(hosts, " \t\r\n\x00") {
 		return nil, invalid("url", "", "has white space in its hosts")
 	}
+	if !numericPorts(hosts) { // likely a password that has lost its @: not a host to be shown to anybody
+		return nil, invalid("url", "", "has a port that is not a number")
+	}
 	u.Host = hosts
 	return u, nil
+}
+
+// numericPorts reports whether what follows the last colon of each host, outside of the brackets of an IPv6 address, is a
+// number or nothing.
+func numericPorts(hosts string) bool {
+	for host := range strings.SplitSeq(hosts, ",") {
+		_, port, _ := strings.Cut(host[strings.LastIndex(host, "]")+1:], ":")
+		if strings.Trim(port, "0123456789") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Redact returns rawURL without what may be secret: user information and query. It is for logs, errors and spans, and

@@ -90,6 +90,8 @@ func TestRedact(t *testing.T) {
 		"redis://u:p@h:1/0?password=p": "redis://h:1/0",
 		"redis://h1,h2":                "redis://h1,h2",
 		"redis://u:p/w@h":              "(malformed URL)",
+		"redis://:hunter2":             "(malformed URL)", // a password without its @
+		"redis://[::1]:1,h2:2":         "redis://[::1]:1,h2:2",
 		"secret":                       "(malformed URL)",
 		"redis://h/a%2Fb":              "redis://h/a%2Fb",
 	} {

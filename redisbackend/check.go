@@ -48,7 +48,7 @@ func (b *Backend) checkMemory(ctx context.Context) error {
 	switch {
 	case errors.Is(err, backend.ErrUnsafe):
 		return fmt.Errorf("%w, or insist with AllowEviction (allow_eviction=true)", err)
-	case errors.Is(err, backend.ErrDenied):
+	case errors.Is(err, redisclaim.ErrNotPermitted):
 		return fmt.Errorf("%w (INFO shows whether locks may be evicted; AllowEviction does without. Needed: %s)",
 			err, redisclaim.NeedsCommands)
 	}
@@ -67,7 +67,7 @@ func memoryOf(ctx context.Context, c redis.UniversalClient) error {
 func (b *Backend) checkUser(ctx context.Context) error {
 	reply, err := b.run(ctx, redisclaim.Probe, b.layout.ProbeKey(), b.layout.Probe())
 	if err != nil {
-		if errors.Is(err, backend.ErrDenied) {
+		if errors.Is(err, redisclaim.ErrNotPermitted) {
 			return fmt.Errorf("%w (needed: %s)", err, redisclaim.NeedsCommands)
 		}
 		return err

@@ -8,12 +8,15 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// ErrNotPermitted is [backend.ErrDenied] for a user who is known, but may not do something: worth saying what is needed.
+var ErrNotPermitted = fmt.Errorf("%w", backend.ErrDenied)
+
 // classes says what the first word of an error reply means. An error reply is a definite answer: the server refused the
 // command, and our scripts check everything before their first write.
 var classes = map[string]error{
 	"WRONGTYPE": backend.ErrForeign,
 
-	"NOPERM":    backend.ErrDenied,
+	"NOPERM":    ErrNotPermitted,
 	"NOAUTH":    backend.ErrDenied,
 	"WRONGPASS": backend.ErrDenied,
 	"DENIED":    backend.ErrDenied, // protected mode
@@ -39,8 +42,8 @@ var uncoded = []struct {
 	class error
 }{
 	{"ERR max number of clients", backend.ErrUnavailable},
-	{"ERR The user executing the script", backend.ErrDenied}, // Redis 7.0; NOPERM before and after
-	{"ERR invalid password", backend.ErrDenied},              // before Redis 6
+	{"ERR The user executing the script", ErrNotPermitted}, // Redis 7.0; NOPERM before and after
+	{"ERR invalid password", backend.ErrDenied},            // before Redis 6
 	{"ERR unknown command", errors.ErrUnsupported},
 }
 
