@@ -80,6 +80,8 @@ type acquisition struct {
 	claim backend.Claim
 	hold  Hold
 
+	contended bool // known to be held or wanted: subscribe before the first question, which saves the second
+
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
 	silent time.Time        // since when the store gives no answer; zero while it does
@@ -108,7 +110,10 @@ func (a *acquisition) run(outer context.Context, once bool, limit time.Duration)
 	if err := ctx.Err(); err != nil {
 		return lease{}, err
 	}
-	l, err := a.ask(ctx)
+	l, err := lease{}, error(backend.ErrHeld)
+	if !a.contended {
+		l, err = a.ask(ctx)
+	}
 	switch {
 	case err == nil || a.hopeless(ctx, err):
 	case !once:
@@ -154,7 +159,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 	var l lease
 	for !a.hopeless(ctx, err) {
 		subscribed := a.subscribe && a.wakes == nil && errors.Is(err, backend.ErrHeld) && a.watch(ctx)
-		if !subscribed {
+		if !subscribed && a.asked {
 			if granted, ok := a.sleep(ctx, err); ok {
 				return granted, nil
 			}

@@ -148,7 +148,9 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	defer close(gone)
 	c.line.Sent(k, stop, gone)
 	claim.Owner = backend.NewOwner()
-	a := &acquisition{core: c, claim: claim, hold: hold, note: func(err error) { c.line.Note(k, err) }}
+	a := &acquisition{
+		core: c, claim: claim, hold: hold, contended: true, note: func(err error) { c.line.Note(k, err) },
+	}
 	b, err := c.ask(ctx, a, 0, false)
 	switch {
 	case err == nil:

@@ -128,6 +128,9 @@ func TestPassesAndPassTimeBoundTheCohort(t *testing.T) {
 				if grants, most := b.seen(); grants < try.least || grants > try.most || most > 1 {
 					t.Errorf("the store granted %d times, want %d to %d; %d waited in it", grants, try.least, try.most, most)
 				}
+				if n := b.acquires.Load(); n > int64(2*try.most)+4 { // one that is refused or comes too early, one that is granted
+					t.Errorf("%d questions for at most %d grants", n, try.most)
+				}
 			})
 		})
 	}

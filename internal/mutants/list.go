@@ -87,7 +87,7 @@ var mutants = []mutant{
 	// Package locker: waiting.
 	{
 		"no question after subscribing", "locker/acquire.go",
-		"if !subscribed {", "if !subscribed || true {", "./locker", "Subscribing",
+		"if !subscribed && a.asked {", "if a.asked || !subscribed {", "./locker", "Subscribing",
 	},
 	{
 		"no fallback for a lost wake-up", "locker/acquire.go",
