@@ -42,7 +42,11 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 func TestAsksAgainAfterSubscribing(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{Wait: waiting.Config{Fallback: time.Hour}}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
+		other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := mustLock(t, other, "k")
 		b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 			if err := g.Unlock(); err != nil {
 				t.Error(err)
