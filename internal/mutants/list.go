@@ -81,7 +81,7 @@ var mutants = []mutant{
 	},
 	{
 		"Close leaves guards alone", "locker/locker.go",
-		"k.finish(lostBecause(ErrClosed))", "_ = k", "./locker", "Close",
+		"k.finish(lostBecause(ErrClosed))", "error(nil)", "./locker", "Close",
 	},
 
 	// Package locker: waiting.
