@@ -8,7 +8,7 @@ MAKEFLAGS   += --no-print-directory
 GO       ?= go
 PKGS     ?= ./...
 TIMEOUT  ?= 8m  # per package; the whole of `make test` stays under 12 minutes on a fresh machine with 2 cores
-FUZZTIME ?= 10s # per fuzz target
+FUZZTIME ?= 10s # per fuzz target; 5000x is a number of inputs
 
 gotest := $(GO) run ./internal/repo/gotest
 lint   := $(GO) tool -modfile=internal/tools/go.mod golangci-lint
@@ -51,7 +51,7 @@ test: deps ## every test with the race detector and real servers; a test skipped
 	$(gotest) -race -shuffle=on -timeout=$(strip $(TIMEOUT)) $(PKGS)
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (10s)
+fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
 .PHONY: mutants
