@@ -50,21 +50,29 @@ func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold,
 	place, role := c.line.Join(k)
 	switch role {
 	case waiting.Ask:
-		b, err := c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, limit, false)
-		if err != nil {
-			if c.line.GaveUp(k) {
-				c.send(ctx, k, claim, hold)
-			}
-			return baton{}, err
-		}
-		if c.line.Took(k) {
-			c.send(ctx, k, claim, hold)
-		}
-		return b, nil
+		return c.first(ctx, k, claim, hold, limit)
 	case waiting.Send:
 		c.send(ctx, k, claim, hold)
 	}
 	return c.await(ctx, k, place, limit)
+}
+
+// first asks the store for its own caller, as nobody else of this process is there. However that ends, even by a panic of the
+// backend, those who came meanwhile are seen to.
+func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, limit time.Duration) (b baton, err error) {
+	took := false
+	defer func() {
+		over := c.line.GaveUp
+		if took {
+			over = c.line.Took
+		}
+		if over(k) {
+			c.send(ctx, k, claim, hold)
+		}
+	}()
+	b, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, limit, false)
+	took = err == nil
+	return b, err
 }
 
 // ask runs an acquisition to its end: a baton, or nothing left behind.

@@ -255,6 +255,27 @@ func TestTurnThatComesWithTheCancellation(t *testing.T) {
 	})
 }
 
+// A backend that panics takes its caller down, and nobody else: those who wait behind it are not left waiting for ever.
+func TestPanicOfTheFirstLeavesTheOthersAlone(t *testing.T) {
+	b := count()
+	inner := b.acquire
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		if b.acquires.Load() == 1 {
+			time.Sleep(time.Second)
+			panic("boom")
+		}
+		return inner(ctx, c)
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = l.Lock(t.Context(), "k")
+		}()
+		synctest.Wait()
+		_ = mustLock(t, l, "k", locker.WaitLimit(time.Minute)).Unlock()
+	})
+}
+
 func TestRefusalReachesAllWhoWait(t *testing.T) {
 	b := count()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
