@@ -293,7 +293,7 @@ var mutants = []mutant{
 	// The go-redis backend.
 	{
 		"redis: watch returns before the confirmation", "redisbackend/watch.go",
-		"err = s.await(ctx, state)", "_ = s.await", "./redisbackend", ".",
+		"err = s.await(ctx, state)", "_ = state", "./redisbackend", ".",
 	},
 	{
 		"redis: no wake-up after a reconnect", "redisbackend/watch.go",
