@@ -127,15 +127,21 @@ func (a *acquisition) run(outer context.Context, once bool, limit time.Duration)
 	return lease{}, a.failure(outer, ctx, err)
 }
 
-// failure is why the acquisition came to nothing. The caller's own ctx is left to notAcquired.
+// failure is why the acquisition came to nothing.
 func (a *acquisition) failure(outer, ctx context.Context, err error) error {
 	if a.last != nil {
 		err = a.last
 	}
+	return a.core.ended(outer, ctx, err)
+}
+
+// ended adds to err what ended the wait, if anything did: Close, or the wait limit. The caller's own ctx is left to
+// notAcquired.
+func (c *core) ended(outer, ctx context.Context, err error) error {
 	switch {
 	case outer.Err() != nil:
 		return err
-	case a.core.life.closing.Err() != nil:
+	case c.life.closing.Err() != nil:
 		return &causes{[]error{ErrClosed, err}}
 	case ctx.Err() != nil:
 		return &causes{[]error{ctx.Err(), err}}

@@ -102,7 +102,7 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 			return o.baton, o.err
 		}
 		c.giveBack(outer, k, o.baton) // granted after the caller gave up
-		return baton{}, c.gaveUp(outer, ctx, &backend.HeldError{Holder: c.meta})
+		return baton{}, c.ended(outer, ctx, &backend.HeldError{Holder: c.meta})
 	case <-ctx.Done():
 	case <-c.life.closing.Done():
 	}
@@ -114,18 +114,7 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 	if agent != nil { // it is withdrawing the claim that it made for us
 		patiently(agent)
 	}
-	return baton{}, c.gaveUp(outer, ctx, why)
-}
-
-// gaveUp is the error of one who did not wait for the answer. The caller's own ctx is left to notAcquired.
-func (c *core) gaveUp(outer, ctx context.Context, why error) error {
-	switch {
-	case outer.Err() != nil:
-		return why
-	case ctx.Err() != nil:
-		return &causes{[]error{ctx.Err(), why}}
-	}
-	return &causes{[]error{ErrClosed, why}}
+	return baton{}, c.ended(outer, ctx, why)
 }
 
 // blocker is what is known of who is in the way: what the store told the agent, or one of this process.

@@ -173,6 +173,31 @@ func TestLostLeaseIsNotHandedOn(t *testing.T) {
 	})
 }
 
+// The store's word that the lease is gone comes while Unlock waits for that renewal: the next in line must not get the lease.
+// covers: B5
+func TestLeaseRefutedDuringUnlockIsNotHandedOn(t *testing.T) {
+	b := count()
+	b.renew = func(ctx context.Context, _ backend.Claim) error {
+		<-ctx.Done() // until Unlock tells it to stop
+		return backend.ErrLost
+	}
+	cfg := locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		next := make(chan *locker.Guard[struct{}])
+		go func() { next <- mustLock(t, l, "k") }()
+		for b.renews.Load() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		_ = g.Unlock()
+		n := <-next
+		if grants, _ := b.seen(); grants != 2 {
+			t.Errorf("%d grants: a lease that the store had called gone was handed on", grants)
+		}
+		_ = n.Unlock()
+	})
+}
+
 func TestShortLeaseIsNotHandedOn(t *testing.T) {
 	b := count()
 	b.renew = func(context.Context, backend.Claim) error { return errSilence }

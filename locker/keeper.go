@@ -34,6 +34,7 @@ type keeper struct {
 	turn chan struct{} // taken by whoever asks the store about this hold: one renewal at a time, none beside a release
 
 	dropped atomic.Bool // nobody has the guard any more
+	refuted atomic.Bool // the store said that the lease is gone: not to be handed on, even if Unlock was called first
 
 	mu      sync.Mutex // guards what follows
 	until   deadline
@@ -244,6 +245,7 @@ func (k *keeper) ask(ctx context.Context, limit time.Duration) error {
 // hold is as good as before, and the store is asked again soon.
 func (k *keeper) answered(sent instant, err error) error {
 	if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {
+		k.refuted.Store(true)
 		return k.finish(lostBecause(fmt.Errorf("the store says so: %w", err)))
 	}
 	k.mu.Lock()
@@ -296,7 +298,7 @@ func (k *keeper) doUnlock() error {
 	budget := orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL)
 	switch {
 	case errors.Is(cause, ErrUnlocked):
-		if k.crew != nil && k.c.pass(*k.crew, k.baton, k.deadline()) {
+		if k.crew != nil && !k.refuted.Load() && k.c.pass(*k.crew, k.baton, k.deadline()) {
 			k.gone(nil, true)
 			return nil
 		}

@@ -120,6 +120,10 @@ var mutants = []mutant{
 		"if given && o.err == nil {", "if given && o.err != nil {", "./locker", "Turn",
 	},
 	{
+		"a lease that the store called gone is handed on", "locker/keeper.go",
+		"k.refuted.Store(true)", "", "./locker", "Refuted",
+	},
+	{
 		"a lease is handed on without end", "locker/crew.go",
 		"b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound",
 	},
