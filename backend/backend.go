@@ -41,6 +41,13 @@ type Backend interface {
 	mustEmbedBase()
 }
 
+// An Identifier is a [Backend] that can tell which server it talks to. Wrappers forward it as far as they can.
+type Identifier interface {
+	// Identity returns what is different for every server, and for every life of one, and the same for all its clients:
+	// Redis's run_id. It is for finding the same server listed twice, and restarts; it is no secret.
+	Identity(ctx context.Context) (string, error)
+}
+
 // Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is answered by Base with
 // [errors.ErrUnsupported] until the backend has its own.
 type Base struct{}

@@ -18,6 +18,7 @@ type Capabilities struct {
 	Reentrant bool // Claim.Reentrant
 	State     bool // Claim.Load and Claim.Save
 	Inspect   bool // Inspect
+	Floor     bool // Claim.Floor; it implies Fencing
 
 	MinTTL time.Duration // the shortest lease it accepts
 }
@@ -38,6 +39,7 @@ func (c Capabilities) Missing(need Capabilities) error {
 		{"Reentrant", c.Reentrant, need.Reentrant},
 		{"State", c.State, need.State},
 		{"Inspect", c.Inspect, need.Inspect},
+		{"Floor", c.Floor, need.Floor},
 	} {
 		if f.want && !f.has {
 			missing = append(missing, f.name)

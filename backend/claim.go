@@ -16,6 +16,7 @@ const (
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
 	MaxReserve = 1 << 10 // tokens of one claim
+	MaxFloor   = 1 << 52 // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -57,6 +58,14 @@ type Claim struct {
 
 	Load bool   // TryAcquire returns the key's stored state in Grant.State
 	Save []byte // non-nil on Renew and Release: written as the key's state only while c holds
+
+	// Floor asks for a token that is not below it (Capabilities.Floor); 0 asks for nothing.
+	//
+	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least the lesser of Floor and
+	// the store's own clock (microseconds since 1970) plus a quarter of TTL, see [FloorLimit].
+	// On Renew it is an order: in the step that proves the hold, the hold's token becomes at least Floor, and every later
+	// token of the key is above it and above what the hold has reserved.
+	Floor uint64
 
 	// Settled, on Release, says that every attempt of this claim was answered, so that none is in flight. Release then
 	// need not leave a tombstone, which is a field and some bytes in the store for about twice the TTL. The zero value is
@@ -102,9 +111,12 @@ func (c Claim) Validate(caps Capabilities) error {
 	}
 	if err := caps.Missing(Capabilities{
 		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
-		State: c.Load || c.Save != nil,
+		State: c.Load || c.Save != nil, Floor: c.Floor != 0,
 	}); err != nil {
 		return err
+	}
+	if c.Floor > MaxFloor {
+		return invalid("floor", strconv.FormatUint(c.Floor, 10), "is over "+strconv.FormatUint(MaxFloor, 10))
 	}
 	if c.Queue && (c.Linger <= 0 || c.Linger > MaxTTL) {
 		return invalid("linger", c.Linger.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
@@ -133,6 +145,11 @@ func (c Claim) validateMode() error {
 	}
 	return nil
 }
+
+// FloorLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a store's clock. A claimant whose
+// clock is wrong must not push a key's tokens away from all clocks: they are what keeps tokens rising when the store has
+// lost its counters, and a quarter of the lease is well within the time that such a store grants nothing.
+func FloorLimit(now time.Time, ttl time.Duration) uint64 { return uint64(now.Add(ttl / 4).UnixMicro()) }
 
 func validateName(field, name string) error {
 	if name == "" || len(name) > MaxOwner {

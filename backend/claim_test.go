@@ -13,7 +13,7 @@ import (
 
 var all = backend.Capabilities{
 	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
-	MinTTL: 10 * time.Millisecond,
+	Floor: true, MinTTL: 10 * time.Millisecond,
 }
 
 func valid() backend.Claim { return backend.Claim{Key: "k", Owner: "o", TTL: time.Second} }
@@ -46,6 +46,8 @@ func TestValidateRefuses(t *testing.T) {
 		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
 		{"mode", func(c *backend.Claim) { c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = -1 }},
+		{"floor", func(c *backend.Claim) { c.Floor = backend.MaxFloor + 1 }},
+		{"floor", func(c *backend.Claim) { c.Floor = math.MaxUint64 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve, c.Mode = 2, backend.Shared }},
 	} {
@@ -74,6 +76,7 @@ func TestValidateAccepts(t *testing.T) {
 		"queue":         func(c *backend.Claim) { c.Queue, c.Linger = true, 1 },
 		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
+		"floor":         func(c *backend.Claim) { c.Floor = backend.MaxFloor },
 		"state":         func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
 	} {
 		claim := valid()

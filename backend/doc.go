@@ -13,7 +13,7 @@
 // Every verb answers yes, no or unknown, and [AnswerOf] is the only place that decides which:
 //
 //   - nil is yes.
-//   - [ErrHeld], [ErrLost], [ErrUnavailable] and every refusal ([Refused]) are certainly no: nothing was changed.
+//   - [ErrHeld], [ErrLost], [ErrUnavailable], [ErrQuarantined] and every refusal ([Refused]) are certainly no: nothing was changed.
 //   - Anything else (a time-out, a reset, an ended ctx) is unknown: the store may have executed the request, may still
 //     execute it, or may never see it.
 //
@@ -34,8 +34,8 @@
 //
 // # Time
 //
-// TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock never reaches the
-// store. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
+// TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock reaches the
+// store in a wish for a token at most ([Claim.Floor]), which is clamped. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
 //
 // # The line
 //

@@ -16,6 +16,10 @@ var (
 	// again later may help.
 	ErrUnavailable = errors.New("store did not take the request")
 
+	// ErrQuarantined (as *QuarantineError): the store may have forgotten holds, because it restarted, was flushed or promoted,
+	// and grants nothing until those have run out. Renew and Release work meanwhile.
+	ErrQuarantined = errors.New("store grants nothing yet")
+
 	// The refusals: asking again cannot help until somebody changes something.
 	ErrInvalid = errors.New("invalid input")                                      // always an *InvalidError
 	ErrForeign = errors.New("key holds something that is not a lock of ours")     // the key's data is left as it was
@@ -43,7 +47,7 @@ func AnswerOf(err error) Answer {
 	switch {
 	case err == nil:
 		return Yes
-	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable), Refused(err):
+	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable), errors.Is(err, ErrQuarantined), Refused(err):
 		return No
 	}
 	return Unknown
@@ -86,9 +90,30 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
+// A QuarantineError is [ErrQuarantined] with how long it lasts. Waiting helps, so it is no refusal ([Refused]).
+type QuarantineError struct {
+	RetryAfter time.Duration // when grants begin again, by the store's clock; 0 unknown
+	Why        string        // what happened: "restarted", "flushed", "promoted"; may be empty
+}
+
+// Error says why nothing is granted and for how long.
+func (e *QuarantineError) Error() string {
+	text := ErrQuarantined.Error()
+	if e.Why != "" {
+		text += ": it was " + e.Why
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(", and holds that it forgot may last for another %v", e.RetryAfter.Round(time.Millisecond))
+	}
+	return text
+}
+
+// Is makes errors.Is(err, ErrQuarantined) true.
+func (e *QuarantineError) Is(target error) bool { return target == ErrQuarantined }
+
 // An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before anything is sent.
 type InvalidError struct {
-	Field  string // key, owner, ttl, mode, limit, meta, url, or the name of an option
+	Field  string // key, owner, ttl, mode, limit, meta, floor, url, or the name of an option
 	Value  string // shortened if long; empty if it may be secret
 	Reason string
 }

@@ -24,6 +24,8 @@ func TestAnswerOf(t *testing.T) {
 		{&backend.HeldError{}, backend.No, false},
 		{backend.ErrLost, backend.No, false},
 		{backend.ErrUnavailable, backend.No, false},
+		{backend.ErrQuarantined, backend.No, false},
+		{&backend.QuarantineError{RetryAfter: time.Second}, backend.No, false},
 		{backend.ErrInvalid, backend.No, true},
 		{&backend.InvalidError{}, backend.No, true},
 		{backend.ErrForeign, backend.No, true},
@@ -82,13 +84,30 @@ func TestInvalidErrorText(t *testing.T) {
 	}
 }
 
+func TestQuarantineError(t *testing.T) {
+	for _, c := range []struct {
+		err  backend.QuarantineError
+		want string
+	}{
+		{backend.QuarantineError{}, "store grants nothing yet"},
+		{
+			backend.QuarantineError{RetryAfter: 1500 * time.Millisecond, Why: "flushed"},
+			"store grants nothing yet: it was flushed, and holds that it forgot may last for another 1.5s",
+		},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("Error = %q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestMissing(t *testing.T) {
 	if err := all.Missing(all); err != nil {
 		t.Errorf("nothing is missing, but %v", err)
 	}
 	err := backend.Capabilities{Watch: true, MinTTL: time.Second}.Missing(all)
 	is(t, "Missing", err, errors.ErrUnsupported)
-	for _, name := range []string{"Shared", "Permit", "Fencing", "Queue", "Reentrant", "State", "Inspect", "MinTTL 10ms (has 1s)"} {
+	for _, name := range []string{"Shared", "Permit", "Fencing", "Queue", "Reentrant", "State", "Inspect", "Floor", "MinTTL 10ms (has 1s)"} {
 		if !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("Missing = %v, without %s", err, name)
 		}

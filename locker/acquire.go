@@ -201,7 +201,7 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	switch {
 	case err == nil:
 		a.reserved = g.Reserved
-	case errors.Is(err, backend.ErrHeld):
+	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
 		a.refused(sent, err)
 	default:
 		a.unsure = a.unsure || backend.AnswerOf(err) == backend.Unknown
@@ -293,7 +293,11 @@ func (a *acquisition) handedOver(ctx context.Context, wake backend.Wake) (lease,
 }
 
 func (a *acquisition) pause(err error) time.Duration {
-	if !errors.Is(err, backend.ErrHeld) {
+	var quarantine *backend.QuarantineError
+	switch {
+	case errors.As(err, &quarantine) && quarantine.RetryAfter > 0: // nothing can come before that, wake-ups included
+		return quarantine.RetryAfter + waiting.Jitter(2*time.Millisecond)
+	case !errors.Is(err, backend.ErrHeld):
 		return a.retry.Next()
 	}
 	pause := a.poll.Next()

@@ -69,6 +69,7 @@ func (e *env) wishes(key string) map[string]struct {
 		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.Linger = true, e.long }), backend.Capabilities{Queue: true}},
 		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
 		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
+		"Floor":       {with(func(c *backend.Claim) { c.Floor = 1 }), backend.Capabilities{Floor: true}},
 		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
 	}
 }
@@ -87,9 +88,9 @@ func refusesOthers(e *env) {
 		e.acquire(a, plain)
 		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
 		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
-		plain.Linger, plain.Hold = wish.claim.Linger, wish.claim.Hold
+		plain.Linger, plain.Hold, plain.Floor = wish.claim.Linger, wish.claim.Hold, wish.claim.Floor
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
-		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save = 0, 0, false, false, false, nil
+		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.Floor = 0, 0, false, false, false, nil, 0
 		e.release(a, plain)
 	}
 }

@@ -168,8 +168,8 @@ func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend
 	if own := k.entered(c); own != nil && !m.is("re-entry has a new token") {
 		g.Token, g.Reserved = own.grant.Token, own.grant.Reserved
 	} else {
-		g.Token = m.token + 1
-		m.token += uint64(g.Reserved)
+		g.Token = max(m.token+1, m.wish(c))
+		m.token = g.Token + uint64(g.Reserved) - 1
 	}
 	switch {
 	case m.is("token constant"):
@@ -264,6 +264,9 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 		return nil
 	}
 	if h == nil {
+		if m.is("anybody may raise the token") {
+			m.token = max(m.token, c.Floor)
+		}
 		return backend.ErrLost
 	}
 	switch {
@@ -274,6 +277,7 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 		h.expires = latest(h.expires, m.ending(c.TTL))
 	}
 	m.share(k, h)
+	m.raise(k, h, c)
 	if c.Save != nil {
 		k.state = c.Save
 	}

@@ -111,6 +111,14 @@ func TestMutants(t *testing.T) {
 
 // mutants are the defects of the model, with the rule that is to find each.
 var mutants = map[string]string{
+	"floor ignored":                            "floor/granted",
+	"floor is the token":                       "floor/never-lowers",
+	"floor not clamped":                        "floor/clamped",
+	"floor not written back":                   "floor/written-back",
+	"raised for others alone":                  "floor/repeat",
+	"a late floor lowers":                      "floor/repeat",
+	"anybody may raise the token":              "floor/by-another",
+	"reserved tokens do not rise":              "floor/reserved",
 	"anybody may release":                      "release/by-another",
 	"anybody may release when settled":         "release/by-another",
 	"release after expiry says yes":            "release/after-expiry",

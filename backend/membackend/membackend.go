@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/memstore"
 )
 
 func init() { backend.Register("mem", open) }
@@ -21,47 +22,58 @@ func init() { backend.Register("mem", open) }
 // Backend is one client of a store in memory.
 type Backend struct {
 	backend.Base
-	store  *store
+	store  *memstore.Store
 	closed atomic.Bool
 	onLast func() // takes a named store out of the registry with its last client
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend    = (*Backend)(nil)
+	_ backend.Identifier = (*Backend)(nil)
+)
 
 // New returns the first client of a new store.
-func New() *Backend { return &Backend{store: newStore()} }
+func New() *Backend { return NewWith(Config{}) }
+
+// A Config makes a store behave like one on a server of its own. The zero Config is what New has.
+type Config struct {
+	// Quarantine is how long the store grants nothing, from now on, as a server does that lost its memory:
+	// holds that it cannot know of must run out first. A claim with a longer TTL is an *[backend.InvalidError], because its
+	// hold would outlast the quarantine of a store that follows this one.
+	Quarantine time.Duration
+}
+
+// NewWith is New with a Config.
+func NewWith(cfg Config) *Backend {
+	return &Backend{store: memstore.New(memstore.Config{Quarantine: cfg.Quarantine})}
+}
 
 // Client returns another client of b's store, as a second process would be on a real one. Closing either leaves the other.
 func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
 
 // Capabilities says what a store in one process can do soundly.
-func (b *Backend) Capabilities() backend.Capabilities {
-	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true,
-		MinTTL: time.Millisecond,
-	}
-}
+func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
 
 // TryAcquire implements [backend.Backend].
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if err := c.Validate(b.Capabilities()); err != nil {
+	if err := b.store.Validate(c); err != nil {
 		return backend.Grant{}, err
 	}
 	if err := b.ready(ctx); err != nil {
 		return backend.Grant{}, err
 	}
-	return b.store.acquire(c)
+	return b.store.Acquire(c)
 }
 
 // Renew implements [backend.Backend].
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
-	if err := c.Validate(b.Capabilities()); err != nil {
+	if err := b.store.Validate(c); err != nil {
 		return err
 	}
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	return b.store.renew(c)
+	return b.store.Renew(c)
 }
 
 // Release implements [backend.Backend].
@@ -72,7 +84,7 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	return b.store.release(c)
+	return b.store.Release(c)
 }
 
 // Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see
@@ -84,8 +96,7 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	wake, _ := b.store.hub.Watch(ctx, topic(c), nil)
-	return wake, nil
+	return b.store.Watch(ctx, c), nil
 }
 
 // Inspect implements [backend.Backend].
@@ -96,7 +107,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	if err := b.ready(ctx); err != nil {
 		return backend.State{}, err
 	}
-	return b.store.inspect(key), nil
+	return b.store.Inspect(key), nil
 }
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.
@@ -106,6 +117,9 @@ func (b *Backend) Close() error {
 	}
 	return nil
 }
+
+// Identity implements [backend.Identifier]: clients of one store have the same.
+func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.ID(), b.ready(ctx) }
 
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {
@@ -117,7 +131,7 @@ func (b *Backend) ready(ctx context.Context) error {
 // named are the stores that were opened by URL, with the number of their clients: mem://a twice is one store.
 var named struct {
 	sync.Mutex
-	stores  map[string]*store
+	stores  map[string]*memstore.Store
 	clients map[string]int
 }
 
@@ -132,9 +146,9 @@ func open(_ context.Context, u *url.URL) (backend.Backend, error) {
 	defer named.Unlock()
 	if named.stores[name] == nil {
 		if named.stores == nil {
-			named.stores, named.clients = map[string]*store{}, map[string]int{}
+			named.stores, named.clients = map[string]*memstore.Store{}, map[string]int{}
 		}
-		named.stores[name] = newStore()
+		named.stores[name] = memstore.New(memstore.Config{})
 	}
 	named.clients[name]++
 	return &Backend{store: named.stores[name], onLast: func() { leave(name) }}, nil

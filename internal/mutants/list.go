@@ -168,36 +168,45 @@ var mutants = []mutant{
 
 	// The reference backend, by the conformance suite.
 	{
-		"mem: anybody may release", "backend/membackend/lock.go",
+		"mem: anybody may release", "internal/memstore/lock.go",
 		"func(h hold) bool { return h.id == id })", "func(hold) bool { return true })", "./backend/membackend", ".",
 	},
 	{
-		"mem: no tombstone", "backend/membackend/store.go",
+		"mem: no tombstone", "internal/memstore/store.go",
 		"if !c.Settled {", "if false {", "./backend/membackend", ".",
 	},
 	{
-		"mem: renewal shortens", "backend/membackend/store.go",
-		"h.expires = later(h.expires, now.Add(c.TTL))\n\treturn nil", "h.expires = now.Add(c.TTL)\n\treturn nil", "./backend/membackend", ".",
+		"mem: renewal shortens", "internal/memstore/store.go",
+		"h.expires = later(h.expires, now.Add(c.TTL))\n\tif c.Floor", "h.expires = now.Add(c.TTL)\n\tif c.Floor", "./backend/membackend", ".",
 	},
 	{
-		"mem: a repeat is a new grant", "backend/membackend/store.go",
+		"mem: a repeat is a new grant", "internal/memstore/store.go",
 		"h != nil { // a repeat", "h != nil && false { // a repeat", "./backend/membackend", ".",
 	},
 	{
-		"mem: token from the clock alone", "backend/membackend/store.go",
-		"max(s.token+1, uint64(now.UnixMicro()))", "uint64(now.UnixMicro())", "./backend/membackend", ".",
+		"mem: token from the clock alone", "internal/memstore/store.go",
+		"max(s.token+1, uint64(now.UnixMicro()), ", "max(uint64(now.UnixMicro()), ", "./backend/membackend", ".",
 	},
 	{
-		"mem: release without a wake-up", "backend/membackend/store.go",
+		"mem: release without a wake-up", "internal/memstore/store.go",
 		"s.hub.Wake(keyTopic(c.Key), backend.Wake{})", "", "./backend/membackend", ".",
 	},
 	{
-		"mem: who does not stand in line overtakes", "backend/membackend/store.go",
+		"mem: who does not stand in line overtakes", "internal/memstore/store.go",
 		"len(l.line) == 0 && l.fits(c)", "l.fits(c)", "./backend/membackend", ".",
 	},
 	{
-		"mem: a cancelled claim stays in line", "backend/membackend/store.go",
+		"mem: a cancelled claim stays in line", "internal/memstore/store.go",
 		"l.drop(c.ID()), l.leave(c.ID())", "l.drop(c.ID()), false", "./backend/membackend", ".",
+	},
+
+	{
+		"mem: no quarantine", "internal/memstore/store.go",
+		"if !now.Before(s.opens) {", "if true {", "./backend/membackend", "Quarantine",
+	},
+	{
+		"mem: a floor is not written back", "internal/memstore/store.go",
+		"if c.Floor > h.token {", "if false {", "./backend/membackend", ".",
 	},
 
 	// The Lua, on a real Redis.

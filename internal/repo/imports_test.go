@@ -13,7 +13,7 @@ import (
 // here has no place in the tree yet: add it together with the reason of its imports.
 const importRules = `
 backend:                 # the contract; whoever writes a backend gets no dependency from us
-backend/membackend:      backend waiting
+backend/membackend:      backend internal/memstore
 backend/backendtest:     backend locker waiting internal/history
 
 waiting:                 github.com/cenkalti/backoff/v4  # knows nothing of locks
@@ -32,8 +32,9 @@ locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend go.opentelemetry.io/otel/...
 
 internal/history:
+internal/memstore:       backend waiting
 internal/testserver:     # starts servers and knows no client of theirs
-internal/simulation:     backend waiting locker redlock internal/history
+internal/simulation:     backend waiting locker redlock internal/history internal/memstore
 internal/mutants:        # breaks other packages by their text alone
 internal/repo:
 internal/repo/failuremodes:

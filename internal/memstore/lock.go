@@ -1,4 +1,4 @@
-package membackend
+package memstore
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package membackend
+package memstore
 
 import "time"
 
@@ -7,7 +7,7 @@ import "time"
 const looks = 2
 
 // sweep looks at random entries (the order of a map) and drops those whose time is over. The caller has mu.
-func (s *store) sweep(now time.Time) {
+func (s *Store) sweep(now time.Time) {
 	looked := 0
 	for key, l := range s.locks {
 		l.expire(now) // whoever is let in by that is still to ask
@@ -28,7 +28,7 @@ func (s *store) sweep(now time.Time) {
 }
 
 // forget drops a lock that nobody holds and nobody waits for. Its last token is below the next of any key.
-func (s *store) forget(key string, l *lock) {
+func (s *Store) forget(key string, l *lock) {
 	if len(l.holds) == 0 && len(l.line) == 0 {
 		delete(s.locks, key)
 	}

@@ -1,4 +1,4 @@
-package membackend
+package memstore
 
 import (
 	"slices"
@@ -45,7 +45,7 @@ func (l *lock) leave(id string) bool {
 // Its wake goes to that claim alone, unless it is the asker, which has its answer. The wake may be believed, if its token is
 // above that of the claim's last refusal: the refusal gave the key's last token, and tokens rise with grants, so the grant
 // was made after the refused attempt was executed, and that after it was sent.
-func (s *store) advance(key string, l *lock, now time.Time, asker string) {
+func (s *Store) advance(key string, l *lock, now time.Time, asker string) {
 	for len(l.line) > 0 && l.fits(l.line[0].claim) {
 		c := l.line[0].claim
 		l.line = slices.Delete(l.line, 0, 1)

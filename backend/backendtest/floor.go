@@ -1,0 +1,201 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var floored = backend.Capabilities{Floor: true, Fencing: true}
+
+var floorRules = []rule{
+	{
+		name: "floor/granted", run: floorGranted, needs: floored,
+		why: "A quorum asks all its nodes for one token. A node that grants a lower one costs every lock a second round trip.",
+	},
+	{
+		name: "floor/never-lowers", run: floorNeverLowers, needs: floored,
+		why: "A claimant whose clock is behind asks for a token that was given long ago: two holders with one token.",
+	},
+	{
+		name: "floor/clamped", run: floorClamped, needs: floored,
+		why: "A claimant whose clock is years ahead must not push the key's tokens there: a store that forgets its counters" +
+			" goes on from its own clock, below every token that it gave before.",
+	},
+	{
+		name: "floor/written-back", run: floorWrittenBack, needs: floored,
+		why: "The token of a quorum's hold is the highest that a node gave. Unless the others remember it, the next holder" +
+			" of a majority without that node gets a lower one (16 of 100 simulated schedules).",
+	},
+	{
+		name: "floor/repeat", run: floorRepeat, needs: floored,
+		why: "After a token was raised, a repeat of the claim must not bring the old one back: one hold would have two.",
+	},
+	{
+		name: "floor/by-another", run: floorByAnother, needs: floored,
+		why: "Only who holds may raise the token. From anybody else, and after the end, it is a denial of service, or worse:" +
+			" the proof that nobody was granted in between is missing.",
+	},
+	{
+		name: "floor/reserved", run: floorReserved, needs: floored,
+		why: "The tokens that a hold has reserved begin at its own. If its own is raised, they rise with it, or the next" +
+			" holder gets one of them.",
+	},
+	{
+		name: "floor/limit", run: floorLimit, needs: floored,
+		why: "A token near the end of its type ends a key for ever: nothing can be above it.",
+	},
+}
+
+// ahead is a token that the store's clock has not reached, and that a claim with a long lease may wish for. The store's clock
+// is taken to be near the test's.
+func (e *env) ahead() uint64 { return backend.FloorLimit(time.Now(), e.long/4) }
+
+// covers: K3
+func floorGranted(e *env) {
+	a := e.open()
+	c := e.claim(e.key("k"))
+	c.Floor = e.ahead()
+	g := e.acquire(a, c)
+	if g.Token < c.Floor {
+		e.Errorf("granted token %d for a floor of %d", g.Token, c.Floor)
+	}
+	e.release(a, c)
+	e.above(g.Token, e.acquire(a, e.claim(c.Key)))
+}
+
+// covers: K3
+func floorNeverLowers(e *env) {
+	a, b := e.open(), e.open()
+	first := e.claim(e.key("k"))
+	g := e.acquire(a, first)
+	e.release(a, first)
+	for _, floor := range []uint64{1, g.Token} {
+		c := e.claim(first.Key)
+		c.Floor = floor
+		next := e.acquire(b, c)
+		e.above(g.Token, next)
+		below := c
+		below.Floor = 1
+		if err := b.Renew(e.ctx, below); err != nil {
+			e.Fatalf("Renew with a floor below the token = %v", err)
+		}
+		e.release(b, c)
+		g = next
+	}
+	e.above(g.Token, e.acquire(a, e.claim(first.Key)))
+}
+
+// covers: K3, D1
+func floorClamped(e *env) {
+	a := e.open()
+	c := e.claim(e.key("k"))
+	c.Floor = backend.MaxFloor
+	g := e.acquire(a, c)
+	if most := backend.FloorLimit(time.Now().Add(time.Hour), c.TTL); g.Token > most {
+		e.Errorf("a floor far in the future was granted as token %d, want at most the store's clock and a quarter of the TTL", g.Token)
+	}
+}
+
+// covers: K3
+func floorWrittenBack(e *env) {
+	a, b := e.open(), e.open()
+	for _, mode := range []backend.Mode{backend.Exclusive, backend.Shared} {
+		if mode == backend.Shared && !e.caps.Shared {
+			continue
+		}
+		c := e.claim(e.key("k" + mode.String()))
+		c.Mode = mode
+		e.acquire(a, c)
+		token := e.ahead() + 1<<20 // beyond what may be wished for as well: who holds is believed
+		e.raise(a, c, token)
+		e.release(a, c)
+		e.above(token, e.acquire(b, e.claim(c.Key)))
+	}
+	brief := e.brief(e.key("over"))
+	e.acquire(a, brief)
+	token := e.ahead()
+	e.raise(a, brief, token)
+	e.above(token, e.takeOver(b, e.claim(brief.Key)))
+}
+
+// covers: K3, A2
+func floorRepeat(e *env) {
+	a, b := e.open(), e.open()
+	c := e.claim(e.key("k"))
+	g := e.acquire(a, c)
+	e.raise(a, c, g.Token+10)
+	e.raise(a, c, g.Token+5) // late: a token that was raised stays
+	c.Floor = 0
+	again, err := b.TryAcquire(e.ctx, c)
+	if err != nil || again.Token != g.Token+10 {
+		e.Errorf("a repeat after the token was raised to %d = token %d, %v", g.Token+10, again.Token, err)
+	}
+	c.Floor = g.Token + 20
+	if again, err = b.TryAcquire(e.ctx, c); err != nil || again.Token != g.Token+10 {
+		e.Errorf("a repeat with a floor = token %d, %v, want the same token, %d", again.Token, err, g.Token+10)
+	}
+	if e.caps.Inspect {
+		state, err := a.Inspect(e.ctx, c.Key)
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Token != g.Token+10 || state.Token != g.Token+10 {
+			e.Errorf("Inspect = %+v, %v; want the token as it was raised, %d", state, err, g.Token+10)
+		}
+	}
+}
+
+// covers: K3, B4
+func floorByAnother(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	far := e.ahead() + 1<<40
+	other := e.claim(key)
+	other.Floor = far
+	e.lost("Renew with a floor of a claim that was never granted", a.Renew(e.ctx, other))
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	e.lost("Renew with a floor of a claim that does not hold", b.Renew(e.ctx, other))
+	e.release(a, holder)
+	late := holder
+	late.Floor = far
+	e.lost("Renew with a floor after the release", a.Renew(e.ctx, late))
+	if g := e.acquire(b, e.claim(key)); g.Token >= far {
+		e.Errorf("granted token %d: somebody who did not hold has raised it", g.Token)
+	}
+}
+
+// covers: K7
+func floorReserved(e *env) {
+	a := e.open()
+	c := e.claim(e.key("k"))
+	c.Reserve = 5
+	g := e.acquire(a, c)
+	if g.Reserved < 2 {
+		e.Logf("only %d tokens reserved", g.Reserved)
+	}
+	token := g.Token + 2 // among those that it has
+	e.raise(a, c, token)
+	e.release(a, c)
+	e.above(token+uint64(max(g.Reserved, 1))-1, e.acquire(a, e.claim(c.Key)))
+}
+
+// covers: I2, K8
+func floorLimit(e *env) {
+	a := e.open()
+	c := e.claim(e.key("k"))
+	c.Floor = backend.MaxFloor + 1
+	_, err := a.TryAcquire(e.ctx, c)
+	e.is("TryAcquire with a floor over the limit", err, backend.ErrInvalid)
+	c.Floor = 0
+	e.acquire(a, c)
+	c.Floor = backend.MaxFloor + 1
+	e.is("Renew with a floor over the limit", a.Renew(e.ctx, c), backend.ErrInvalid)
+}
+
+// raise must renew c with a floor.
+func (e *env) raise(b backend.Backend, c backend.Claim, floor uint64) {
+	e.Helper()
+	c.Floor = floor
+	if err := b.Renew(e.ctx, c); err != nil {
+		e.Fatalf("Renew with floor %d = %v", floor, err)
+	}
+}

@@ -1,0 +1,35 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// wish is the lowest token that c may have, as far as its floor goes.
+func (m *model) wish(c backend.Claim) uint64 {
+	switch {
+	case m.is("floor ignored"):
+		return 0
+	case m.is("floor not clamped"):
+		return c.Floor
+	case m.is("floor is the token") && c.Floor > 0:
+		m.token = c.Floor - 1
+	}
+	return min(c.Floor, backend.FloorLimit(time.Now(), c.TTL))
+}
+
+// raise lets a renewal raise the token of its hold.
+func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
+	if c.Floor <= h.grant.Token && !m.is("a late floor lowers") || c.Floor == 0 || m.is("floor not written back") {
+		return
+	}
+	if !m.is("raised for others alone") {
+		h.grant.Token = c.Floor
+	}
+	k.token = max(k.token, c.Floor+uint64(h.grant.Reserved)-1)
+	if m.is("reserved tokens do not rise") {
+		k.token = max(k.token-uint64(h.grant.Reserved)+1, c.Floor)
+	}
+	m.token = max(m.token, k.token)
+}
