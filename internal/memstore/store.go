@@ -52,7 +52,9 @@ func New(cfg Config) *Store {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.opens = s.now().Add(s.grace)
+	if s.grace > 0 {
+		s.opens = s.now().Add(s.grace)
+	}
 	return s
 }
 
