@@ -32,46 +32,57 @@ type lease struct {
 }
 
 // acquire makes one claim and sees it through: it ends with a keeper, or with nothing held, queued or on its way.
-func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (*keeper, error) {
+func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (k *keeper, err error) {
 	if !c.life.enter() {
 		return nil, notAcquired(ctx, ErrClosed)
 	}
-	defer c.life.leave()
-	o := call{ttl: c.cfg.TTL}
-	for _, opt := range opts {
-		opt(&o)
-	}
+	defer func() {
+		if k == nil { // else the keeper is what is under way
+			c.life.leave()
+		}
+	}()
+	o := c.call(opts)
 	hold := Hold{Key: key, Mode: o.mode}
 	waitCtx, end := c.begin(ctx, OpWait, hold)
-	b, crew, err := c.obtain(waitCtx, op, hold, o)
+	t, err := c.obtain(waitCtx, op, hold, o)
 	if err != nil {
 		err = notAcquired(ctx, err)
 		end(hold, err)
 		return nil, err
 	}
-	hold.Token = b.lease.token
+	hold.Token = t.token
 	end(hold, nil)
-	return c.keep(ctx, b, crew, hold), nil
+	return c.keep(ctx, t, hold), nil
 }
 
-// obtain makes the claim: in the local line, which crew then tells, or straight in the store.
-func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (b baton, crew *crewKey, err error) {
+// call adds the options of one call up.
+func (c *core) call(opts []Option) call {
+	if len(opts) == 0 {
+		return call{ttl: c.cfg.TTL}
+	}
+	o := call{ttl: c.cfg.TTL} // escapes
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// obtain makes the claim, in the local line or straight in the store.
+func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenure, error) {
 	claim, err := c.claim(ctx, op, hold.Key, o)
 	if err != nil {
-		return baton{}, nil, err
+		return nil, err
 	}
 	switch {
 	case ctx.Err() != nil:
-		return baton{}, nil, ctx.Err()
+		return nil, ctx.Err()
 	case op != opTry && !claim.Reentrant && holds(ctx, c.b, claim.Key):
-		return baton{}, nil, ErrWouldDeadlock
+		return nil, ErrWouldDeadlock
 	}
 	if linesUp(op, claim) {
-		b, err = c.obtainInLine(ctx, claim, hold, o.waitLimit)
-		return b, &crewKey{claim.Key, claim.TTL}, err
+		return c.obtainInLine(ctx, claim, hold, o.waitLimit)
 	}
-	b, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, o.waitLimit, op == opTry)
-	return b, nil, err
+	return c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, nil, o.waitLimit, op == opTry)
 }
 
 // An acquisition is one Lock or TryLock at work.

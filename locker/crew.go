@@ -9,24 +9,15 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A baton is what the store granted and who has it may use: handed from keeper to keeper while the budget lasts.
-type baton struct {
-	claim  backend.Claim
-	lease  lease     // lease.token is the present hold's
-	spare  int       // how many tokens above that belong to the grant too: one for each time it is handed on
-	since  time.Time // when the store granted it
-	passes int       // how often it was handed on
-}
-
 // A crewKey is what a local line forms for: exclusive claims of one key with one TTL, which can use each other's leases.
 type crewKey struct {
 	key string
 	ttl time.Duration
 }
 
-// An outcome is what an agent brings to one who waits: a baton, or why there is none.
+// An outcome is what an agent brings to one who waits: a lease, or why there is none.
 type outcome struct {
-	baton baton
+	baton *tenure
 	err   error
 }
 
@@ -44,7 +35,7 @@ func (c *core) reserve(claim *backend.Claim) {
 }
 
 // obtainInLine gets the lock for one of the goroutines of this process that want it.
-func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, limit time.Duration) (baton, error) {
+func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, limit time.Duration) (*tenure, error) {
 	k := crewKey{claim.Key, claim.TTL}
 	c.reserve(&claim)
 	place, role := c.line.Join(k)
@@ -59,7 +50,7 @@ func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold,
 
 // first asks the store for its own caller, as nobody else of this process is there. However that ends, even by a panic of the
 // backend, those who came meanwhile are seen to.
-func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, limit time.Duration) (b baton, err error) {
+func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, limit time.Duration) (t *tenure, err error) {
 	took := false
 	defer func() {
 		over := c.line.GaveUp
@@ -70,26 +61,31 @@ func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold H
 			c.send(ctx, k, claim, hold)
 		}
 	}()
-	b, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, limit, false)
+	t, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, &k, limit, false)
 	took = err == nil
-	return b, err
+	return t, err
 }
 
-// ask runs an acquisition to its end: a baton, or nothing left behind.
-func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, once bool) (baton, error) {
+// ask runs an acquisition, under a name of its own, to its end: a lease, or nothing left behind.
+func (c *core) ask(ctx context.Context, a *acquisition, crew *crewKey, limit time.Duration, once bool) (*tenure, error) {
+	if name := backend.NewOwner(); a.claim.Reentrant {
+		a.claim.Hold = name
+	} else {
+		a.claim.Owner = name
+	}
 	l, err := a.run(ctx, once, limit)
 	if err != nil {
 		a.withdraw(ctx)
-		return baton{}, err
+		return nil, err
 	}
 	a.claim.Settled = !a.unsure
-	return baton{claim: a.claim, lease: l, spare: max(a.reserved-1, 0), since: time.Now()}, nil
+	return c.newTenure(a.claim, crew, l, max(a.reserved-1, 0)), nil
 }
 
 // await waits for one's turn in the local line.
 //
 // Cancellation and turn may come together. Leave decides which it was: a baton that was given is given back.
-func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outcome], limit time.Duration) (baton, error) {
+func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outcome], limit time.Duration) (*tenure, error) {
 	ctx := outer
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -101,20 +97,20 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 		if o.err != nil || ctx.Err() == nil {
 			return o.baton, o.err
 		}
-		c.giveBack(outer, k, o.baton) // granted after the caller gave up
-		return baton{}, c.ended(outer, ctx, &backend.HeldError{Holder: c.meta})
+		c.giveBack(outer, o.baton) // granted after the caller gave up
+		return nil, c.ended(outer, ctx, &backend.HeldError{Holder: c.meta})
 	case <-ctx.Done():
 	case <-c.life.closing.Done():
 	}
 	why := c.blocker(k)
 	o, given, agent := c.line.Leave(k, place)
 	if given && o.err == nil {
-		c.giveBack(outer, k, o.baton)
+		c.giveBack(outer, o.baton)
 	}
 	if agent != nil { // it is withdrawing the claim that it made for us
 		patiently(agent)
 	}
-	return baton{}, c.ended(outer, ctx, why)
+	return nil, c.ended(outer, ctx, why)
 }
 
 // blocker is what is known of who is in the way: what the store told the agent, or one of this process.
@@ -144,16 +140,15 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	gone := make(chan struct{})
 	defer close(gone)
 	c.line.Sent(k, stop, gone)
-	claim.Owner = backend.NewOwner()
 	a := &acquisition{
 		core: c, claim: claim, hold: hold, contended: true, note: func(err error) { c.line.Note(k, err) },
 	}
-	b, err := c.ask(ctx, a, 0, false)
+	t, err := c.ask(ctx, a, &k, 0, false)
 	switch {
 	case err == nil:
-		given, again := c.line.Grant(k, outcome{baton: b})
+		given, again := c.line.Grant(k, outcome{baton: t})
 		if !given { // everybody left at the last moment
-			c.drop(ctx, b)
+			c.drop(ctx, t)
 		}
 		return again
 	case ctx.Err() != nil: // everybody left
@@ -163,40 +158,42 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	return false
 }
 
-// pass hands the lease of an unlocked hold on to the next in the local line, if the budget allows and the lease is good for a
-// while. The next hold has a token of its own, if the backend has tokens.
-func (c *core) pass(k crewKey, b baton, until deadline) bool {
-	if b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||
-		c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback) {
+// pass hands the lease of a hold that is over on to the next in the local line, if the budget allows and the lease is good for
+// a while. The next hold has a token of its own, if the backend has tokens. Nobody asks the store about the lease meanwhile: the
+// last hold is over, and the next has not begun.
+func (c *core) pass(t *tenure, now instant) bool {
+	t.mu.Lock()
+	bad, left := t.refuted || t.dead != nil, t.until.after(now)
+	t.mu.Unlock()
+	if bad || t.passes >= c.cfg.Wait.Passes || now.at.Sub(t.since) >= c.cfg.Wait.PassTime ||
+		left < min(t.claim.TTL/2, c.cfg.Wait.Fallback) || c.caps.Fencing && t.spare == 0 {
 		return false
 	}
 	if c.caps.Fencing {
-		if b.spare == 0 {
-			return false
-		}
-		b.lease.token++
-		b.spare--
+		t.token++
+		t.spare--
 	}
-	b.passes++
-	b.lease.until = until
-	return c.line.Pass(k, outcome{baton: b})
+	t.passes++
+	t.handed = now.at
+	return c.line.Pass(*t.crew, outcome{baton: t})
 }
 
-// giveBack deals with a baton that came too late for who waited for it.
-func (c *core) giveBack(ctx context.Context, k crewKey, b baton) {
-	if !c.pass(k, b, b.lease.until) {
-		c.drop(ctx, b)
-		c.line.Left(k)
+// giveBack deals with a lease that came too late for who waited for it.
+func (c *core) giveBack(ctx context.Context, t *tenure) {
+	if !c.pass(t, c.now()) {
+		c.drop(ctx, t)
+		c.line.Left(*t.crew)
 	}
 }
 
-// drop releases a baton that nobody uses, in the background.
-func (c *core) drop(ctx context.Context, b baton) {
+// drop releases a lease that nobody uses, in the background.
+func (c *core) drop(ctx context.Context, t *tenure) {
+	t.end()
 	c.life.follow()
 	go func() {
 		defer c.life.leave()
-		hold := Hold{Key: b.claim.Key, Token: b.lease.token}
-		err := c.release(ctx, b.claim, hold, orTTL(c.cfg.ReleaseTimeout, b.claim.TTL))
+		hold := Hold{Key: t.claim.Key, Token: t.token}
+		err := c.release(ctx, t.claim, hold, orTTL(c.cfg.ReleaseTimeout, t.claim.TTL))
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not give a lock back; its lease runs out by itself", "key", hold.Key, "error", err)
 		}

@@ -34,11 +34,16 @@ func deadlineOf(sent instant, ttl time.Duration) deadline {
 }
 
 // remaining is how long d still is, by now. It is negative once d has passed.
-func (c *core) remaining(d deadline) time.Duration { return time.Until(c.until(d)) }
+func (c *core) remaining(d deadline) time.Duration { return d.after(c.now()) }
+
+// after is how long d still is, by then.
+func (d deadline) after(then instant) time.Duration { return d.awake(then.asleep).Sub(then.at) }
 
 // until is d on the present monotonic clock: earlier by the time slept since.
-func (c *core) until(d deadline) time.Time {
-	if slept := c.asleep() - d.asleep; slept > napless {
+func (c *core) until(d deadline) time.Time { return d.awake(c.asleep()) }
+
+func (d deadline) awake(asleep time.Duration) time.Time {
+	if slept := asleep - d.asleep; slept > napless {
 		return d.at.Add(-slept)
 	}
 	return d.at

@@ -2,10 +2,7 @@ package locker
 
 import (
 	"context"
-	"runtime"
 	"time"
-
-	"github.com/holdfast-go/holdfast/backend"
 )
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
@@ -15,14 +12,13 @@ import (
 // Context is in use, or a context derived from it has not been cancelled: Config.MaxHold bounds that. A nil or zero Guard
 // behaves like an unlocked one.
 type Guard[T any] struct {
-	k       *keeper
-	v       T
-	cleanup runtime.Cleanup
+	anchor
+	v T
 }
 
 func newGuard[T any](k *keeper, v T) *Guard[T] {
-	g := &Guard[T]{k: k, v: v}
-	g.cleanup = runtime.AddCleanup(g, (*keeper).leak, k)
+	g := &Guard[T]{anchor{k}, v}
+	k.watchOver(&g.anchor)
 	return g
 }
 
@@ -47,7 +43,7 @@ func (g *Guard[T]) Context() context.Context {
 	if g == nil || g.k == nil {
 		return unlocked
 	}
-	return holdContext{g.k.ctx, g.k, g}
+	return holdContext{g.k, &g.anchor}
 }
 
 // Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by Config.MaxHold.
@@ -102,48 +98,8 @@ func (g *Guard[T]) Unlock() error {
 	if g == nil || g.k == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
-	g.cleanup.Stop()
 	if err := g.k.unlock(); err != nil {
 		return &Error{"unlock", g.k.hold.Key, err}
 	}
 	return nil
 }
-
-// holdContext is the context of work under a hold. It keeps the guard alive, since whoever works under it has not dropped the
-// guard, and it leads from an inner Lock call back to the holds that its caller has.
-type holdContext struct {
-	context.Context
-	k     *keeper
-	guard any // nil for the Binder, whose guard is yet to come
-}
-
-type holdKey struct{}
-
-// Value finds the hold for holdKey, and else what the parent has.
-func (c holdContext) Value(key any) any {
-	if key == (holdKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
-// holds reports whether ctx belongs to a hold, of any Client, of key in the store that b is a client of.
-func holds(ctx context.Context, b backend.Backend, key string) bool {
-	for {
-		c, ok := ctx.Value(holdKey{}).(holdContext)
-		if !ok {
-			return false
-		}
-		if c.k.claim.Key == key && c.k.c.b == b && c.k.valid() == nil {
-			return true
-		}
-		ctx = c.Context
-	}
-}
-
-// unlocked is the Context of a nil Guard.
-var unlocked = func() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(ErrUnlocked)
-	return ctx
-}()

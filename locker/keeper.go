@@ -4,102 +4,79 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A keeper owns one hold from grant to release. It renews the lease every third of its TTL and knows the deadline until
-// which the hold is provably good. It is two timers and no goroutine while nothing happens.
-//
-// The deadline only moves by a confirmed renewal, to a time counted from before that renewal was sent. At the deadline the
-// hold is lost, whatever is on the wire: the expiry timer waits for no I/O (rueidislock was 1.4 s late, waiting for a reply).
-// A hold that ended never comes back, even if a late reply says yes: another may have been granted the key in between.
+// A keeper is one hold, from its grant or from the one before it in the local line, until it ends. What it shares with the
+// holds before and after it, the lease, is the tenure's.
 type keeper struct {
-	c      *core
-	baton           // what the store granted
-	crew   *crewKey // the local line it came from, and goes back to; nil if from none
+	*tenure
 	hold   Hold
-	ctx    context.Context // the guard's; a child of Lock's
-	cancel context.CancelCauseFunc
+	parent context.Context   // Lock's, as the observer has it
 	end    func(Hold, error) // tells the observer
 	caller [6]uintptr        // who called Lock, for the log
+	limit  *time.Timer       // at MaxHold; nil without
 
-	turn chan struct{} // taken by whoever asks the store about this hold: one renewal at a time, none beside a release
-
-	dropped atomic.Bool // nobody has the guard any more
-	refuted atomic.Bool // the store said that the lease is gone: not to be handed on, even if Unlock was called first
-
-	mu      sync.Mutex // guards what follows
-	until   deadline
-	ended   time.Time          // when
-	cause   error              // why the hold ended; nil while it lasts
-	over    chan struct{}      // closed when the hold ends; made by a renewal that waits for its turn
-	done    chan struct{}      // made by the first Unlock, closed when outcome is there
-	outcome error              // what Unlock returns; written once before done is closed, read only after
-	lost    chan struct{}      // closed on loss; made when asked for
-	stop    context.CancelFunc // ends the renewal that is under way
-	retry   *waiting.Backoff   // between renewals without an answer
-	expiry  *time.Timer        // at the deadline
-	renewal *time.Timer
-	limit   *time.Timer // at MaxHold
+	// Guarded by tenure.mu.
+	ended    time.Time     // when
+	cause    error         // why the hold ended; nil while it lasts
+	over     chan struct{} // closed when the hold ends; made by a renewal that waits for its turn
+	unlocked bool          // Unlock was called
+	settled  bool          // and outcome is there
+	outcome  error         // what Unlock returns
+	done     chan struct{} // closed when outcome is there; made by a second Unlock that waits for the first
+	left     bool          // out of the books
+	lost     chan struct{} // closed on loss; made when asked for
+	ctx      context.Context
+	cancel   context.CancelCauseFunc // of ctx; both made when somebody looks
+	anchor   *anchor                 // keeps the guard, until the first renewal
+	weakly   weak.Pointer[anchor]    // knows it, from then on
 }
 
-// keep starts to look after a lease. The caller is counted in c.life.
-func (c *core) keep(ctx context.Context, b baton, crew *crewKey, hold Hold) *keeper {
-	k := &keeper{c: c, baton: b, crew: crew, hold: hold, until: b.lease.until, turn: make(chan struct{}, 1)}
-	runtime.Callers(4, k.caller[:]) // not Callers, keep, core.acquire, Client.acquire
-	ctx, k.end = c.begin(ctx, OpHold, hold)
-	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	c.life.follow()
-	c.mu.Lock()
-	c.keepers[k] = struct{}{}
-	cut := c.cut
-	c.mu.Unlock()
-	if cut { // granted while Close ran out of time
-		defer k.finish(lostBecause(ErrClosed)) // runs last, without k.mu
-	}
+// An anchor is a part of every guard. Whoever points to it keeps the guard from being dropped.
+type anchor struct{ k *keeper }
 
-	k.mu.Lock() // before any of the timers can look
-	defer k.mu.Unlock()
-	k.expiry = time.AfterFunc(time.Until(k.until.at), k.expire)
-	// A lease that was handed over is short until it is renewed for the first time.
-	k.renewal = time.AfterFunc(min(k.interval(), time.Until(k.until.at)/3), k.renew)
+// keep makes a hold of the lease. The caller is counted in c.life; the count goes on to the keeper.
+func (c *core) keep(ctx context.Context, t *tenure, hold Hold) *keeper {
+	hold.Token = t.token
+	k := &keeper{tenure: t, hold: hold}
+	runtime.Callers(4, k.caller[:]) // not Callers, keep, core.acquire, Client.acquire
+	k.parent, k.end = c.begin(ctx, OpHold, hold)
 	if d := c.cfg.MaxHold; d > 0 {
-		k.limit = time.AfterFunc(d, func() { k.finish(ErrMaxHold) })
+		k.mu.Lock() // before the timer can look
+		k.limit = time.AfterFunc(d, func() { _ = k.finish(ErrMaxHold) })
+		k.mu.Unlock()
 	}
+	t.attach(k)
 	return k
 }
 
-// interval is a third of the TTL, a tenth more or less, so that locks taken together are not renewed together.
-func (k *keeper) interval() time.Duration {
-	third := k.claim.TTL / 3
-	return third - third/10 + rand.N(third/5+1)
-}
-
-// expire ends the hold at its deadline, or sets the timer again if a renewal has moved it.
-func (k *keeper) expire() {
+// watchOver has the renewals notice when the guard of a is dropped. Most holds are over before the first renewal, and for
+// those this costs nothing: until then the keeper just keeps the guard.
+func (k *keeper) watchOver(a *anchor) {
 	k.mu.Lock()
-	rest := k.c.remaining(k.until)
-	if rest > 0 && (k.cause == nil || errors.Is(k.cause, ErrMaxHold)) {
-		k.expiry.Reset(rest)
-	}
-	k.mu.Unlock()
-	if rest > 0 {
-		return
-	}
-	if cause := k.finish(errExpired); errors.Is(cause, ErrMaxHold) {
-		k.gone(cause, false) // nobody unlocked it meanwhile
+	defer k.mu.Unlock()
+	if k.cause == nil {
+		k.anchor = a
 	}
 }
 
-var errExpired = lostBecause(errors.New("the lease ran out without a confirmed renewal"))
+// leaked reports whether the guard was dropped without Unlock. The hold is then renewed no more, and not released either: code
+// that copied the value out of the guard may still be at work, and the lease gives it until its end. The caller has mu.
+func (k *keeper) leaked() bool {
+	if k.anchor != nil {
+		k.weakly, k.anchor = weak.Make(k.anchor), nil
+		return false
+	}
+	return k.weakly != weak.Pointer[anchor]{} && k.weakly.Value() == nil
+}
+
+var errLeaked = lostBecause(errors.New("its guard was dropped without Unlock"))
 
 // valid returns nil while the hold is provably good, else why it is not. It looks at the clock itself: a timer can be late.
 func (k *keeper) valid() error {
@@ -114,33 +91,46 @@ func (k *keeper) valid() error {
 
 // finish ends the hold because of cause, unless it has ended before, and returns the cause that stands. It is immediate: no
 // I/O, nothing waited for.
-func (k *keeper) finish(cause error) error {
+func (k *keeper) finish(cause error) error { return k.finishAt(time.Now(), cause) }
+
+func (k *keeper) finishAt(now time.Time, cause error) error {
+	unlocked, maxed := errors.Is(cause, ErrUnlocked), errors.Is(cause, ErrMaxHold)
+	if k.parent.Err() != nil {
+		k.context() // is done because of the parent, which came first
+	}
 	k.mu.Lock()
 	if k.cause != nil {
 		defer k.mu.Unlock()
 		return k.cause
 	}
-	k.cause, k.ended = cause, time.Now()
+	k.cause, k.ended, k.anchor = cause, now, nil
 	if k.over != nil {
 		close(k.over)
 	}
-	maxed := errors.Is(cause, ErrMaxHold)
-	for _, t := range []*time.Timer{k.renewal, k.limit, k.expiry} {
-		if t != nil && !(maxed && t == k.expiry) { // what MaxHold ended stays in the books for as long as its lease
-			t.Stop()
-		}
+	if k.limit != nil {
+		k.limit.Stop()
+	}
+	switch {
+	case unlocked: // the lease may be handed on
+	case maxed: // stays in the books for as long as its lease
+		k.tenure.over = true
+		k.renewal.Stop()
+	default:
+		k.halt()
 	}
 	if k.stop != nil {
 		k.stop()
 	}
-	lost := errors.Is(cause, ErrLost)
-	if lost && k.lost != nil {
+	if k.lost != nil && errors.Is(cause, ErrLost) {
 		close(k.lost)
 	}
+	cancel := k.cancel
 	k.mu.Unlock()
 
-	k.cancel(cause)
-	if errors.Is(cause, ErrUnlocked) {
+	if cancel != nil {
+		cancel(cause)
+	}
+	if unlocked {
 		return cause // unlock goes on, and calls gone when the store knows
 	}
 	k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", k.site())
@@ -150,60 +140,23 @@ func (k *keeper) finish(cause error) error {
 	return cause
 }
 
-// gone takes the keeper out of the books, once, and its baton out of the local line's, unless it was passed on.
+// gone takes the keeper out of the books, once, and its lease too, unless that was handed on.
 func (k *keeper) gone(err error, passed bool) {
-	k.c.mu.Lock()
-	_, here := k.c.keepers[k]
-	delete(k.c.keepers, k)
-	k.c.mu.Unlock()
+	k.mu.Lock()
+	here := !k.left
+	k.left = true
+	k.mu.Unlock()
 	if !here {
 		return
 	}
-	if k.crew != nil && !passed {
-		k.c.line.Left(*k.crew)
+	if !passed {
+		k.tenure.end()
+		if k.crew != nil {
+			k.c.line.Left(*k.crew)
+		}
 	}
 	k.end(k.hold, err)
 	k.c.life.leave()
-}
-
-// renew is the renewal timer's function.
-func (k *keeper) renew() {
-	if k.dropped.Load() {
-		_ = k.finish(errLeaked)
-		return
-	}
-	k.mu.Lock()
-	if k.over == nil {
-		k.over = make(chan struct{})
-	}
-	over, ended := k.over, k.cause != nil
-	k.mu.Unlock()
-	if ended {
-		return
-	}
-	select {
-	case k.turn <- struct{}{}: // waits behind Checks in line: none of them can starve it, and none has to set its timer
-	case <-over:
-		return
-	}
-	err := k.ask(context.Background(), k.claim.TTL/6)
-	<-k.turn // before the timer is set: it may be due at once
-	if err != nil {
-		k.again()
-	}
-}
-
-// again sets the renewal timer to the next sleep of the backoff, unless the hold has ended.
-func (k *keeper) again() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.cause != nil {
-		return
-	}
-	if k.retry == nil {
-		k.retry = waiting.NewBackoff(min(retryFirst, k.claim.TTL/12), min(retryMost, k.claim.TTL/12))
-	}
-	k.renewal.Reset(k.retry.Next())
 }
 
 // check asks the store, after any renewal that is under way.
@@ -214,131 +167,93 @@ func (k *keeper) check(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
-		return k.ask(ctx, k.claim.TTL)
+		return k.ask(ctx, k, k.claim.TTL)
 	case <-ctx.Done():
 		return ctx.Err() // not its cause, which may be another hold's loss
 	}
 }
 
-// ask renews the hold once, within limit, and acts on the answer. The caller has the turn. The error is the store's, or the
-// cause if the hold ended.
-func (k *keeper) ask(ctx context.Context, limit time.Duration) error {
-	k.mu.Lock()
-	if k.cause != nil {
-		defer k.mu.Unlock()
-		return k.cause
-	}
-	k.c.life.follow() // the hold may end, and with it its own place in the count, while the store is asked
-	defer k.c.life.leave()
-	ctx, k.stop = context.WithTimeout(ctx, max(min(limit, k.c.remaining(k.until)), time.Millisecond))
-	defer k.stop()
-	k.mu.Unlock()
-
-	ctx, end := k.c.begin(ctx, OpRenew, k.hold)
-	sent := k.c.now() // before the request: see deadline
-	err := k.c.b.Renew(ctx, k.claim)
-	end(k.hold, err)
-	return k.answered(sent, err)
-}
-
-// answered takes a renewal's answer. Only a yes moves the deadline, only a definite no ends the hold; without an answer the
-// hold is as good as before, and the store is asked again soon.
-func (k *keeper) answered(sent instant, err error) error {
-	if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {
-		k.refuted.Store(true)
-		return k.finish(lostBecause(fmt.Errorf("the store says so: %w", err)))
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.cause != nil {
-		return k.cause
-	}
-	if k.c.remaining(k.until) <= 0 {
-		// Too late, even for a yes: belief had ended. The expiry timer, which is due, ends the hold.
-		k.expiry.Reset(0)
-		return errExpired
-	}
-	if err != nil {
-		return err // renew asks again soon; a Check leaves the timer as it is
-	}
-	k.retry = nil
-	if d := deadlineOf(sent, k.claim.TTL); k.c.until(d).After(k.c.until(k.until)) {
-		k.until = d
-	}
-	k.renewal.Reset(time.Until(sent.at.Add(k.interval())))
-	return nil
-}
-
-// unlock ends the hold and releases it in the store. Its first call decides; later ones return the same, after it. (Not a
+// unlock ends the hold and gives the lease on or back. Its first call decides; later ones return the same, after it. (Not a
 // sync.Once: who waits for a mutex stops the clock of a synctest bubble.)
 func (k *keeper) unlock() error {
 	k.mu.Lock()
-	first := k.done == nil
-	if first {
+	first := !k.unlocked
+	k.unlocked = true
+	if !first && !k.settled && k.done == nil {
 		k.done = make(chan struct{})
 	}
+	done := k.done
 	k.mu.Unlock()
-	if first {
-		k.outcome = k.doUnlock()
+	if !first {
+		if done != nil {
+			<-done
+		}
+		return k.outcome
+	}
+	err := k.doUnlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.outcome, k.settled = err, true
+	if k.done != nil {
 		close(k.done)
 	}
-	<-k.done
-	return k.outcome
+	return err
 }
 
 func (k *keeper) doUnlock() error {
-	k.c.life.follow()
-	defer k.c.life.leave()
-	_ = k.valid() // a deadline that has passed unnoticed must not be called an unlock
-	cause := k.finish(ErrUnlocked)
-	k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after
-	defer func() { <-k.turn }()
+	now := k.c.now()
+	k.mu.Lock()
+	left := k.until.after(now)
+	k.mu.Unlock()
+	cause := ErrUnlocked
+	if left <= 0 {
+		cause = errExpired // a deadline that has passed unnoticed must not be called an unlock
+	}
+	cause = k.finishAt(now.at, cause)
+	k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after, as the hold is over
+	<-k.turn
 
-	ctx := k.ctx // for its values; release is cancelled by Close alone
-	budget := orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL)
+	if !errors.Is(cause, ErrUnlocked) {
+		return k.abandoned(cause)
+	}
+	if k.crew != nil && k.c.pass(k.tenure, now) {
+		k.gone(nil, true)
+		return nil
+	}
+	k.mu.Lock()
+	k.halt()
+	k.mu.Unlock()
+	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
 	switch {
-	case errors.Is(cause, ErrUnlocked):
-		if k.crew != nil && !k.refuted.Load() && k.c.pass(*k.crew, k.baton, k.deadline()) {
-			k.gone(nil, true)
-			return nil
-		}
-		err := k.c.release(ctx, k.claim, k.hold, budget)
-		switch {
-		case !errors.Is(err, backend.ErrLost):
-		case k.c.remaining(k.until) <= 0: // the lease ran out by itself while the release was on its way
-			err = nil
-		default:
-			err = lostBecause(fmt.Errorf("the store says so: %w", err))
-		}
-		k.gone(err, false)
-		return err
-	case errors.Is(cause, ErrMaxHold):
-		_ = k.c.release(ctx, k.claim, k.hold, budget)
+	case !errors.Is(err, backend.ErrLost):
+	case k.c.remaining(k.until) <= 0: // the lease ran out by itself while the release was on its way
+		err = nil
+	default:
+		err = lostBecause(fmt.Errorf("the store says so: %w", err))
+	}
+	k.gone(err, false)
+	return err
+}
+
+// abandoned is Unlock's work after the hold ended for another cause.
+func (k *keeper) abandoned(cause error) error {
+	k.c.life.follow()
+	if errors.Is(cause, ErrMaxHold) {
+		defer k.c.life.leave()
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
 		k.gone(cause, false)
 		return cause
 	}
 	// Lost: very likely gone in the store as well. If not (a renewal got through that we never heard of), let it go.
-	k.c.life.follow()
 	go func() {
 		defer k.c.life.leave()
-		_ = k.c.release(ctx, k.claim, k.hold, budget)
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
 	}()
 	return cause
 }
 
-// deadline is until when the lease is good.
-func (k *keeper) deadline() deadline {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.until
-}
-
-// leak is called by the garbage collector when the guard was dropped without Unlock. The hold is renewed no more, and not
-// released either: code that copied the value out of the guard may still be at work, and the lease gives it until its end.
-// It only leaves a note for the renewal timer: a clean-up runs outside of every synctest bubble and must not touch timers.
-func (k *keeper) leak() { k.dropped.Store(true) }
-
-var errLeaked = lostBecause(errors.New("its guard was dropped without Unlock"))
+// budget is how long a release may take. It is cancelled by Close alone; the caller's ctx gives values.
+func (k *keeper) budget() time.Duration { return orTTL(k.c.cfg.ReleaseTimeout, k.claim.TTL) }
 
 // lostChan returns the channel that is closed on loss.
 func (k *keeper) lostChan() <-chan struct{} {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -86,7 +89,7 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 			c.core.abandon(k)
 		}
 	}()
-	v, err := c.bind(holdContext{k.ctx, k, nil}, k.hold)
+	v, err := c.bind(holdContext{k, nil}, k.hold)
 	if err != nil {
 		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
 	}
@@ -105,18 +108,21 @@ type core struct {
 	asleep func() time.Duration           // how long the machine has slept; a field for tests
 
 	mu      sync.Mutex
-	keepers map[*keeper]struct{} // the holds, for Close
-	cut     bool                 // Close ran out of time
+	tenures map[*tenure]struct{} // the leases, for Close
+	cut     atomic.Bool          // Close ran out of time
 }
 
 func newCore(b backend.Backend, cfg Config) *core {
 	return &core{
 		b: b, cfg: cfg, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
-		keepers: map[*keeper]struct{}{},
+		tenures: map[*tenure]struct{}{},
 	}
 }
 
-// claim is the wish that a call makes of the store, validated.
+// nobody stands for the fresh name that a claim gets when the store is asked; most who wait in the local line never ask.
+const nobody = "nobody"
+
+// claim is the wish that a call makes of the store, validated. See core.ask for who it is.
 func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim, error) {
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
 		return backend.Claim{}, err
@@ -128,7 +134,7 @@ func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim
 		return backend.Claim{}, &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
 	}
 	claim := backend.Claim{
-		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: backend.NewOwner(),
+		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: nobody,
 		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
 	}
 	if op != opTry && c.queues() {
@@ -136,7 +142,7 @@ func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim
 		claim.Queue, claim.Linger = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
 	}
 	if o.reentrant {
-		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
+		claim.Reentrant, claim.Hold, claim.Owner = true, nobody, o.owner
 	}
 	if tp, ok := ctx.Value(traceparentKey{}).(string); ok {
 		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
@@ -157,13 +163,7 @@ func (c *core) close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	c.mu.Lock()
-	left := make([]*keeper, 0, len(c.keepers))
-	c.cut = true
-	for k := range c.keepers {
-		left = append(left, k)
-	}
-	c.mu.Unlock()
+	left := c.heldAtTheCut()
 	for _, k := range left {
 		if cause := k.finish(lostBecause(ErrClosed)); errors.Is(cause, ErrMaxHold) {
 			k.gone(cause, false)
@@ -172,4 +172,20 @@ func (c *core) close(ctx context.Context) error {
 	c.life.endAll(ErrClosed)
 	<-idle // short: nothing that is still counted waits for anything but the store, under a ctx that is now done
 	return fmt.Errorf("holdfast: close: cut off, with %d guards not unlocked: %w", len(left), errors.Join(ctx.Err(), context.Cause(ctx)))
+}
+
+// heldAtTheCut returns the holds that there are. Each later one looks at cut when it begins.
+func (c *core) heldAtTheCut() (left []*keeper) {
+	c.cut.Store(true)
+	c.mu.Lock()
+	tenures := slices.Collect(maps.Keys(c.tenures))
+	c.mu.Unlock()
+	for _, t := range tenures {
+		t.mu.Lock()
+		if t.keeper != nil && !t.keeper.left {
+			left = append(left, t.keeper)
+		}
+		t.mu.Unlock()
+	}
+	return left
 }
