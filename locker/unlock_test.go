@@ -128,24 +128,11 @@ func TestUnlockIsBounded(t *testing.T) {
 // covers: B3, G2
 func TestDroppedGuardIsNoticed(t *testing.T) {
 	b := hook()
-	var out bytes.Buffer
+	var out output
 	cfg := locker.Config{TTL: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
-		ctx := mustLock(t, l, "worked-on").Context()
-		lost := mustLock(t, l, "k").Lost()
-		noticed := false
-		for i := 0; i < 1000 && !noticed; i++ { // the collector runs in real time, which a bubble cannot wait for
-			runtime.GC()
-			time.Sleep(3 * time.Second)
-			select {
-			case <-lost:
-				noticed = true
-			default:
-			}
-		}
-		if !noticed {
-			t.Fatal("a dropped guard is still renewed")
-		}
+		ctx, lost := workedOn(t, l)
+		awaitLeak(t, mustLock(t, l, "k").Lost())
 		time.Sleep(time.Second)
 		wantHeld(t, b, "k", true) // not released: copies of the value may still be in use
 		time.Sleep(10 * time.Second)
@@ -156,5 +143,45 @@ func TestDroppedGuardIsNoticed(t *testing.T) {
 			t.Errorf("the log does not name the leak and its caller:\n%s", s)
 		}
 		runtime.KeepAlive(ctx)
+		awaitLeak(t, lost) // now it is not
 	})
+}
+
+// output is a bytes.Buffer for several goroutines.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// workedOn drops a guard whose context is in use.
+func workedOn(t *testing.T, l locker.Locker[struct{}]) (context.Context, <-chan struct{}) {
+	g := mustLock(t, l, "worked-on")
+	return g.Context(), g.Lost()
+}
+
+// awaitLeak has the collector run until a dropped guard is noticed. It runs in real time, which a bubble cannot wait for.
+func awaitLeak(t *testing.T, lost <-chan struct{}) {
+	t.Helper()
+	for range 1000 {
+		runtime.GC()
+		time.Sleep(3 * time.Second)
+		select {
+		case <-lost:
+			return
+		default:
+		}
+	}
+	t.Fatal("a dropped guard is still renewed")
 }

@@ -8,8 +8,8 @@ var mutants = []mutant{
 		"deadlineOf(sent, max(g.TTL", "deadlineOf(a.core.now(), max(g.TTL", "./locker", "Deadline|Suspend",
 	},
 	{
-		"renewed deadline counted from the reply", "locker/keeper.go",
-		"deadlineOf(sent, k.claim.TTL)", "deadlineOf(k.c.now(), k.claim.TTL)", "./locker", "Deadline",
+		"renewed deadline counted from the reply", "locker/tenure.go",
+		"deadlineOf(sent, t.claim.TTL)", "deadlineOf(t.c.now(), t.claim.TTL)", "./locker", "Deadline",
 	},
 	{
 		"no allowance for drift", "locker/deadline.go",
@@ -26,28 +26,28 @@ var mutants = []mutant{
 
 	// Package locker: the keeper.
 	{
-		"no answer to a renewal is a loss", "locker/keeper.go",
-		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if err != nil {", "./locker", "Renewal",
+		"no answer to a renewal is a loss", "locker/tenure.go",
+		"refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign)", "refuted := err != nil", "./locker", "Renewal",
 	},
 	{
-		"a late yes revives", "locker/keeper.go",
-		"if k.c.remaining(k.until) <= 0 {\n\t\t// Too", "if false {\n\t\t// Too", "./locker", "Late",
+		"a late yes revives", "locker/tenure.go",
+		"if t.c.remaining(t.until) <= 0 {\n\t\t// Too", "if false {\n\t\t// Too", "./locker", "Late",
 	},
 	{
-		"a definite loss waits for the deadline", "locker/keeper.go",
-		"if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) {", "if false {", "./locker", "Definite",
+		"a definite loss waits for the deadline", "locker/tenure.go",
+		"if refuted {", "if false {", "./locker", "Definite",
 	},
 	{
-		"renewals stop after a failed one", "locker/keeper.go",
-		"k.renewal.Reset(k.retry.Next())", "_ = k.retry.Next()", "./locker", "Renewal",
+		"renewals stop after a failed one", "locker/tenure.go",
+		"t.setRenewal(t.retry.Next())", "_ = t.retry.Next()", "./locker", "Renewal",
 	},
 	{
 		"a dropped guard is renewed for ever", "locker/keeper.go",
-		"k.dropped.Store(true)", "k.dropped.Store(false)", "./locker", "Dropped",
+		"k.weakly.Value() == nil", "false", "./locker", "Dropped",
 	},
 	{
 		"release does not wait for the renewal", "locker/keeper.go",
-		"k.turn <- struct{}{} // a renewal", "select {\n\tcase k.turn <- struct{}{}:\n\tdefault:\n\t} // a renewal", "./locker", "Joined",
+		"k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after, as the hold is over\n\t<-k.turn", "", "./locker", "Joined",
 	},
 	{
 		"MaxHold is ignored", "locker/keeper.go",
@@ -120,20 +120,36 @@ var mutants = []mutant{
 		"if given && o.err == nil {", "if given && o.err != nil {", "./locker", "Turn",
 	},
 	{
-		"a lease that the store called gone is handed on", "locker/keeper.go",
-		"k.refuted.Store(true)", "", "./locker", "Refuted",
+		"a lease that the store called gone is handed on", "locker/tenure.go",
+		"t.refuted = t.refuted || refuted", "", "./locker", "Refuted",
+	},
+	{
+		"a lease that is handed on late is not renewed", "locker/tenure.go",
+		"if !t.due && !t.over {", "if false {", "./locker", "TestSlowHandOver|TestRenewalDuringUnlock",
+	},
+	{
+		"the next holder is not told that the lease is over", "locker/tenure.go",
+		"dead := t.dead", "dead := error(nil)", "./locker", "TestSlowHandOver",
+	},
+	{
+		"a context that is looked at late does not end", "locker/context.go",
+		"if cause != nil {\n\t\tcancel(cause)", "if false {\n\t\tcancel(cause)", "./locker", "Context",
+	},
+	{
+		"a context that is looked at late ends with the wrong cause", "locker/keeper.go",
+		"if k.parent.Err() != nil {", "if false {", "./locker", "Context",
 	},
 	{
 		"a lease is handed on without end", "locker/crew.go",
-		"b.passes >= c.cfg.Wait.Passes || time.Since(b.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound",
+		"t.passes >= c.cfg.Wait.Passes || now.at.Sub(t.since) >= c.cfg.Wait.PassTime ||", "", "./locker", "Bound",
 	},
 	{
 		"a lease that is nearly over is handed on", "locker/crew.go",
-		"c.remaining(until) < min(b.claim.TTL/2, c.cfg.Wait.Fallback)", "false", "./locker", "ShortLease",
+		"left < min(t.claim.TTL/2, c.cfg.Wait.Fallback)", "left < 0", "./locker", "ShortLease",
 	},
 	{
 		"handed on with the token of the one before", "locker/crew.go",
-		"b.lease.token++", "", "./locker", "OwnTokens",
+		"t.token++", "", "./locker", "OwnTokens",
 	},
 	{
 		"locking again under the guard waits for itself", "locker/acquire.go",

@@ -1,0 +1,105 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+var errWhy = errors.New("shutting down")
+
+type word struct{}
+
+// What a guard's context says does not depend on when somebody first looks at it.
+// covers: B10
+func TestContextThatIsLookedAtLate(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for name, try := range map[string]struct {
+			end  func(g *locker.Guard[struct{}], cancel context.CancelCauseFunc)
+			want error
+		}{
+			"unlocked":                   {func(g *locker.Guard[struct{}], _ context.CancelCauseFunc) { _ = g.Unlock() }, locker.ErrUnlocked},
+			"unlocked before the parent": {func(g *locker.Guard[struct{}], c context.CancelCauseFunc) { _ = g.Unlock(); c(errWhy) }, locker.ErrUnlocked},
+			"unlocked after the parent":  {func(g *locker.Guard[struct{}], c context.CancelCauseFunc) { c(errWhy); _ = g.Unlock() }, errWhy},
+			"parent":                     {func(_ *locker.Guard[struct{}], c context.CancelCauseFunc) { c(errWhy) }, errWhy},
+		} {
+			for look, done := range map[string]func(ctx context.Context) bool{
+				"cause":   func(ctx context.Context) bool { return context.Cause(ctx) != nil },
+				"err":     func(ctx context.Context) bool { return ctx.Err() != nil },
+				"done":    isDone,
+				"derived": func(ctx context.Context) bool { ctx, end := context.WithCancel(ctx); defer end(); return isDone(ctx) },
+			} {
+				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), word{}, "hello"))
+				g, err := l.Lock(parent, "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx := g.Context()
+				if ctx.Value(word{}) != "hello" || ctx.Err() != nil || context.Cause(ctx) != nil {
+					t.Errorf("%s, %s: a live hold's context: %v, %v", name, look, ctx.Err(), context.Cause(ctx))
+				}
+				try.end(g, cancel)
+				if !done(ctx) || !errors.Is(context.Cause(ctx), try.want) || !errors.Is(ctx.Err(), context.Canceled) {
+					t.Errorf("%s, %s: %v, cause %v, want %v", name, look, ctx.Err(), context.Cause(ctx), try.want)
+				}
+				if ctx.Value(word{}) != "hello" {
+					t.Errorf("%s, %s: lost its values", name, look)
+				}
+				cancel(nil)
+				_ = g.Unlock()
+			}
+		}
+	})
+}
+
+func isDone(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// A context that was looked at early ends with the hold, and all that were derived from it do.
+func TestContextThatIsLookedAtEarly(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		parent, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		g, err := l.Lock(parent, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := parent.Deadline()
+		if d, ok := g.Context().Deadline(); !ok || !d.Equal(want) {
+			t.Errorf("deadline %v, want the parent's", d)
+		}
+		derived, end := context.WithCancel(g.Context())
+		defer end()
+		time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+		<-derived.Done()
+		wantErr(t, context.Cause(derived), locker.ErrUnlocked)
+	})
+}
+
+// Everybody looks while the hold ends: all see the same end.
+func TestContextThatManyLookAt(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for range 200 {
+			g := mustLock(t, l, "k")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					<-g.Context().Done()
+					wantErr(t, context.Cause(g.Context()), locker.ErrUnlocked)
+				})
+			}
+			all.Go(func() { _ = g.Unlock() })
+			all.Wait()
+		}
+	})
+}

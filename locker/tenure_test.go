@@ -1,0 +1,107 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// handedOver is a lease that was granted, and the hold that its next owner, who was slow to come, makes of it.
+func handedOver(t *testing.T, c *core, slow time.Duration) *keeper {
+	t.Helper()
+	if !c.life.enter() {
+		t.Fatal("closed")
+	}
+	lease, err := c.obtain(t.Context(), "lock", Hold{Key: "k"}, call{ttl: c.cfg.TTL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(slow)
+	return c.keep(t.Context(), lease, Hold{Key: "k"})
+}
+
+// Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or was lost on the way.
+// covers: B13
+func TestSlowHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(membackend.New(), Bare, Config{TTL: 9 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, slow := range []time.Duration{time.Second, 4 * time.Second, 8 * time.Second} {
+			k := handedOver(t, l.core, slow)
+			time.Sleep(time.Hour)
+			if err := k.valid(); err != nil {
+				t.Errorf("taken up after %v: %v", slow, err)
+			}
+			if err := k.unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		k := handedOver(t, l.core, time.Minute)
+		if !errors.Is(k.cause, ErrLost) {
+			t.Errorf("taken up after the lease was over: %v", k.cause)
+		}
+		_ = k.unlock()
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := len(l.core.tenures); n != 0 {
+			t.Errorf("%d leases are left in the books", n)
+		}
+	})
+}
+
+// A lease is handed on at a moment when its renewal is under way, and told to stop: the next holder's goes on.
+// covers: B2
+func TestRenewalDuringUnlockGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &turnBackend{Backend: membackend.New()}
+		var renews atomic.Int64
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			if renews.Add(1) == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return b.Backend.Renew(ctx, c)
+		}
+		l, err := New(b, Bare, Config{TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan *Guard[struct{}])
+		go func() {
+			n, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- n
+		}()
+		for renews.Load() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		n := <-next
+		if n.k.tenure != g.k.tenure {
+			t.Error("the lease was not handed on")
+		}
+		time.Sleep(time.Hour)
+		if err := n.Unlock(); err != nil {
+			t.Errorf("an hour later: %v", err)
+		}
+		_ = l.Close(t.Context())
+	})
+}
