@@ -31,7 +31,7 @@
 //
 // # Permissions
 //
-// A user needs EVALSHA EVAL TIME HMGET EXISTS HSET HDEL PEXPIRE PTTL on the keys (~holdfast:*) and INFO, which an
-// allow_eviction spares. Wake-ups need PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels (&holdfast:*); without them Watch
+// A user needs EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys (~holdfast:*) and INFO,
+// which an allow_eviction spares. Wake-ups need PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels (&holdfast:*); without them Watch
 // returns an error that is [errors.ErrUnsupported], and whoever waits polls.
 package redisbackend

@@ -83,7 +83,7 @@ func TestEviction(t *testing.T) {
 // covers: R20
 func TestPermissions(t *testing.T) {
 	srv := testserver.Redis(t)
-	locks := []string{"+evalsha", "+eval", "+time", "+hmget", "+exists", "+hset", "+hdel", "+pexpire", "+pttl", "+info"}
+	locks := []string{"+evalsha", "+eval", "+time", "+get", "+set", "+del", "+hmget", "+hset", "+hdel", "+pexpire", "+pttl", "+info"}
 	wakes := []string{"+publish", "+subscribe", "+unsubscribe", "&holdfast:*"}
 	user := func(rules ...string) string {
 		srv.MustDo(append([]string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "~holdfast:*", "resetchannels"}, rules...)...)

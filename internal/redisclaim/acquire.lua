@@ -1,9 +1,9 @@
--- ACQUIRE(id, ttl, keep, meta, mode, limit, reserve, owner, linger or 0, client)
---   -> {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token} | {LOST} | {MISMATCH} | {FOREIGN, why}
+-- ACQUIRE(id, ttl, keep, meta, mode, limit, reserve, owner, linger or 0, client, floor or 0)
+--   -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token} | {LOST} | {MISMATCH} | {FOREIGN, why}
 local ttl, keep = tonumber(ARGV[2]), tonumber(ARGV[3])
 local c = {
   id = id, meta = ARGV[4], mode = ARGV[5], limit = tonumber(ARGV[6]), reserve = tonumber(ARGV[7]), owner = ARGV[8],
-  linger = tonumber(ARGV[9]), client = ARGV[10],
+  linger = tonumber(ARGV[9]), client = ARGV[10], floor = tonumber(ARGV[11]) or 0,
 }
 c.lease = math.min(c.linger, ttl) -- of a grant that is handed over
 

@@ -74,7 +74,7 @@ func withoutArguments(text string) string {
 }
 
 // NeedsCommands is the text of what a user must be allowed to do, for errors.
-const NeedsCommands = "EVALSHA EVAL TIME HMGET EXISTS HSET HDEL PEXPIRE PTTL on the keys, INFO, " +
+const NeedsCommands = "EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys, INFO, " +
 	"and for wake-ups PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels"
 
 // CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its

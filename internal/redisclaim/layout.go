@@ -92,7 +92,7 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	}
 	return []string{
 		name(c.ID()), millis(c.TTL), l.keep(c), encodeMeta(c.Meta),
-		modeOf(c), strconv.Itoa(c.Limit), strconv.Itoa(max(c.Reserve, 1)), name(c.Owner), linger, client,
+		modeOf(c), strconv.Itoa(c.Limit), strconv.Itoa(max(c.Reserve, 1)), name(c.Owner), linger, client, "0",
 	}
 }
 
@@ -118,7 +118,7 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return []string{name(c.ID()), millis(c.TTL), l.keep(c)}
+	return []string{name(c.ID()), millis(c.TTL), l.keep(c), "0"}
 }
 
 // Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late

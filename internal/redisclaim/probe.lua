@@ -5,12 +5,13 @@ local denied = {}
 for _, c in ipairs({
   {'HDEL', KEYS[1], '-'},
   {'TIME'},
+  {'GET', KEYS[1]},
   {'HMGET', KEYS[1], 'v'},
-  {'EXISTS', KEYS[1]},
   {'HSET', KEYS[1], '-', ''},
   {'PTTL', KEYS[1]},
   {'PEXPIRE', KEYS[1], 1000},
-  {'HDEL', KEYS[1], '-'},
+  {'SET', KEYS[1], '', 'PX', 1},
+  {'DEL', KEYS[1]},
   {'PUBLISH', ARGV[1], ''},
 }) do
   local r = redis.pcall(unpack(c))

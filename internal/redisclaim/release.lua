@@ -1,4 +1,4 @@
--- RELEASE(id, tombstone ms or 0, keep, channel) -> {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
+-- RELEASE(id, tombstone ms or 0, keep, channel) -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
 local tomb, keep = tonumber(ARGV[2]), tonumber(ARGV[3])
 fetch({'h:' .. id, 'w:' .. id})
 
@@ -7,8 +7,7 @@ fetch({'h:' .. id, 'w:' .. id})
 local result, gone = LOST, false
 if o == id then
   result, gone = x > now and OK or EXPIRED, true
-  o, x = false, 0
-  for _, field in ipairs({'o', 'x', 'm', 'b'}) do put(field, false) end
+  vacate()
 else
   local n, e = own()
   if e then

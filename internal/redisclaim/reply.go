@@ -22,6 +22,9 @@ const (
 // DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
 // of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
+	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves one
+		return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: 1}, nil
+	}
 	r, code := open(reply)
 	switch {
 	case code == codeOK && len(r) == 3:
@@ -82,8 +85,11 @@ func DecodeProbe(reply any) ([]string, error) {
 	return denied, nil
 }
 
-// open returns the reply's elements and its code, 0 if it has none.
+// open returns the reply's elements and its code, 0 if it has none. A code alone stands for an array of it.
 func open(reply any) (elements []any, code int64) {
+	if code, ok := reply.(int64); ok {
+		return []any{code}, code
+	}
 	r, ok := reply.([]any)
 	if !ok || len(r) == 0 {
 		return nil, 0

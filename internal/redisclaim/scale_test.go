@@ -60,20 +60,20 @@ func TestManyDeadWaiters(t *testing.T) {
 	}
 	r.refusedAnywhere(queued("alive"))
 	r.lapse(dead.Linger)
-	left := strings.Count(r.hash(), "\nw:")
+	left := strings.Count(r.stored(), "\nw:")
 	if left != n+1 {
 		t.Fatalf("%d places", left)
 	}
 	r.dropped(plainClaim("holder"))
 	scripts := 1
 	for ; ; scripts++ {
-		now := strings.Count(r.hash(), "\nw:")
+		now := strings.Count(r.stored(), "\nw:")
 		if left-now > 128 {
 			t.Fatalf("the release passed over %d", left-now)
 		}
 		left = now
 		_, err := r.ask(queued("alive"))
-		now = strings.Count(r.hash(), "\nw:")
+		now = strings.Count(r.stored(), "\nw:")
 		if left-now > 128 {
 			t.Fatalf("one script passed over %d", left-now)
 		}
@@ -116,8 +116,8 @@ func TestManyDeadReaders(t *testing.T) {
 	for range 2 * n / 128 {
 		r.refusedAnywhere(queued("w"))
 	}
-	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "alive" || strings.Count(r.hash(), "\nk:") > 1 {
-		t.Fatalf("%d holders, %d slots", len(s.Holders), strings.Count(r.hash(), "\nk:"))
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "alive" || strings.Count(r.stored(), "\nk:") > 1 {
+		t.Fatalf("%d holders, %d slots", len(s.Holders), strings.Count(r.stored(), "\nk:"))
 	}
 	r.dropped(reader("alive"))
 	r.granted(queued("w"))
@@ -158,7 +158,7 @@ func TestPurgeWhileTheyComeAndGo(t *testing.T) {
 		}
 		delete(live, h.Owner)
 	}
-	if len(live) > 0 || strings.Count(r.hash(), "\nk:")+strings.Count(r.hash()[:2], "k:") != len(s.Holders) {
+	if len(live) > 0 || strings.Count(r.stored(), "\nk:")+strings.Count(r.stored()[:2], "k:") != len(s.Holders) {
 		t.Errorf("not there: %v; %d holders", live, len(s.Holders))
 	}
 }

@@ -16,19 +16,19 @@ type Script struct {
 //go:embed *.lua common/*.lua fast/*.lua
 var pieces embed.FS
 
-// The pieces that are common to all scripts but the probe. Between head and the rest a script may have its short way.
+// The pieces that are common to all scripts but the probe. Between start and the rest a script may have its short way.
 const (
-	head   = "common/head"
-	change = "common/change common/holders common/line common/commit"
+	start = "common/start"
+	rest  = "common/head common/change common/holders common/line common/commit"
 )
 
 // The scripts. Each takes the arguments that the [Layout] method of the same name makes, and its reply is read by the
 // Decode function of that name.
 var (
-	Acquire = newScript(head, "fast/acquire", change, "acquire")
-	Renew   = newScript(head, "fast/renew", change, "renew")
-	Release = newScript(head, "fast/release", change, "release")
-	Inspect = newScript(head, change, "inspect")
+	Acquire = newScript(start, "fast/acquire", rest, "acquire")
+	Renew   = newScript(start, "fast/renew", rest, "renew")
+	Release = newScript(start, "fast/release", rest, "release")
+	Inspect = newScript(start, rest, "inspect")
 	Probe   = newScript("probe")
 )
 

@@ -59,9 +59,13 @@ func (r rig) acquire(owner string) (backend.Grant, error) {
 	return DecodeAcquire(r.eval(Acquire, r.l.Acquire(c)...), c)
 }
 
-// hash is what the key holds, in one order: Redis' own may change when it moves fields about.
-func (r rig) hash() string {
+// stored is what the key holds: its short form, or the fields of its long one in one order, since Redis' own may change when
+// it moves fields about.
+func (r rig) stored() string {
 	r.t.Helper()
+	if r.srv.MustDo("TYPE", r.l.Key(r.key)) == "string" {
+		return r.srv.MustDo("GET", r.l.Key(r.key))
+	}
 	reply, err := r.srv.Do("HGETALL", r.l.Key(r.key))
 	if err != nil {
 		r.t.Fatal(err)
@@ -74,10 +78,13 @@ func (r rig) hash() string {
 	return strings.Join(pairs, "\n")
 }
 
+// set stores a long form of fields, or a short one of a single string, which has an expiry as always.
 func (r rig) set(fields ...string) {
 	r.t.Helper()
 	r.srv.MustDo("DEL", r.l.Key(r.key))
-	if len(fields) > 0 {
+	if len(fields) == 1 {
+		r.srv.MustDo("SET", r.l.Key(r.key), fields[0], "PX", "120000")
+	} else if len(fields) > 0 {
 		r.srv.MustDo(append([]string{"HSET", r.l.Key(r.key)}, fields...)...)
 	}
 }
@@ -108,12 +115,12 @@ func TestTokens(t *testing.T) {
 		"used up":            {1<<53 - 2, 0, 0},
 		"beyond":             {1<<53 - 1, 0, 0},
 	} {
-		r.set("v", "h1", "f", strconv.FormatInt(test.f, 10))
+		r.set("v", "h2", "f", strconv.FormatInt(test.f, 10))
 		g, err := r.acquire("me")
 		if token := int64(g.Token); token < test.least || token > test.most || (err == nil) != (test.most > 0) {
 			t.Errorf("%s: after %d came %d, %v", name, test.f, token, err)
 		}
-		if h := r.hash(); strings.Contains(strings.ReplaceAll(h, "me", ""), "e+") {
+		if h := r.stored(); strings.Contains(strings.ReplaceAll(h, "me", ""), "e+") {
 			t.Errorf("%s: stored in scientific notation: %s", name, h)
 		}
 		if left := r.left(); err == nil && left < 2*(int64(g.Token)-us)/1000-1e9/1000 {
@@ -132,9 +139,9 @@ func TestLeaseIsNotShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := strconv.ParseInt(r.field("x"), 10, 64)
-		if asked := int64(g.Token) + minute.Microseconds(); err != nil || x*1000 < asked || x*1000 > asked+2000 {
-			t.Fatalf("a lease of a minute from %d µs ends at %d ms, %v", g.Token, x, err)
+		x := r.ms() + r.left() - 2*minute.Milliseconds() // the margin
+		if asked := int64(g.Token) + minute.Microseconds(); x*1000 < asked-1000 || x*1000 > asked+3000 {
+			t.Fatalf("a lease of a minute from %d µs ends at %d ms", g.Token, x)
 		}
 	}
 }
@@ -144,29 +151,40 @@ func TestDamagedState(t *testing.T) {
 	r := newRig(t)
 	past, future := strconv.FormatInt(r.now()-1000, 10), strconv.FormatInt(r.now()+60_000, 10)
 	for name, fields := range map[string][]string{
-		"another version":       {"v", "h2", "f", "1"},
+		"another version":       {"v", "h1", "f", "1"},
 		"no version":            {"o", "x", "x", past, "f", "1"},
 		"somebody's hash":       {"name", "Ada"},
-		"no counter":            {"v", "h1", "o", "x", "x", past},
-		"no expiry":             {"v", "h1", "o", "x", "f", "1"},
-		"empty owner":           {"v", "h1", "o", "", "x", past, "f", "1"},
-		"expiry nan":            {"v", "h1", "o", "x", "x", "nan", "f", "1"},
-		"expiry -inf":           {"v", "h1", "o", "x", "x", "-inf", "f", "1"},
-		"expiry in hex":         {"v", "h1", "o", "x", "x", "0x1", "f", "1"},
-		"expiry with space":     {"v", "h1", "o", "x", "x", " 1", "f", "1"},
-		"expiry negative":       {"v", "h1", "o", "x", "x", "-1", "f", "1"},
-		"expiry fraction":       {"v", "h1", "o", "x", "x", "1.5", "f", "1"},
-		"expiry empty":          {"v", "h1", "o", "x", "x", "", "f", "1"},
-		"expiry too long":       {"v", "h1", "o", "x", "x", "00000000000000001", "f", "1"},
-		"counter scientific":    {"v", "h1", "f", "1.7952e+15"},
-		"counter nan":           {"v", "h1", "f", "nan"},
-		"tombstone without end": {"v", "h1", "f", "1", "z", future + " me"},
-		"tombstone cut":         {"v", "h1", "f", "1", "z", future[:5]},
-		"tombstone junk":        {"v", "h1", "f", "1", "z", future + " a;x" + future + " me;"},
-		"tombstone too long":    {"v", "h1", "f", "1", "z", "99999999999999999 me;"},
+		"no counter":            {"v", "h2", "o", "x", "x", past},
+		"no expiry":             {"v", "h2", "o", "x", "f", "1"},
+		"empty owner":           {"v", "h2", "o", "", "x", past, "f", "1"},
+		"expiry nan":            {"v", "h2", "o", "x", "x", "nan", "f", "1"},
+		"expiry -inf":           {"v", "h2", "o", "x", "x", "-inf", "f", "1"},
+		"expiry in hex":         {"v", "h2", "o", "x", "x", "0x1", "f", "1"},
+		"expiry with space":     {"v", "h2", "o", "x", "x", " 1", "f", "1"},
+		"expiry negative":       {"v", "h2", "o", "x", "x", "-1", "f", "1"},
+		"expiry fraction":       {"v", "h2", "o", "x", "x", "1.5", "f", "1"},
+		"expiry empty":          {"v", "h2", "o", "x", "x", "", "f", "1"},
+		"expiry too long":       {"v", "h2", "o", "x", "x", "00000000000000001", "f", "1"},
+		"counter scientific":    {"v", "h2", "f", "1.7952e+15"},
+		"counter nan":           {"v", "h2", "f", "nan"},
+		"tombstone without end": {"v", "h2", "f", "1", "z", future + " me"},
+		"tombstone cut":         {"v", "h2", "f", "1", "z", future[:5]},
+		"tombstone junk":        {"v", "h2", "f", "1", "z", future + " a;x" + future + " me;"},
+		"tombstone too long":    {"v", "h2", "f", "1", "z", "99999999999999999 me;"},
+		"short: somebody's":     {"somebody's"},
+		"short: empty":          {""},
+		"short: other version":  {"h3 1234567890123456"},
+		"short: no counter":     {"h2 "},
+		"short: counter nan":    {"h2 nan"},
+		"short: counter cut":    {"h2 123456789012345x"},
+		"short: counter long":   {"h2 12345678901234567"},
+		"short: no margin":      {"h2 1234567890123456 x me - "},
+		"short: margin long":    {"h2 1234567890123456 99999999999999999 me - "},
+		"short: cut":            {"h2 1234567890123456 60000 me"},
+		"short: blank at end":   {"h2 1234567890123456 "},
 	} {
 		r.set(fields...)
-		before := r.hash()
+		before := r.stored()
 		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No || !strings.Contains(err.Error(), backend.ErrForeign.Error()) {
 			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
 		}
@@ -175,7 +193,7 @@ func TestDamagedState(t *testing.T) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}
 		}
-		if after := r.hash(); after != before {
+		if after := r.stored(); after != before {
 			t.Errorf("%s: changed to %s", name, after)
 		}
 	}
@@ -185,13 +203,13 @@ func TestDamagedState(t *testing.T) {
 // no leaves the data as it was.
 func FuzzHashState(f *testing.F) {
 	f.Add(uint8(0), "", "", "", "", "", int64(0))
-	f.Add(uint8(0b1111), "h1", "other", "", "5", "", int64(50))
-	f.Add(uint8(0b1111), "h1", "other", "", "5", "", int64(-50))
-	f.Add(uint8(0b1111), "h1", "me", "", "5", "", int64(50))
-	f.Add(uint8(0b0111), "h1", "other", "nan", "5", "", int64(0))
-	f.Add(uint8(0b1111), "h1", "other", "1e99", "5", "1 me;", int64(0))
-	f.Add(uint8(0b11111), "h1", "other", "", "5", "99999999999999 me;", int64(-1))
-	f.Add(uint8(0b11011), "h1", "other", "", "5", "1 a;", int64(-1))
+	f.Add(uint8(0b1111), "h2", "other", "", "5", "", int64(50))
+	f.Add(uint8(0b1111), "h2", "other", "", "5", "", int64(-50))
+	f.Add(uint8(0b1111), "h2", "me", "", "5", "", int64(50))
+	f.Add(uint8(0b0111), "h2", "other", "nan", "5", "", int64(0))
+	f.Add(uint8(0b1111), "h2", "other", "1e99", "5", "1 me;", int64(0))
+	f.Add(uint8(0b11111), "h2", "other", "", "5", "99999999999999 me;", int64(-1))
+	f.Add(uint8(0b11011), "h2", "other", "", "5", "1 a;", int64(-1))
 	f.Fuzz(func(t *testing.T, present uint8, v, o, x, token, z string, delta int64) {
 		r := newRig(t)
 		if x == "" && delta%1000 != 0 {
@@ -206,13 +224,13 @@ func FuzzHashState(f *testing.F) {
 			}
 		}
 		r.set(fields...)
-		before := r.hash()
+		before := r.stored()
 		g, err := r.acquire("me")
 		if err == nil {
 			checkGrant(t, state, g, r.now())
 		} else if backend.AnswerOf(err) != backend.No {
 			t.Fatalf("%q: %v is no definite answer", state, err)
-		} else if after := r.hash(); after != before {
+		} else if after := r.stored(); after != before {
 			t.Fatalf("%q: %v, and changed to %s", state, err, after)
 		}
 		if err != nil && state["o"] != "stranger" {
@@ -221,7 +239,7 @@ func FuzzHashState(f *testing.F) {
 					t.Fatalf("%q: %v for one who does not hold", state, reply)
 				}
 			}
-			if after := r.hash(); after != before {
+			if after := r.stored(); after != before {
 				t.Fatalf("%q: a stranger changed it to %s", state, after)
 			}
 		}
@@ -238,7 +256,7 @@ func checkGrant(t *testing.T, state map[string]string, g backend.Grant, now int6
 	if owned && owner != "me" && (err != nil || !digits.MatchString(state["x"]) || ends > now+1000) {
 		t.Fatalf("%q: granted over a holder at %d", state, now)
 	}
-	if len(state) > 0 && state["v"] != "h1" {
+	if len(state) > 0 && state["v"] != "h2" {
 		t.Fatalf("%q: granted over foreign data", state)
 	}
 	if f, err := strconv.ParseUint(state["f"], 10, 64); err == nil && (g.Token < f || g.Token == f && owner != "me") {

@@ -1,14 +1,13 @@
--- The long way begins here. It reads through get, writes through put, and nothing reaches the key before commit, which is
--- one HSET and one HDEL. So every check comes before the first write, whatever is found on the way; and a script that
--- finds damage says so in broken, goes on without harm, and is refused by commit.
+-- The long way reads through get, writes through put, and nothing reaches the key before commit. So every check comes before
+-- the first write, whatever is found on the way; and a script that finds damage says so in broken, goes on without harm,
+-- and is refused by commit.
 local broken
 local was, will = {}, {}
 local function damaged(what) broken = broken or ('a lock with damaged ' .. what) end
 
 local function fetch(fields)
-  if #fields == 0 then return end
-  local r = redis.call('HMGET', K, unpack(fields))
-  for i, field in ipairs(fields) do was[field] = r[i] end
+  local r = long and #fields > 0 and redis.call('HMGET', K, unpack(fields))
+  for i, field in ipairs(fields) do was[field] = r and r[i] or false end
 end
 
 local function get(field)

@@ -1,4 +1,4 @@
--- Holders. An exclusive one is in o, x, m (and b: its first token, if it reserved more than f alone). Those who hold
+-- Holders. An exclusive one is in o, x, m (and b, its first token and their number, if they are not f alone). Those who hold
 -- together are in slots k:1 to k:gn, 'ends token owner id meta', without gaps, and h:<id> is the number of an id's slot:
 -- one to find an acquisition, the other to find them all, both in one step. (An empty owner is the id.)
 --
@@ -91,6 +91,12 @@ local function fits(c)
   return e and e.owner == c.owner or false
 end
 
+-- vacate takes the exclusive hold away: its owner released it, or its lease has run out.
+local function vacate()
+  o, x, m, b = false, 0, false, false
+  for _, field in ipairs({'o', 'x', 'm', 'b'}) do put(field, false) end
+end
+
 -- admit lets c in for a lease, and returns its token. It is the only place that writes a new hold, and its callers have asked
 -- fits. Tokens rise in the order of grants: f is the highest one given so far, and each grant goes above it, in the script
 -- that stores it. Another hold of a re-entrant owner is no new ownership, and has the token of the first.
@@ -101,7 +107,7 @@ local function admit(c, lease)
     if not e then return 0 end
     token = e.token
   else
-    token = math.max(f + 1, us)
+    token = math.max(f + 1, us, c.floor or 0)
     f = token + c.reserve - 1
     if f > LAST then broken = broken or 'a lock whose token counter is used up' end
     put('f', text(f))
@@ -112,12 +118,12 @@ local function admit(c, lease)
     put('o', o)
     put('x', text(x))
     put('m', m)
-    put('b', c.reserve > 1 and text(token))
+    b = c.reserve > 1 and text(token) .. '+' .. text(c.reserve)
+    put('b', b)
     return token
   end
   if o then -- its lease has run out, else c would not fit
-    o, x, m = false, 0, false
-    for _, field in ipairs({'o', 'x', 'm', 'b'}) do put(field, false) end
+    vacate()
   end
   if gn == 0 then
     gm, gx = c.mode, ends
@@ -133,11 +139,23 @@ end
 
 -- first returns an exclusive hold's first token and how many it has.
 local function first()
-  local b = get('b')
   if not b then return f, 1 end
-  b = int(b)
-  if not b or b > f or f - b >= 1024 then return damaged('tokens') end
-  return b, f - b + 1
+  local token, count = string.match(b, '^(%d+)%+(%d+)$')
+  token, count = int(token), int(count)
+  if not token or not count or count < 1 or count > 1024 or token + count - 1 > f then return damaged('tokens') end
+  return token, count
+end
+
+-- raise makes the counter floor at least, under a hold that goes on and keeps the tokens it has.
+local function raise(floor)
+  if floor <= f then return end
+  if floor > LAST then return damaged('counter') end
+  if o and not b then
+    b = text(f) .. '+1'
+    put('b', b)
+  end
+  f = floor
+  put('f', text(f))
 end
 
 -- extend makes id's hold last for ttl from now at least, if its lease is running, and returns its tokens. A hold that ended
