@@ -117,7 +117,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 // Capabilities are all but stored state.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true,
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
 		MinTTL: redisclaim.MinTTL,
 	}
 }

@@ -18,8 +18,10 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	held, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t))
+	held, settled, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)), claim(key(t))
 	acquired(t, b, held)
+	acquired(t, b, settled)
+	settled.Settled = true
 	grant := acquired(t, b, repeated)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 
@@ -39,6 +41,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("repeated acquire: %+v, %v", g, err)
 	}
 	want(t, "release", b.Release(t.Context(), held), nil)
+	want(t, "settled release", b.Release(t.Context(), settled), nil)
 	want(t, "release of what never held", b.Release(t.Context(), unsure), backend.ErrLost)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 	for _, c := range []backend.Claim{held, unsure} {
@@ -47,10 +50,10 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// deadline is the stored end of a lease.
+// deadline is when the key of a lock nobody waits for ends, which is as long after the lease as before.
 func deadline(t *testing.T, srv *testserver.Server, b *Backend, c backend.Claim) (x int64) {
 	t.Helper()
-	if _, err := fmt.Sscan(srv.MustDo("HGET", b.layout.Key(c.Key), "x"), &x); err != nil {
+	if _, err := fmt.Sscan(srv.MustDo("PTTL", b.layout.Key(c.Key)), &x); err != nil {
 		t.Fatal(err)
 	}
 	return x

@@ -228,7 +228,35 @@ var mutants = []mutant{
 	// The Lua, on a real Redis.
 	{
 		"lua: anybody may release", "internal/redisclaim/fast/release.lua",
-		"if o == id and ARGV[2]", "if o and ARGV[2]", "./redisbackend", "Conformance",
+		"if who == id then", "if who then", "./redisbackend", "Conformance",
+	},
+	{
+		"lua: anybody may hand over", "internal/redisclaim/fast/hand.lua",
+		"and h[2] == id and", "and h[2] and", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a lapsed place is handed the lock", "internal/redisclaim/fast/hand.lua",
+		"tonumber(ends) > now and", "", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a grant that is handed over has an old token", "internal/redisclaim/fast/hand.lua",
+		"math.max(h[4] + 1, us)", "us - 1000000", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a short lease is not handed over as one", "internal/redisclaim/fast/hand.lua",
+		"lease + keep + 1))", "keep + 1))", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a place behind a lease that ran out", "internal/redisclaim/fast/stand.lua",
+		"o ~= id and x > now and", "o ~= id and", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a second place", "internal/redisclaim/fast/stand.lua",
+		"and h[7] and not h[8] then", "and h[7] then", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: the first in line frees the lock", "internal/redisclaim/fast/stand.lua",
+		"'o', o, 'x', string", "'x', string", "./redisbackend ./internal/redisclaim", ".",
 	},
 	{
 		"lua: anybody may release where others wait", "internal/redisclaim/release.lua",
@@ -248,15 +276,15 @@ var mutants = []mutant{
 	},
 	{
 		"lua: renewal revives", "internal/redisclaim/fast/renew.lua",
-		"if o == id and x > now and", "if o == id and", "./redisbackend", "Conformance",
+		"if left > 0 then", "if true then", "./redisbackend", "Conformance",
 	},
 	{
 		"lua: renewal shortens", "internal/redisclaim/fast/renew.lua",
-		"x = math.max(x, now + 1 + tonumber(ARGV[2]))", "x = now + 1 + tonumber(ARGV[2])", "./redisbackend", "Conformance",
+		"if left > ARGV[2] + 1 then return OK end", "", "./redisbackend", "Conformance",
 	},
 	{
 		"lua: anybody may renew", "internal/redisclaim/fast/renew.lua",
-		"if o == id and x > now and", "if x > now and", "./redisbackend", "Conformance",
+		"if who == id then", "if who then", "./redisbackend", "Conformance",
 	},
 	{
 		"lua: token from the clock alone", "internal/redisclaim/fast/acquire.lua",
@@ -271,8 +299,8 @@ var mutants = []mutant{
 		"redis.pcall('PUBLISH', ARGV[4], 'free')", "", "./redisbackend", "Conformance",
 	},
 	{
-		"lua: foreign hashes are overwritten", "internal/redisclaim/common/head.lua",
-		"if redis.call('EXISTS', K) == 1 then", "if false then", "./redisbackend", ".",
+		"lua: foreign hashes are taken for locks", "internal/redisclaim/common/head.lua",
+		"if h[1] ~= 'h2' then", "if h[1] and h[1] ~= 'h2' then", "./redisbackend", ".",
 	},
 	{
 		"lua: the line is overtaken", "internal/redisclaim/acquire.lua",

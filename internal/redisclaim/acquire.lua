@@ -1,11 +1,17 @@
--- ACQUIRE(id, ttl, keep, meta, mode, limit, reserve, owner, linger or 0, client, floor or 0)
---   -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token} | {LOST} | {MISMATCH} | {FOREIGN, why}
-local ttl, keep = tonumber(ARGV[2]), tonumber(ARGV[3])
-local c = {
-  id = id, meta = ARGV[4], mode = ARGV[5], limit = tonumber(ARGV[6]), reserve = tonumber(ARGV[7]), owner = ARGV[8],
-  linger = tonumber(ARGV[9]), client = ARGV[10], floor = tonumber(ARGV[11]) or 0,
-}
-c.lease = math.min(c.linger, ttl) -- of a grant that is handed over
+-- ACQUIRE(id, px, tail, form, line, floor or 0, reserve) -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
+--   | {LOST} | {MISMATCH} | {FOREIGN, why}
+-- The tail is 'keep id reserve meta' and px is ttl + keep + 1, so that the short way puts them into the key as they are. The
+-- form is 'x', or 'mode,limit,owner'; the line is empty, or 'linger lease client', where the lease is of a grant that is
+-- handed over.
+local c = claim(ARGV[3], ARGV[4])
+local keep = c.keep
+local ttl = ARGV[2] - keep - 1
+c.floor = math.min(tonumber(ARGV[6]), us + ttl * 250)
+c.linger = 0
+if ARGV[5] ~= '' then
+  local linger, lease, client = string.match(ARGV[5], '^(%d+) (%d+) ([^ ]*)$')
+  c.linger, c.lease, c.client = tonumber(linger), tonumber(lease), client
+end
 
 -- A release of this id was here first, so this attempt is late: nobody believes in it any more, and it must not hold.
 if buried() then return {LOST} end

@@ -2,41 +2,51 @@
 // replies, the names of keys and channels, and what the server's errors mean. Both Redis backends are made of it, so that
 // they agree to the byte; it imports no client.
 //
-// # Layout v1
+// # Layout v2
 //
-// One lock is one HASH at prefix{esc(key)}, and nothing else: one key is served through every slot migration, and there is
-// no second key that can be lost on its own. The braces make all of the key one hash tag.
+// One lock is one key, prefix{esc(key)}, and nothing else: it is served through every slot migration, and there is no second
+// key that can be lost on its own. The braces make all of the key one hash tag.
 //
-//	v  "h1", the version of this layout; a HASH without it is not ours
+// A lock that is free, or that one exclusive claim holds while nobody waits, is a STRING, the short form:
+//
+//	h2 <f>                                 free; f is the last fencing token granted
+//	h2 <f> <margin> <id> <count> <meta>    held: by id, with the count tokens up to f
+//
+// The key outlives the lease by margin ms, so the lease ends when PTTL is margin; meta is the holder's Meta as JSON, and
+// decides nothing. So taking is GET and SET, releasing GET and SET, and renewing one PEXPIRE.
+//
+// Everything else is a HASH, the long form, until it is that simple again:
+//
+//	v  "h2", the version of this layout; a HASH without it is not ours
 //	f  the last fencing token granted: max(f+1, server time in µs)
 //	z  tombstones, "until id;" up to 32 times: acquisitions that were released while an attempt may be under way
 //
-// One exclusive holder alone, the common case, is
+//	o  owner of one exclusive hold, escaped; absent while there is none
+//	x  when its lease ends, ms since 1970 by the server's clock; it is over when x <= now
+//	m  its Meta
+//	b  how many tokens it has, those up to f
 //
-//	o  owner, escaped; absent while nobody holds
-//	x  when the lease ends, ms since 1970 by the server's clock; a hold is over when x <= now
-//	m  the holder's Meta as JSON; decides nothing
-//	b  the first of the tokens that it reserved, if they are more than f
-//
-// and several who hold together (readers, permits, holds of a re-entrant owner), and those who wait, are
-//
-//	g       counters of both, see common/change.lua; absent while there are neither
+//	g       counters of several who hold together (readers, permits, holds of a re-entrant owner), and of those who wait,
+//	        see common/change.lua; absent while there are neither
 //	k:<n>   the n-th of those who hold, without gaps: end of its lease, token, owner, id, Meta
 //	h:<id>  its n
-//	q:<n>   a place in line, in the order of n: its end, what it asks for, whom to tell, id, owner, Meta
+//	q:<n>   a place in line, in the order of n: its end, whom to tell, what it asks for, id, Meta
 //	w:<id>  its n
 //
 // So whatever one claim does is a fixed number of fields, however many hold or wait. Passing over the dead is bounded: at
 // most 128 of them in one script.
 //
-// x and the ends decide, not the key's own expiry, which only collects garbage: the token counter and the tombstones must
-// outlive the hold. After the last hold the key lives for max(2·TTL, retention), and longer if its counter ran ahead of the
-// clock.
+// The end of a lease decides, not that of the key: the token counter and the tombstones must outlive the hold. After the last
+// hold the key lives for max(2·TTL, retention), and longer if its counter ran ahead of the clock.
+//
+// Each verb has short ways (fast/) for what is most often so, and one long way that knows all cases. They answer alike; the
+// short ones cost a fifth.
 //
 // # Why it is safe
 //
-// Scripts run one at a time. A hold is written in two places only: at the end of fast/acquire.lua, if there is no owner, no
-// group and no line, and in admit, behind fits, which counts everybody whose lease may be running. So the leases of two who
+// Scripts run one at a time. A hold is written in three places only: in fast/acquire.lua, where the short form says that the lock
+// is free; in fast/hand.lua, where it takes the place of the one that ends in the same step; and in admit, behind fits, which
+// counts everybody whose lease may be running. So the leases of two who
 // exclude each other never overlap on the server. Every other script compares the id in the same run that changes
 // something. All checks come before the first write, and no command after it can fail in a way that makes the reply untrue:
 // Lua in Redis does not roll back.

@@ -13,14 +13,14 @@ import (
 // covers: I2, R23
 func FuzzGroupState(f *testing.F) {
 	const group = "s 0 1 %d 0 0 %d 1 1 1 0"
-	place := "%d 1000 x 0 1 me waiter  {}"
+	place := "%d 1000 me x 60000 waiter 1 {}"
 	f.Add(group, "%d 7  reader {}", "1", place, "1", uint8(0))
 	f.Add("p 1 1 %d 0 0 %d 1 0 0 0", "%d 7  reader {}", "1", "", "", uint8(1))
 	f.Add("r 0 1 0 0 0 %d 1 0 0 0", "%d 7 owner hold {}", "1", "", "", uint8(2))
 	f.Add("- 0 0 0 0 0 0 1 1 1 0", "", "", place, "1", uint8(0))
 	f.Add("x 0 1 1 1", "%d 7  reader {}", "2", "%d", "9", uint8(1))
 	f.Add("s 0 2 0 1 5 0 1 0 0 0", "nan 7  reader {}", "1", place, "0", uint8(3))
-	f.Add("p 0 1 0 0 0 0 1 1 1 1", "%d 7", "x", "0 0 p 0 1 me waiter  ", "1", uint8(3))
+	f.Add("p 0 1 0 0 0 0 1 1 1 1", "%d 7", "x", "0 0 me p,0, 60000 waiter 1 ", "1", uint8(3))
 	f.Fuzz(func(t *testing.T, g, slot, index, place, number string, mode uint8) {
 		r := newRig(t)
 		future := r.now() + 60_000

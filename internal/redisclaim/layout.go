@@ -84,16 +84,31 @@ func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
 // Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
 func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
 
-// Acquire returns the arguments of [Acquire] for a claim that is valid.
+// Acquire returns the arguments of [Acquire] for a claim that is valid. Those that end up in the key are put together here, so
+// that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
-	linger, client := "0", ""
+	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
+	line := ""
 	if c.Queue {
-		linger, client = millis(c.Linger), l.client
+		line = millis(c.Linger) + " " + millis(min(c.Linger, c.TTL)) + " " + l.client
 	}
 	return []string{
-		name(c.ID()), millis(c.TTL), l.keep(c), encodeMeta(c.Meta),
-		modeOf(c), strconv.Itoa(c.Limit), strconv.Itoa(max(c.Reserve, 1)), name(c.Owner), linger, client, "0",
+		id, millis(roundUp(c.TTL) + keep + time.Millisecond), millis(keep) + " " + id + " " + count + " " + encodeMeta(c.Meta),
+		formOf(c, id), line, strconv.FormatUint(c.Floor, 10), count,
 	}
+}
+
+// formOf is "x" for the plainest claim there is, so that scripts need one look, and "mode,limit,owner" for others.
+func formOf(c backend.Claim, id string) string {
+	owner := name(c.Owner)
+	if owner == id {
+		owner = ""
+	}
+	mode := modeOf(c)
+	if mode == letterExclusive && owner == "" && c.Floor == 0 {
+		return "x"
+	}
+	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
 }
 
 // The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's others.
@@ -118,7 +133,7 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return []string{name(c.ID()), millis(c.TTL), l.keep(c), "0"}
+	return []string{name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.Floor, 10)}
 }
 
 // Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
@@ -128,7 +143,7 @@ func (l Layout) Release(c backend.Claim) []string {
 	if !c.Settled {
 		tombstone = millis(2*clamp(c.TTL) + l.inFlight)
 	}
-	return []string{name(c.ID()), tombstone, l.keep(c), l.Channel(c.Key)}
+	return []string{name(c.ID()), tombstone, millis(l.keep(c)), l.Channel(c.Key)}
 }
 
 // Inspect returns the arguments of [Inspect].
@@ -137,7 +152,8 @@ func (l Layout) Inspect() []string { return nil }
 // Probe returns the arguments of [Probe].
 func (l Layout) Probe() []string { return []string{l.prefix + "probe:free"} }
 
-func (l Layout) keep(c backend.Claim) string { return millis(max(2*clamp(c.TTL), l.retention)) }
+// keep is how long a key outlives the last lease.
+func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp(c.TTL), l.retention)) }
 
 // clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }

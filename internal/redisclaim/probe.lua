@@ -17,8 +17,9 @@ for _, c in ipairs({
   local r = redis.pcall(unpack(c))
   if type(r) == 'table' and r.err then
     local word = string.match(r.err, '^%-?(%u+) ')
-    if word ~= 'ERR' and word ~= 'NOPERM' then return r end
-    denied[#denied + 1] = c[1]
+    -- WRONGTYPE: what another's probe may have left for a ms
+    if word ~= 'ERR' and word ~= 'NOPERM' and word ~= 'WRONGTYPE' then return r end
+    if word ~= 'WRONGTYPE' then denied[#denied + 1] = c[1] end
   end
 end
 return denied

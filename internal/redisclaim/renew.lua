@@ -2,6 +2,6 @@
 local keep = tonumber(ARGV[3])
 fetch({'h:' .. id})
 local reply = {extend(tonumber(ARGV[2])) and OK or LOST}
-if reply[1] == OK then raise(tonumber(ARGV[4]) or 0) end
+if reply[1] == OK and ARGV[4] ~= '0' then raise(tonumber(ARGV[4])) end
 adv() -- another's lease may have run out
 return commit(keep, true, reply)

@@ -22,8 +22,8 @@ const (
 // DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
 // of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
-	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves one
-		return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: 1}, nil
+	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
+		return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}, nil
 	}
 	r, code := open(reply)
 	switch {

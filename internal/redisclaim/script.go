@@ -25,9 +25,9 @@ const (
 // The scripts. Each takes the arguments that the [Layout] method of the same name makes, and its reply is read by the
 // Decode function of that name.
 var (
-	Acquire = newScript(start, "fast/acquire", rest, "acquire")
+	Acquire = newScript(start, "fast/acquire fast/stand", rest, "acquire")
 	Renew   = newScript(start, "fast/renew", rest, "renew")
-	Release = newScript(start, "fast/release", rest, "release")
+	Release = newScript(start, "fast/release fast/hand", rest, "release")
 	Inspect = newScript(start, rest, "inspect")
 	Probe   = newScript("probe")
 )

@@ -178,8 +178,8 @@ func TestDamagedState(t *testing.T) {
 		"short: counter nan":    {"h2 nan"},
 		"short: counter cut":    {"h2 123456789012345x"},
 		"short: counter long":   {"h2 12345678901234567"},
-		"short: no margin":      {"h2 1234567890123456 x me - "},
-		"short: margin long":    {"h2 1234567890123456 99999999999999999 me - "},
+		"short: no margin":      {"h2 1234567890123456 x me 1 "},
+		"short: margin long":    {"h2 1234567890123456 99999999999999999 me 1 "},
 		"short: cut":            {"h2 1234567890123456 60000 me"},
 		"short: blank at end":   {"h2 1234567890123456 "},
 	} {

@@ -25,7 +25,7 @@ var layout = Scenario{
 	Cases:  func(bool) []int { return []int{1, 128} },
 	Length: lengths(300*time.Millisecond, 600*time.Millisecond),
 	Extras: []Extra{
-		{"one HASH, as shipped", "redisbackend's TryAcquire and Release", layoutOf(shippedPair)},
+		{"as shipped", "redisbackend's TryAcquire and Release", layoutOf(shippedPair)},
 		{"one HASH, fast path", "the same fields without tombstones, no key that is damaged", layoutOf(scriptPair(hashAcquire, hashRelease))},
 		{"one STRING", "token|expiry|id|meta while held, |token after it", layoutOf(scriptPair(stringAcquire, stringRelease))},
 		{"SET NX + compare-and-delete", "no token, no wake-up", layoutOf(nativePair)},

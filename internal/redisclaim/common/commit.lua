@@ -15,7 +15,7 @@ local function short(keep)
   local margin = keep + ahead(f)
   if not o or x <= now then return redis.pcall('SET', K, 'h2 ' .. text(f), 'PX', text(margin)) end
   if o ~= id then margin = math.max(margin, redis.call('PTTL', K) - (x - now)) end
-  return redis.pcall('SET', K, 'h2 ' .. text(f) .. ' ' .. text(margin) .. ' ' .. o .. ' ' .. (b or '-') .. ' ' .. (m or ''),
+  return redis.pcall('SET', K, 'h2 ' .. text(f) .. ' ' .. text(margin) .. ' ' .. o .. ' ' .. (b or '1') .. ' ' .. (m or ''),
     'PX', text(x - now + margin))
 end
 

@@ -33,10 +33,10 @@ elseif s then
   f, lives = int(counter), redis.call('PTTL', K)
   if not f or lives < 0 then return {FOREIGN, 'a lock with a damaged counter, or that never ends'} end
   if rest ~= '' then
-    local margin, who, span, meta = string.match(rest, '^ (%d+) ([^ ]+) ([^ ]+) (.*)$')
+    local margin, who, count, meta = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
     margin = int(margin)
     if not margin then return {FOREIGN, 'a lock with damaged fields'} end
-    o, m, b, x = who, meta, span ~= '-' and span, now + lives - margin
+    o, m, b, x = who, meta, count, now + lives - margin
   end
 end
 

@@ -1,4 +1,4 @@
--- Holders. An exclusive one is in o, x, m (and b, its first token and their number, if they are not f alone). Those who hold
+-- Holders. An exclusive one is in o, x, m (and b, how many tokens it has: those up to f). Those who hold
 -- together are in slots k:1 to k:gn, 'ends token owner id meta', without gaps, and h:<id> is the number of an id's slot:
 -- one to find an acquisition, the other to find them all, both in one step. (An empty owner is the id.)
 --
@@ -118,7 +118,7 @@ local function admit(c, lease)
     put('o', o)
     put('x', text(x))
     put('m', m)
-    b = c.reserve > 1 and text(token) .. '+' .. text(c.reserve)
+    b = text(c.reserve)
     put('b', b)
     return token
   end
@@ -137,25 +137,12 @@ local function admit(c, lease)
   return token
 end
 
--- first returns an exclusive hold's first token and how many it has.
+-- first returns an exclusive hold's first token and how many it has. They are the highest given.
 local function first()
   if not b then return f, 1 end
-  local token, count = string.match(b, '^(%d+)%+(%d+)$')
-  token, count = int(token), int(count)
-  if not token or not count or count < 1 or count > 1024 or token + count - 1 > f then return damaged('tokens') end
-  return token, count
-end
-
--- raise makes the counter floor at least, under a hold that goes on and keeps the tokens it has.
-local function raise(floor)
-  if floor <= f then return end
-  if floor > LAST then return damaged('counter') end
-  if o and not b then
-    b = text(f) .. '+1'
-    put('b', b)
-  end
-  f = floor
-  put('f', text(f))
+  local count = int(b)
+  if not count or count < 1 or count > 1024 or count > f then return damaged('tokens') end
+  return f - count + 1, count
 end
 
 -- extend makes id's hold last for ttl from now at least, if its lease is running, and returns its tokens. A hold that ended
@@ -173,4 +160,30 @@ local function extend(ttl)
   mx = math.max(mx, e.ends)
   fill(n, e)
   return e.token, 1
+end
+
+-- raise makes the token of id's hold, which extend has found, floor at least, and with it those of the same re-entrant owner.
+-- What is granted later is above it, and above what the hold has reserved.
+local function raise(floor)
+  if floor > 4503599627370496 then return damaged('floor') end
+  if o == id then
+    local token, count = first()
+    if token and floor > token then
+      f = floor + count - 1
+      put('f', text(f))
+    end
+    return
+  end
+  local mine = own()
+  if floor > f then
+    f = floor
+    put('f', text(f))
+  end
+  for n = gm == 'r' and 1 or mine, gm == 'r' and gn or mine do
+    local e = slot(n)
+    if e and e.token < floor then
+      e.token = floor
+      fill(n, e)
+    end
+  end
 end

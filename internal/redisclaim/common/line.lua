@@ -1,25 +1,31 @@
--- The line: q:<number> is 'ends lease mode limit reserve client id owner meta' (an empty owner is the id), w:<id> the number
--- of an id's place. An id is looked up by w before it is given a place, so a repeat or a doubled attempt never has two.
-local function place(seq)
-  local s = get('q:' .. seq)
-  if not s then return end -- somebody left
-  local ends, lease, mode, limit, reserve, client, who, owner, meta =
-    string.match(s, '^(%d+) (%d+) ([xspr]) (%d+) (%d+) ([^ ]*) ([^ ]+) ([^ ]*) (.*)$')
-  ends, lease, limit, reserve = int(ends), int(lease), int(limit), int(reserve)
-  if not (ends and lease and limit and reserve) or reserve < 1 or reserve > 1024 or (mode == 'p') ~= (limit > 0) then
-    return damaged('line')
-  end
+-- A claim is the tail and the form that Layout.Acquire made: 'keep id reserve meta', and 'x' or 'mode,limit,owner'.
+local function claim(tail, form)
+  local keep, who, reserve, meta = string.match(tail, '^(%d+) ([^ ]+) (%d+) (.*)$')
+  local mode, limit, owner = string.match(form, '^([xspr]),(%d+),(.*)$')
+  if form == 'x' then mode, limit, owner = 'x', '0', '' end
+  keep, limit, reserve = int(keep), int(limit), int(reserve)
+  if not (keep and limit and reserve) or reserve < 1 or reserve > 1024 or (mode == 'p') ~= (limit > 0) then return end
   if owner == '' then owner = who end
   return {
-    ends = ends, lease = lease, mode = mode, limit = limit, reserve = reserve,
-    client = client, id = who, owner = owner, meta = meta,
+    id = who, owner = owner, mode = mode, limit = limit, reserve = reserve, meta = meta, keep = keep, tail = tail, form = form,
   }
 end
 
+-- The line: q:<number> is 'ends lease client form tail', w:<id> the number of an id's place. An id is looked up by w before it
+-- is given a place, so a repeat or a doubled attempt never has two.
+local function place(seq)
+  local s = get('q:' .. seq)
+  if not s then return end -- somebody left
+  local ends, lease, client, form, tail = string.match(s, '^(%d+) (%d+) ([^ ]*) ([^ ]+) (.*)$')
+  local e = tail and claim(tail, form)
+  ends, lease = int(ends), int(lease)
+  if not (e and ends and lease) then return damaged('line') end
+  e.ends, e.lease, e.client = ends, lease, client
+  return e
+end
+
 local function stand(seq, e)
-  local owner = e.owner == e.id and '' or e.owner
-  put('q:' .. seq, table.concat(
-    {text(e.ends), text(e.lease), e.mode, text(e.limit), text(e.reserve), e.client, e.id, owner, e.meta}, ' '))
+  put('q:' .. seq, text(e.ends) .. ' ' .. text(e.lease) .. ' ' .. e.client .. ' ' .. e.form .. ' ' .. e.tail)
   mx = math.max(mx, e.ends)
 end
 
