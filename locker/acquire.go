@@ -51,8 +51,9 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (k *k
 		return nil, err
 	}
 	hold.Token = t.token
+	c.leased(waitCtx, EventGrant, t)
 	end(hold, nil)
-	return c.keep(ctx, t, hold), nil
+	return c.keep(waitCtx, t, hold), nil
 }
 
 // call adds the options of one call up.
@@ -279,11 +280,24 @@ func (a *acquisition) sleep(ctx context.Context, err error) (granted lease, ok b
 		if !open {
 			a.wakes, a.subscribe = nil, false
 		}
-		return a.handedOver(ctx, wake)
+		granted, ok = a.handedOver(ctx, wake)
+		a.core.woke(ctx, wakeReason(open, ok))
+		return granted, ok
 	case <-timer.C:
+		a.core.woke(ctx, WakeDue)
 	case <-ctx.Done():
 	}
 	return lease{}, false
+}
+
+func wakeReason(open, granted bool) string {
+	switch {
+	case !open:
+		return WakeClosed
+	case granted:
+		return WakeGrant
+	}
+	return WakeSignal
 }
 
 // handedOver returns the lease of a grant that came with a wake-up, if it can be proved without asking. Its token is above

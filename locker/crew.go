@@ -95,6 +95,7 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 	select {
 	case o := <-place.Ready:
 		if o.err != nil || ctx.Err() == nil {
+			c.wokeInLine(ctx, o)
 			return o.baton, o.err
 		}
 		c.giveBack(outer, o.baton) // granted after the caller gave up
@@ -111,6 +112,17 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 		patiently(agent)
 	}
 	return nil, c.ended(outer, ctx, why)
+}
+
+// wokeInLine tells the observer what came of waiting in the local line.
+func (c *core) wokeInLine(ctx context.Context, o outcome) {
+	switch {
+	case o.err != nil:
+	case o.baton.passes > 0:
+		c.woke(ctx, WakePass)
+	default:
+		c.woke(ctx, WakeLine)
+	}
 }
 
 // blocker is what is known of who is in the way: what the store told the agent, or one of this process.
@@ -140,10 +152,16 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	gone := make(chan struct{})
 	defer close(gone)
 	c.line.Sent(k, stop, gone)
+	ctx, end := c.begin(ctx, OpErrand, hold)
+	c.sign(ctx, &claim)
 	a := &acquisition{
 		core: c, claim: claim, hold: hold, contended: true, note: func(err error) { c.line.Note(k, err) },
 	}
 	t, err := c.ask(ctx, a, &k, 0, false)
+	if err == nil {
+		hold.Token = t.token
+	}
+	end(hold, err) // before anybody can have it
 	switch {
 	case err == nil:
 		given, again := c.line.Grant(k, outcome{baton: t})
@@ -189,6 +207,7 @@ func (c *core) giveBack(ctx context.Context, t *tenure) {
 // drop releases a lease that nobody uses, in the background.
 func (c *core) drop(ctx context.Context, t *tenure) {
 	t.end()
+	c.leased(ctx, EventDrop, t)
 	c.life.follow()
 	go func() {
 		defer c.life.leave()

@@ -18,6 +18,10 @@ var (
 
 	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would wait for its own caller.
 	ErrWouldDeadlock = errors.New("lock is held by the caller")
+
+	// Why a lock was lost, beside [backend.ErrLost] for a store that says so, and ErrClosed. They come with ErrLost.
+	ErrExpired = errors.New("the lease ran out without a confirmed renewal")
+	ErrLeaked  = errors.New("its guard was dropped without Unlock")
 )
 
 // An Error is what every method of this package fails with.

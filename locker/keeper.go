@@ -76,7 +76,7 @@ func (k *keeper) leaked() bool {
 	return k.weakly != weak.Pointer[anchor]{} && k.weakly.Value() == nil
 }
 
-var errLeaked = lostBecause(errors.New("its guard was dropped without Unlock"))
+var errLeaked = lostBecause(ErrLeaked)
 
 // valid returns nil while the hold is provably good, else why it is not. It looks at the clock itself: a timer can be late.
 func (k *keeper) valid() error {
@@ -154,6 +154,9 @@ func (k *keeper) gone(err error, passed bool) {
 		if k.crew != nil {
 			k.c.line.Left(*k.crew)
 		}
+	}
+	if passed {
+		k.c.leased(k.parent, EventPass, k.tenure)
 	}
 	k.end(k.hold, err)
 	k.c.life.leave()

@@ -101,6 +101,7 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 type core struct {
 	b      backend.Backend
 	cfg    Config
+	events EventObserver // cfg.Observer, if it is one
 	caps   backend.Capabilities
 	meta   backend.Meta
 	life   *lifecycle
@@ -113,8 +114,9 @@ type core struct {
 }
 
 func newCore(b backend.Backend, cfg Config) *core {
+	events, _ := cfg.Observer.(EventObserver)
 	return &core{
-		b: b, cfg: cfg, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
+		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
 		tenures: map[*tenure]struct{}{},
 	}
 }
@@ -144,9 +146,7 @@ func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, nobody, o.owner
 	}
-	if tp, ok := ctx.Value(traceparentKey{}).(string); ok {
-		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
-	}
+	c.sign(ctx, &claim)
 	return claim, claim.Validate(c.caps)
 }
 

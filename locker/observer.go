@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -9,8 +10,9 @@ import (
 // The operations an [Observer] is told of.
 const (
 	OpWait    = "wait"    // one Lock or TryLock, from call to return, however many attempts it takes
-	OpAttempt = "attempt" // one question to the store, inside a wait; ends with *backend.HeldError if another holds
-	OpHold    = "hold"    // from grant to end; ends with nil after Unlock, else with the cause
+	OpErrand  = "errand"  // one acquisition for the local line, by its agent: ends with nil when the store has granted
+	OpAttempt = "attempt" // one question to the store, inside a wait or an errand; ends with *backend.HeldError if another holds
+	OpHold    = "hold"    // from grant to end; ends with nil after Unlock, else with the cause. Begins inside its wait
 	OpRenew   = "renew"   // one renewal, inside a hold
 	OpRelease = "release" // Unlock's work, or the clean-up after a wait that came to nothing
 )
@@ -24,6 +26,46 @@ type Observer interface {
 	Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error))
 }
 
+// An EventObserver is an [Observer] that is also told what happens inside of operations.
+type EventObserver interface {
+	Observer
+
+	// Event is called when e happens. ctx is the operation's.
+	Event(ctx context.Context, e Event)
+}
+
+// The kinds of events.
+const (
+	EventWake  = "wake"  // a wait or an errand goes on after it slept; Reason says why
+	EventGrant = "grant" // a wait has got Lease, and is about to end
+	EventPass  = "pass"  // a hold hands Lease on to the next in the local line, and is about to end
+	EventDrop  = "drop"  // Lease came too late for everybody, and is given back to the store
+)
+
+// What a wait slept until.
+const (
+	WakeSignal = "signal" // the store said that the key may be free
+	WakeGrant  = "grant"  // the store granted the key together with the wake-up
+	WakeClosed = "closed" // the store sends no wake-ups any more
+	WakeDue    = "due"    // the blocking lease should have run out, or it was time to ask anyway
+	WakeLine   = "line"   // the agent of the local line was granted the key
+	WakePass   = "pass"   // a holder in this process handed its lease on
+)
+
+// An Event is something that happens inside of an operation.
+type Event struct {
+	Kind   string
+	Reason string // of a wake
+	Lease  Lease  // of a grant, a pass and a drop
+}
+
+// A Lease is what the store granted, and what holds of one process may use one after the other.
+type Lease struct {
+	Traceparent string    // the one that its claim took to the store; empty for none
+	Until       time.Time // of a grant: the local deadline
+	Passes      int       // of a grant: how often the lease was handed on before
+}
+
 // A Hold is what is known of one hold of a lock.
 type Hold struct {
 	Key   string // as the caller gave it, without the namespace
@@ -33,10 +75,47 @@ type Hold struct {
 
 type traceparentKey struct{}
 
-// WithTraceparent returns a ctx that carries a W3C traceparent. An Observer returns one from Begin of OpWait, and the claim
-// takes it to the store in its metadata, where those who wait for the lock find it.
+// WithTraceparent returns a ctx that carries a W3C traceparent. An Observer returns one from Begin of OpWait and OpErrand, and
+// the claim takes it to the store in its metadata, where those who wait for the lock find it. It should name a span of the
+// hold to come.
 func WithTraceparent(ctx context.Context, traceparent string) context.Context {
 	return context.WithValue(ctx, traceparentKey{}, traceparent)
+}
+
+// Observers returns one Observer that tells several, and each its own way: the ctx goes through all of them in order, and ends
+// are told in reverse. Nil ones are left out.
+func Observers(all ...Observer) Observer {
+	var many observers
+	for _, o := range all {
+		if o != nil {
+			many = append(many, o)
+		}
+	}
+	return many
+}
+
+type observers []Observer
+
+// Begin tells all.
+func (many observers) Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
+	ends := make([]func(Hold, error), len(many))
+	for i, o := range many {
+		ctx, ends[i] = o.Begin(ctx, op, h)
+	}
+	return ctx, func(h Hold, err error) {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i](h, err)
+		}
+	}
+}
+
+// Event tells those who listen.
+func (many observers) Event(ctx context.Context, e Event) {
+	for _, o := range many {
+		if o, ok := o.(EventObserver); ok {
+			o.Event(ctx, e)
+		}
+	}
 }
 
 // begin tells the observer, if there is one, and returns what to call at the end.
@@ -48,3 +127,34 @@ func (c *core) begin(ctx context.Context, op string, h Hold) (context.Context, f
 }
 
 func ignore(Hold, error) {}
+
+// woke tells the observer that a wait goes on.
+func (c *core) woke(ctx context.Context, reason string) {
+	if c.events != nil {
+		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason})
+	}
+}
+
+// leased tells the observer what becomes of a lease. Once it was passed on, it is another's to look at.
+func (c *core) leased(ctx context.Context, kind string, t *tenure) {
+	if c.events == nil {
+		return
+	}
+	l := Lease{Traceparent: t.claim.Meta.Traceparent}
+	if kind == EventGrant {
+		t.mu.Lock()
+		l.Until, l.Passes = c.until(t.until), t.passes
+		t.mu.Unlock()
+	}
+	c.events.Event(ctx, Event{Kind: kind, Lease: l})
+}
+
+// sign puts into claim the traceparent that the observer gave the operation.
+func (c *core) sign(ctx context.Context, claim *backend.Claim) {
+	if c.cfg.Observer == nil {
+		return // one that ctx has then belongs to another Client's lock
+	}
+	if tp, ok := ctx.Value(traceparentKey{}).(string); ok && tp != "" {
+		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
+	}
+}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 type record struct {
@@ -48,6 +51,84 @@ func TestObserverSeesEveryOperationOnce(t *testing.T) {
 		}
 		if !slices.Equal(r.seen, want) {
 			t.Errorf("observed\n%q\nwant\n%q", r.seen, want)
+		}
+	})
+}
+
+// events writes down what happens inside of operations, and which traceparent it is about.
+type events struct {
+	record
+	waits int
+}
+
+func (r *events) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+	if op == locker.OpWait || op == locker.OpErrand {
+		r.mu.Lock()
+		r.waits++
+		ctx = locker.WithTraceparent(ctx, fmt.Sprint(op, r.waits))
+		r.mu.Unlock()
+	}
+	return ctx, func(locker.Hold, error) {}
+}
+
+func (r *events) Event(_ context.Context, e locker.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Kind, e.Reason, e.Lease.Traceparent, e.Lease.Passes)))
+	if e.Kind == locker.EventGrant && !e.Lease.Until.After(time.Now()) {
+		r.seen = append(r.seen, "over since "+e.Lease.Until.String())
+	}
+}
+
+// The first asks for itself; the second's agent is granted the key when the first, which may pass it on once, has.
+func TestObserverHearsEvents(t *testing.T) {
+	r := &events{}
+	cfg := locker.Config{Observer: locker.Observers(nil, &record{}, r), Wait: waiting.Config{Passes: 1, PassTime: time.Minute}}
+	bubble(t, hook(), cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				g := mustLock(t, l, "k")
+				time.Sleep(100 * time.Millisecond)
+				_ = g.Unlock()
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		want := []string{
+			"grant  wait1 0", "wake pass  0", "grant  wait1 1", "pass  wait1 0", "wake grant  0", "wake line  0", "grant  errand3 0",
+		}
+		got := slices.Clone(r.seen)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("heard\n%q\nwant\n%q", r.seen, want)
+		}
+	})
+}
+
+// A nested lock of a client without an observer does not speak in the name of the outer one.
+func TestTraceparentIsTheClientsOwn(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{Observer: &record{}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		other, err := locker.New(b, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := mustLock(t, l, "k")
+		inner, err := other.Lock(g.Context(), "inner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, err := b.Inspect(t.Context(), "inner"); err != nil || state.Holders[0].Meta.Traceparent != "" {
+			t.Errorf("%+v, %v", state, err)
+		}
+		_, _ = inner.Unlock(), g.Unlock()
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

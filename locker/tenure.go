@@ -130,7 +130,7 @@ func (t *tenure) expire() {
 	}
 }
 
-var errExpired = lostBecause(errors.New("the lease ran out without a confirmed renewal"))
+var errExpired = lostBecause(ErrExpired)
 
 // renew is the renewal timer's function.
 func (t *tenure) renew() {
@@ -155,7 +155,7 @@ func (t *tenure) renew() {
 	case <-over:
 		return
 	}
-	err := t.ask(context.Background(), k, t.claim.TTL/6)
+	err := t.ask(context.WithoutCancel(k.parent), k, t.claim.TTL/6)
 	<-t.turn // before the timer is set: it may be due at once
 	if err != nil {
 		t.again(k)

@@ -1,0 +1,146 @@
+package tracing_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing"
+)
+
+func TestClass(t *testing.T) {
+	for key, want := range map[string]string{
+		"order-17": "order", "user:jo:cart": "user", "flash-sale": "flash-sale", "17": "", "a/b": "a", "sku_9_x": "sku",
+		"tenant=4": "tenant", "mail@example.org": "mail", "größe": "größe", "~x": "",
+	} {
+		if got := tracing.Class(key); got != want {
+			t.Errorf("Class(%q) = %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A class that is a key after all does not become a time series for each key.
+func TestClassesAreBounded(t *testing.T) {
+	whole := func(key string) string { return key }
+	bubble(t, mem, setup{cfg: tracing.Config{KeyClass: whole}}, func(t *testing.T, p, _ *process) {
+		for i := range tracing.MaxClasses + 50 {
+			_ = p.lock(t, fmt.Sprint("k", i)).Unlock()
+		}
+		_ = p.lock(t, strings.Repeat("x", 100)).Unlock()
+		acquired := p.collected(t)[tracing.MetricAcquisitions]
+		if n := len(acquired.(metricdata.Sum[int64]).DataPoints); n != tracing.MaxClasses+1 {
+			t.Errorf("%d classes", n)
+		}
+		if n := sum(acquired, tracing.AttrClass, tracing.OtherClass); n != 51 {
+			t.Errorf("%d of other classes", n)
+		}
+	})
+}
+
+// refusing is a store whose errors quote the key.
+type refusing struct{ backend.Backend }
+
+func (refusing) TryAcquire(_ context.Context, c backend.Claim) (backend.Grant, error) {
+	return backend.Grant{}, fmt.Errorf("key %q: %w", c.Key, backend.ErrUnsafe)
+}
+
+// Keys are shown on request only, even where an error quotes them. What an operator must repair is logged, once.
+func TestKeysAreNotShown(t *testing.T) {
+	for _, show := range []bool{false, true} {
+		t.Run(fmt.Sprint(show), func(t *testing.T) {
+			var log strings.Builder
+			cfg := tracing.Config{ShowKeys: show, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			open := func() backend.Backend { return refusing{membackend.New()} }
+			bubble(t, open, setup{cfg: cfg, unseen: show}, func(t *testing.T, p, _ *process) {
+				for range 3 {
+					if _, err := p.Lock(t.Context(), "user:jo-secretkey"); !errors.Is(err, backend.ErrUnsafe) {
+						t.Fatal(err)
+					}
+					time.Sleep(15 * time.Second)
+				}
+				for _, s := range p.spans.GetSpans() {
+					if s.Status.Code != codes.Error { // withdrawing goes well
+						continue
+					}
+					if got := strings.Contains(fmt.Sprintf("%+v", s), "secretkey"); got != show {
+						t.Errorf("%s shows the key: %v", s.Name, got)
+					}
+					if !strings.Contains(s.Status.Description, "silently") {
+						t.Errorf("%s: %v", s.Name, s.Status)
+					}
+				}
+				if wait := p.named(tracing.SpanWait); len(wait) != 3 || wait[0].Status.Code != codes.Error {
+					t.Errorf("waits: %v", wait)
+				}
+				if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "set up wrongly") || strings.Contains(log.String(), "secretkey") != show {
+					t.Errorf("log: %s", &log)
+				}
+			})
+		})
+	}
+}
+
+// A store that may have forgotten holds is told of once, and counted.
+func TestQuarantine(t *testing.T) {
+	var log strings.Builder
+	cfg := tracing.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	open := func() backend.Backend { return membackend.NewWith(membackend.Config{Quarantine: 40 * time.Second}) }
+	bubble(t, open, setup{cfg: cfg}, func(t *testing.T, p, _ *process) {
+		_ = p.lock(t, "order-17").Unlock()
+		wait := p.one(t, tracing.SpanWait)
+		if !slices.Contains(events(wait), "attempt quarantined") || wait.EndTime.Sub(wait.StartTime) < 40*time.Second {
+			t.Errorf("events %q", events(wait))
+		}
+		if n := sum(p.collected(t)[tracing.MetricQuarantined], "", ""); n == 0 {
+			t.Error("not counted")
+		}
+		if strings.Count(log.String(), "grants nothing until") != 1 {
+			t.Errorf("log: %s", &log)
+		}
+	})
+}
+
+// Histograms carry the spans that they are about.
+func TestExemplars(t *testing.T) {
+	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
+		g := p.lock(t, "order-17")
+		time.Sleep(2 * time.Second)
+		_ = g.Unlock()
+		for metric, span := range map[string]string{tracing.MetricWait: tracing.SpanWait, tracing.MetricHold: tracing.SpanHold} {
+			h := p.collected(t)[metric].(metricdata.Histogram[float64]).DataPoints[0]
+			if len(h.Exemplars) != 1 || !bytes.Equal(h.Exemplars[0].SpanID, idBytes(p.one(t, span))) {
+				t.Errorf("%s: exemplars %v", metric, h.Exemplars)
+			}
+			if len(h.Bounds) != len(tracing.Buckets) || metric == tracing.MetricHold && h.Sum != 2 {
+				t.Errorf("%s: %+v", metric, h)
+			}
+		}
+	})
+}
+
+// A wrapped backend is a backend in every respect.
+func TestWrapConforms(t *testing.T) {
+	backendtest.Run(t, backendtest.Harness{Bubble: true, Open: func(t testing.TB) backend.Backend {
+		b, err := backend.Open(t.Context(), "mem://"+url.PathEscape(t.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tracing.Wrap(b, tracing.Store{})
+	}})
+}
+
+var _ locker.EventObserver = (*tracing.Observer)(nil)

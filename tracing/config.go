@@ -1,0 +1,47 @@
+package tracing
+
+import (
+	"log/slog"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Config adjusts an [Observer]. The zero value is ready for use.
+type Config struct {
+	Tracer trace.TracerProvider // default: otel.GetTracerProvider()
+	Meter  metric.MeterProvider // default: otel.GetMeterProvider()
+
+	// Logger is told of what an operator has to repair, once per cause and minute: a store that refuses (wrong
+	// credentials, an evicting memory policy, two limits for one semaphore), or a store that is in quarantine. Lost and
+	// leaked locks are logged by package locker. Default slog.Default().
+	Logger *slog.Logger
+
+	// KeyClass returns what kind of lock a key is, such as "order" for "order-17". It is called for every lock, and must be
+	// quick. Default [Class]. Classes beyond the first [MaxClasses] are shown as [OtherClass], so that a class that is a key
+	// after all does not become a million time series.
+	KeyClass func(key string) string
+
+	// ShowKeys puts the whole key into spans. Metrics never have it.
+	ShowKeys bool
+
+	// Renewals makes a span of each renewal, and not only of one that failed.
+	Renewals bool
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Tracer == nil {
+		cfg.Tracer = otel.GetTracerProvider()
+	}
+	if cfg.Meter == nil {
+		cfg.Meter = otel.GetMeterProvider()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.KeyClass == nil {
+		cfg.KeyClass = Class
+	}
+	return cfg
+}

@@ -1,0 +1,180 @@
+package tracing_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A process is what one traced process has: a client, and where its spans and metrics go.
+type process struct {
+	*locker.Client[struct{}]
+	obs    *tracing.Observer
+	tp     *sdktrace.TracerProvider
+	spans  *tracetest.InMemoryExporter
+	reader *metric.ManualReader
+}
+
+// A setup changes a process before it starts.
+type setup struct {
+	cfg     tracing.Config
+	lock    locker.Config
+	plain   bool // no tracing.IDs
+	unseen  bool // no Wrap
+	sampler sdktrace.Sampler
+}
+
+func startProcess(t *testing.T, b backend.Backend, s setup) *process {
+	t.Helper()
+	p := &process{spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithSyncer(p.spans)}
+	if !s.plain {
+		opts = append(opts, sdktrace.WithIDGenerator(tracing.IDs{}))
+	}
+	if s.sampler != nil {
+		opts = append(opts, sdktrace.WithSampler(s.sampler))
+	}
+	p.tp = sdktrace.NewTracerProvider(opts...)
+	s.cfg.Tracer, s.cfg.Meter = p.tp, metric.NewMeterProvider(metric.WithReader(p.reader))
+	obs, err := tracing.NewObserver(s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.obs, s.lock.Observer = obs, obs
+	if !s.unseen {
+		b = tracing.Wrap(b, tracing.Store{Tracer: p.tp, System: "mem"})
+	}
+	if p.Client, err = locker.New(b, locker.Bare, s.lock); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they remember anything.
+func bubble(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := b()
+		one, two := startProcess(t, store, s), startProcess(t, store, s)
+		f(t, one, two)
+		for _, p := range []*process{one, two} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			if err := p.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			cancel()
+			if n := p.obs.Left(); n != 0 {
+				t.Errorf("the observer remembers %d locks that are over", n)
+			}
+		}
+	})
+}
+
+func (p *process) lock(t *testing.T, key string, opts ...locker.Option) *locker.Guard[struct{}] {
+	t.Helper()
+	g, err := p.Lock(t.Context(), key, opts...)
+	if err != nil {
+		t.Fatalf("Lock(%q): %v", key, err)
+	}
+	return g
+}
+
+// named returns the spans of a name, in the order in which they ended.
+func (p *process) named(name string) (all []tracetest.SpanStub) {
+	for _, s := range p.spans.GetSpans() {
+		if s.Name == name {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// one returns the only span of a name.
+func (p *process) one(t *testing.T, name string) tracetest.SpanStub {
+	t.Helper()
+	all := p.named(name)
+	if len(all) != 1 {
+		t.Fatalf("%d spans %s, want 1", len(all), name)
+	}
+	return all[0]
+}
+
+// links returns where the links of a kind lead to.
+func links(s tracetest.SpanStub, kind string) (to []trace.SpanID) {
+	for _, l := range s.Links {
+		if attr(l.Attributes, tracing.AttrLink) == kind {
+			to = append(to, l.SpanContext.SpanID())
+		}
+	}
+	return to
+}
+
+func idBytes(s tracetest.SpanStub) []byte { i := id(s); return i[:] }
+
+func id(s tracetest.SpanStub) trace.SpanID { return s.SpanContext.SpanID() }
+
+// attr returns an attribute as text, or "".
+func attr(attrs []attribute.KeyValue, key attribute.Key) string {
+	for _, a := range attrs {
+		if a.Key == key {
+			return a.Value.String()
+		}
+	}
+	return ""
+}
+
+// events are a span's events, each with the attribute that tells most.
+func events(s tracetest.SpanStub) (all []string) {
+	for _, e := range s.Events {
+		text := e.Name
+		for _, key := range []attribute.Key{tracing.AttrReason, tracing.AttrResult, tracing.AttrPosition} {
+			if v := attr(e.Attributes, key); v != "" {
+				text += " " + v
+			}
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// collected returns the metrics by name.
+func (p *process) collected(t *testing.T) map[string]metricdata.Aggregation {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	if err := p.reader.Collect(context.Background(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]metricdata.Aggregation{}
+	for _, s := range rm.ScopeMetrics {
+		for _, m := range s.Metrics {
+			all[m.Name] = m.Data
+		}
+	}
+	return all
+}
+
+// sum returns a counter's value where attribute key is value; key "" sums all.
+func sum(a metricdata.Aggregation, key attribute.Key, value string) (n int64) {
+	s, _ := a.(metricdata.Sum[int64])
+	for _, p := range s.DataPoints {
+		if v, _ := p.Attributes.Value(key); key == "" || v.String() == value {
+			n += p.Value
+		}
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package tracing
+
+import "go.opentelemetry.io/otel/attribute"
+
+// scope names this instrumentation to the providers.
+const scope = "github.com/holdfast-go/holdfast/tracing"
+
+// The spans.
+const (
+	SpanWait    = "lock.wait"
+	SpanHold    = "lock.hold"
+	SpanLease   = "lock.lease"
+	SpanRenew   = "lock.renew"
+	SpanRelease = "lock.release"
+
+	SpanStoreAcquire = "store.acquire"
+	SpanStoreRenew   = "store.renew"
+	SpanStoreRelease = "store.release"
+	SpanStoreWatch   = "store.watch"
+	SpanStoreInspect = "store.inspect"
+)
+
+// The events inside of spans.
+const (
+	EventAttempt = "attempt" // of lock.wait and lock.lease: the store was asked, and has answered
+	EventQueued  = "queued"  // the same, with a place in the store's line
+	EventWake    = "wake"    // of lock.wait and lock.lease: goes on after a sleep
+	EventPass    = "pass"    // of lock.hold: the lease goes to the next goroutine of this process
+	EventGranted = "granted" // of lock.lease: from here on it is held
+)
+
+// The attributes. Those of spans alone may have any number of values; those marked with (m) are metrics' too.
+const (
+	AttrClass    = attribute.Key("holdfast.key.class") // (m) what kind of lock it is; see Config.KeyClass
+	AttrKey      = attribute.Key("holdfast.key")       // the key itself, with Config.ShowKeys
+	AttrMode     = attribute.Key("holdfast.mode")      // (m) exclusive, shared, permit
+	AttrResult   = attribute.Key("holdfast.result")    // (m) of an acquisition, an attempt or a renewal; see the results
+	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
+	AttrToken    = attribute.Key("holdfast.token")     // the fencing token
+	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
+	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself
+	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before
+	AttrPosition = attribute.Key("holdfast.position")  // in the store's line; 1 is next
+	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, line, pass
+	AttrLink     = attribute.Key("holdfast.link")      // what a link leads to; see the links
+	AttrStore    = attribute.Key("holdfast.store")     // the name of a wrapped backend
+
+	AttrHolderService = attribute.Key("holdfast.holder.service") // who holds, by its own account
+	AttrHolderHost    = attribute.Key("holdfast.holder.host")
+	AttrHolderPID     = attribute.Key("holdfast.holder.pid")
+
+	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
+	AttrOperation = attribute.Key("db.operation.name") // TryAcquire, Renew, Release, Watch, Inspect
+	AttrError     = attribute.Key("error.type")        // the result, where it is an error
+)
+
+// The links, as values of AttrLink.
+const (
+	LinkBlockedBy = "blocked_by" // from a wait to a holder
+	LinkUnblocked = "unblocked"  // from a hold to the next one, which waited for it
+	LinkLease     = "lease"      // from a hold to the span that stands for its lease
+	LinkUsedBy    = "used_by"    // from the span that stands for a lease to the holds that had it after
+	LinkAsked     = "asked"      // from a lease to the wait that sent the agent
+)
+
+// The results, as values of AttrResult and AttrError.
+const (
+	ResultGranted     = "granted"     // of acquisitions and attempts
+	ResultHeld        = "held"        // another holds
+	ResultTimeout     = "timeout"     // ctx, or the wait limit, ran out
+	ResultCancelled   = "cancelled"   // the caller went away
+	ResultDeadlock    = "deadlock"    // the caller holds it
+	ResultClosed      = "closed"      // the client was closed
+	ResultRefused     = "refused"     // the store will not, until somebody changes something: see the log
+	ResultUnavailable = "unavailable" // the store did not take the request
+	ResultUnanswered  = "unanswered"  // the store did not answer
+	ResultQuarantined = "quarantined" // the store may have forgotten holds, and grants nothing until they are over
+
+	ResultConfirmed = "confirmed" // of renewals
+	ResultLost      = "lost"      // of renewals and releases: the store knows of no such hold
+)
+
+// The causes, as values of AttrCause.
+const (
+	CauseExpired = "expired"  // the lease ran out without a confirmed renewal
+	CauseStore   = "store"    // the store said so
+	CauseLeaked  = "leaked"   // a guard was dropped without Unlock
+	CauseMaxHold = "max_hold" // it was held for too long
+	CauseClosed  = "closed"   // the client was closed under it
+	CauseOther   = "other"
+)
+
+// The metrics. Durations are in seconds.
+const (
+	MetricWait         = "holdfast.wait.duration" // histogram, by class, mode, result
+	MetricHold         = "holdfast.hold.duration" // histogram, by class, mode
+	MetricAcquisitions = "holdfast.acquisitions"  // counter, by class, mode, result
+	MetricContended    = "holdfast.contended"     // counter of those that had to wait, by class, mode
+	MetricLost         = "holdfast.lost"          // counter of holds, by class, mode, cause
+	MetricRenewals     = "holdfast.renewals"      // counter, by class, mode, result
+	MetricPasses       = "holdfast.passes"        // counter of hand-overs inside the process, by class, mode
+	MetricQuarantined  = "holdfast.quarantined"   // counter of attempts that a store in quarantine refused, by class, mode
+	MetricWaiters      = "holdfast.waiters"       // up-down counter, by class, mode
+	MetricHolds        = "holdfast.holds"         // up-down counter, by class, mode
+)
+
+// Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock that is stuck.
+var Buckets = []float64{
+	0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+}

@@ -1,0 +1,180 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// An Observer is a [locker.EventObserver] that makes spans and metrics of what happens to locks. One is enough for all clients
+// of a program whose keys mean the same; clients with different namespaces and equal keys should have one each, as waits are
+// matched with holders by key.
+type Observer struct {
+	cfg       Config
+	tracer    trace.Tracer
+	metrics   metrics
+	classes   classes
+	blockers  blockers
+	leases    leases
+	reserving atomic.Int32
+	reported  reported
+}
+
+// What is known of whether the provider honours reserved ids.
+const (
+	reservesUnknown = iota
+	reservesYes
+	reservesNot
+)
+
+// NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
+func NewObserver(cfg Config) (*Observer, error) {
+	cfg = cfg.withDefaults()
+	m, err := newMetrics(cfg.Meter.Meter(scope))
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope), metrics: m}
+	o.classes.of = cfg.KeyClass
+	return o, nil
+}
+
+// reserves reports whether a hold can be named before it exists. It is found out with the first wait, as a program may set
+// the global provider after it has made its Observer.
+func (o *Observer) reserves() bool {
+	switch o.reserving.Load() {
+	case reservesYes:
+		return true
+	case reservesNot:
+		return false
+	}
+	if honours(o.tracer) {
+		o.reserving.CompareAndSwap(reservesUnknown, reservesYes)
+		return true
+	}
+	o.reserving.CompareAndSwap(reservesUnknown, reservesNot)
+	return false
+}
+
+func ignore(locker.Hold, error) {}
+
+// Begin implements [locker.Observer].
+func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+	switch op {
+	case locker.OpWait:
+		return o.beginWait(ctx, h)
+	case locker.OpErrand:
+		return o.beginErrand(ctx, h)
+	case locker.OpAttempt:
+		return ctx, func(h locker.Hold, err error) { o.endAttempt(ctx, h, err) }
+	case locker.OpHold:
+		return o.beginHold(ctx, h)
+	case locker.OpRenew:
+		return o.beginRenewal(ctx, h)
+	case locker.OpRelease:
+		return o.beginRelease(ctx, h)
+	}
+	return ctx, ignore
+}
+
+// Event implements [locker.EventObserver].
+func (o *Observer) Event(ctx context.Context, e locker.Event) {
+	switch e.Kind {
+	case locker.EventWake:
+		if span := trace.SpanFromContext(ctx); span.IsRecording() {
+			span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
+		}
+	case locker.EventGrant:
+		if w := waitOf(ctx); w != nil {
+			w.lease = e.Lease
+		}
+	case locker.EventPass:
+		if k := holdOf(ctx); k != nil {
+			k.passed = true
+			k.span.AddEvent(EventPass)
+		}
+	case locker.EventDrop:
+		o.leases.over(e.Lease.Traceparent, time.Now())
+	}
+}
+
+// beginRelease starts the span of a release. A hold's is a child of the hold, a withdrawn wait's of the wait.
+func (o *Observer) beginRelease(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+	withdrawal := holdOf(ctx) == nil
+	ctx, span := o.tracer.Start(ctx, SpanRelease, o.classes.class(h).span)
+	return ctx, func(h locker.Hold, err error) {
+		result := renewalOf(err)
+		span.SetAttributes(AttrResult.String(result))
+		if !withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
+			o.fail(span, h, result, err)
+		}
+		span.End()
+	}
+}
+
+// beginRenewal makes a span of a renewal that fails, afterwards, or of every one if asked to.
+func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+	c, began := o.classes.class(h), trace.WithTimestamp(time.Now())
+	var span trace.Span
+	if o.cfg.Renewals {
+		ctx, span = o.tracer.Start(ctx, SpanRenew, c.span, began)
+	}
+	return ctx, func(h locker.Hold, err error) {
+		result := renewalOf(err)
+		o.metrics.renewals.Add(ctx, 1, c.results[result].add...)
+		if span == nil && err != nil {
+			_, span = o.tracer.Start(ctx, SpanRenew, c.span, began)
+		}
+		if span == nil {
+			return
+		}
+		span.SetAttributes(AttrResult.String(result))
+		o.fail(span, h, result, err)
+		span.End()
+	}
+}
+
+// fail marks a span whose operation went wrong.
+func (o *Observer) fail(span trace.Span, h locker.Hold, what string, err error) {
+	if err == nil || !failed(what) || !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(AttrError.String(what))
+	span.SetStatus(codes.Error, o.text(h, err))
+}
+
+// text is what err says, without the key unless keys are shown.
+func (o *Observer) text(h locker.Hold, err error) string {
+	if o.cfg.ShowKeys {
+		return err.Error()
+	}
+	return withoutKey(err.Error(), h.Key)
+}
+
+func withoutKey(text, key string) string {
+	const telling = 4 // bytes; what is shorter also stands in words that have nothing to do with the key
+	if len(key) < telling {
+		return text
+	}
+	return strings.ReplaceAll(text, key, "…")
+}
+
+func token(h locker.Hold) attribute.KeyValue {
+	return AttrToken.Int64(int64(h.Token)) //nolint:gosec // tokens are milliseconds and counters, far below 2^63
+}
+
+// linkAttrs are made once.
+var linkAttrs = func() map[string][]attribute.KeyValue {
+	m := map[string][]attribute.KeyValue{}
+	for _, kind := range []string{LinkBlockedBy, LinkUnblocked, LinkLease, LinkUsedBy, LinkAsked} {
+		m[kind] = []attribute.KeyValue{AttrLink.String(kind)}
+	}
+	return m
+}()

@@ -1,0 +1,49 @@
+package tracing
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// reportEvery is how often the same trouble is logged.
+const reportEvery = time.Minute
+
+// reported remembers when each trouble was logged last.
+type reported struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// due reports whether what is to be logged.
+func (r *reported) due(what string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, ok := r.last[what]; ok && time.Since(last) < reportEvery {
+		return false
+	}
+	if r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[what] = time.Now()
+	return true
+}
+
+// report logs what needs somebody to repair it. Lost and leaked locks are package locker's to log.
+func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err error) {
+	var says string
+	switch result {
+	case ResultRefused:
+		says = "holdfast: the store refuses locks; it, or this program, is set up wrongly"
+	case ResultQuarantined:
+		says = "holdfast: the store grants nothing until locks that it may have forgotten are over"
+	default:
+		return
+	}
+	name := o.cfg.KeyClass(h.Key)
+	if o.reported.due(result + " " + name) {
+		o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h, err))
+	}
+}
