@@ -231,6 +231,30 @@ var mutants = []mutant{
 		"if who == id then", "if who then", "./redisbackend", "Conformance",
 	},
 	{
+		"lua: a server that forgot goes on granting", "internal/redisclaim/common/guard.lua",
+		"if rest > 0 then closed = {rest, why} end", "", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: a promotion goes unnoticed", "internal/redisclaim/common/guard.lua",
+		"elseif known ~= life then", "elseif false then", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: a flush goes unnoticed", "internal/redisclaim/common/guard.lua",
+		"since, why = now, 'new or flushed'", "since, why = 0, 'new or flushed'", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: a release lets somebody in at a server that forgot", "internal/redisclaim/common/holders.lua",
+		"if closed then return false end", "", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: dialect: anybody may release", "internal/redisclaim/dialect/release.lua",
+		"if o == id then r", "if o then r", "./internal/redisclaim", "Dialect",
+	},
+	{
+		"lua: dialect: a late attempt is granted", "internal/redisclaim/dialect/acquire.lua",
+		"if buried() then return {LOST} end", "", "./internal/redisclaim", "Dialect",
+	},
+	{
 		"lua: anybody may hand over", "internal/redisclaim/fast/hand.lua",
 		"and h[2] == id and", "and h[2] and", "./redisbackend ./internal/redisclaim", ".",
 	},
@@ -300,7 +324,7 @@ var mutants = []mutant{
 	},
 	{
 		"lua: foreign hashes are taken for locks", "internal/redisclaim/common/head.lua",
-		"if h[1] ~= 'h2' then", "if h[1] and h[1] ~= 'h2' then", "./redisbackend", ".",
+		"if h[1] ~= 'h2' then", "if h[1] and h[1] ~= 'h2' then", "./redisbackend ./internal/redisclaim", ".",
 	},
 	{
 		"lua: the line is overtaken", "internal/redisclaim/acquire.lua",

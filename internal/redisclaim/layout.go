@@ -23,6 +23,8 @@ type Layout struct {
 	client    string // names the channel of the client that asks; empty: it is not told of what is handed over
 	retention time.Duration
 	inFlight  time.Duration
+	dialect   bool
+	guard     []string // the last argument of guarded scripts; none without a guard
 }
 
 // NewLayout returns the layout for keys under prefix, whose state is kept for retention after the last hold (but at least
@@ -49,11 +51,41 @@ func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error)
 
 func unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '{' || r == '}' }
 
+// Scripts returns those that go with this layout, for arguments and keys that it makes.
+func (l Layout) Scripts() Scripts {
+	switch {
+	case l.dialect:
+		return dialect
+	case l.guard != nil:
+		return guarded
+	}
+	return own
+}
+
+// Keys returns the keys that a script about a lock has: the lock's own, which is the first, and what else it reads or writes.
+func (l Layout) Keys(key string) []string {
+	switch {
+	case l.dialect:
+		return []string{l.Key(key), l.sideKey(key)}
+	case l.guard != nil:
+		return []string{l.Key(key), l.prefix + "mark"}
+	}
+	return []string{l.Key(key)}
+}
+
 // Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
-func (l Layout) Key(key string) string { return l.prefix + "{" + escape(key, "{}") + "}" }
+func (l Layout) Key(key string) string {
+	if l.dialect {
+		return l.prefix + key
+	}
+	return l.prefix + "{" + escape(key, "{}") + "}"
+}
 
 // UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout has.
 func (l Layout) UserKey(redisKey string) (key string, ok bool) {
+	if l.dialect {
+		return strings.CutPrefix(redisKey, l.prefix)
+	}
 	tag, ok := strings.CutPrefix(redisKey, l.prefix+"{")
 	if !ok {
 		return "", false
@@ -92,10 +124,10 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	if c.Queue {
 		line = millis(c.Linger) + " " + millis(min(c.Linger, c.TTL)) + " " + l.client
 	}
-	return []string{
-		id, millis(roundUp(c.TTL) + keep + time.Millisecond), millis(keep) + " " + id + " " + count + " " + encodeMeta(c.Meta),
+	return l.guarded(
+		id, millis(roundUp(c.TTL)+keep+time.Millisecond), millis(keep)+" "+id+" "+count+" "+encodeMeta(c.Meta),
 		formOf(c, id), line, strconv.FormatUint(c.Floor, 10), count,
-	}
+	)
 }
 
 // formOf is "x" for the plainest claim there is, so that scripts need one look, and "mode,limit,owner" for others.
@@ -133,7 +165,7 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return []string{name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.Floor, 10)}
+	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.Floor, 10))
 }
 
 // Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
@@ -143,8 +175,11 @@ func (l Layout) Release(c backend.Claim) []string {
 	if !c.Settled {
 		tombstone = millis(2*clamp(c.TTL) + l.inFlight)
 	}
-	return []string{name(c.ID()), tombstone, millis(l.keep(c)), l.Channel(c.Key)}
+	return l.guarded(name(c.ID()), tombstone, millis(l.keep(c)), l.Channel(c.Key))
 }
+
+// guarded adds the guard's argument.
+func (l Layout) guarded(args ...string) []string { return append(args, l.guard...) }
 
 // Inspect returns the arguments of [Inspect].
 func (l Layout) Inspect() []string { return nil }

@@ -17,6 +17,8 @@ const (
 	codeForeign  = 4
 	codeExpired  = 5
 	codeMismatch = 6
+	codeClosed   = 7
+	codeUnfit    = 8
 )
 
 // DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
@@ -105,6 +107,20 @@ func no(r []any, code int64, reply any) error {
 		return backend.ErrLost
 	case codeMismatch:
 		return backend.ErrMismatch
+	case codeClosed:
+		if len(r) == 3 {
+			rest, _ := r[1].(int64)
+			why, _ := r[2].(string)
+			return &backend.QuarantineError{RetryAfter: duration(max(rest, 1)), Why: why}
+		}
+		return &backend.QuarantineError{}
+	case codeUnfit:
+		if len(r) == 2 {
+			if why, ok := r[1].(string); ok {
+				return fmt.Errorf("%w: %s", backend.ErrUnsafe, why)
+			}
+		}
+		return backend.ErrUnsafe
 	case codeForeign:
 		if len(r) == 2 {
 			if why, ok := r[1].(string); ok {

@@ -7,30 +7,52 @@ import (
 	"strings"
 )
 
-// A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers NOSCRIPT. It has one key.
+// A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers NOSCRIPT.
 type Script struct {
 	Source string
 	SHA1   string // in hex, as Redis computes it from Source
 }
 
-//go:embed *.lua common/*.lua fast/*.lua
+//go:embed *.lua common/*.lua fast/*.lua dialect/*.lua
 var pieces embed.FS
 
-// The pieces that are common to all scripts but the probe. Between start and the rest a script may have its short way.
+// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name makes, and its reply is
+// read by the Decode function of that name.
+type Scripts struct{ Acquire, Renew, Release, Inspect Script }
+
+// The pieces of our own layout. Between start and rest a script may have its short way.
 const (
 	start = "common/start"
-	rest  = "common/head common/change common/holders common/line common/commit"
+	rest  = "common/clock common/head common/tombs common/change common/holders common/line common/commit"
+	state = "dialect/head common/clock dialect/state common/tombs dialect/side" // of the string dialect
 )
 
-// The scripts. Each takes the arguments that the [Layout] method of the same name makes, and its reply is read by the
-// Decode function of that name.
 var (
-	Acquire = newScript(start, "fast/acquire fast/stand", rest, "acquire")
-	Renew   = newScript(start, "fast/renew", rest, "renew")
-	Release = newScript(start, "fast/release fast/hand", rest, "release")
-	Inspect = newScript(start, rest, "inspect")
-	Probe   = newScript("probe")
+	own = Scripts{
+		Acquire: newScript(start, "common/open fast/acquire fast/stand", rest, "acquire"),
+		Renew:   newScript(start, "common/open fast/renew", rest, "renew"),
+		Release: newScript(start, "common/open fast/release fast/hand", rest, "release"),
+		Inspect: newScript(start, "common/open", rest, "inspect"),
+	}
+	guarded = Scripts{
+		Acquire: newScript(start, "common/guard common/refuse fast/acquire fast/stand", rest, "acquire"),
+		Renew:   newScript(start, "common/guard fast/renew", rest, "renew"),
+		Release: newScript(start, "common/guard fast/release fast/hand", rest, "release"),
+		Inspect: own.Inspect,
+	}
+	dialect = Scripts{
+		Acquire: newScript(state, "dialect/acquire"),
+		Renew:   newScript(state, "dialect/renew"),
+		Release: newScript(state, "dialect/release"),
+		Inspect: newScript(state, "dialect/inspect"),
+	}
 )
+
+// Probe finds out what a user may do; see probe.lua.
+var Probe = newScript("probe")
+
+// The scripts of our own layout, without a guard.
+var Acquire, Renew, Release, Inspect = own.Acquire, own.Renew, own.Release, own.Inspect
 
 // newScript joins the pieces that names lists, by blanks, in their order.
 func newScript(names ...string) Script {

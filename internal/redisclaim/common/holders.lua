@@ -82,6 +82,7 @@ end
 -- fits reports whether c may hold beside those who hold: nobody, or readers for a reader, permits below their limit, holds
 -- of the same re-entrant owner. A look under way may yet drop that owner's last hold, so then it does not count.
 local function fits(c)
+  if closed then return false end
   if o and x > now then return false end
   if gn == 0 then return true end
   if c.mode ~= gm then return false end

@@ -1,0 +1,37 @@
+-- The guard: a server that may have forgotten holds lets nobody in until the last of them has run out, on whichever way this
+-- script goes. KEYS[2] is the server's mark, 'h2 <replication id> <since> <longest TTL> <why>'. The replication id is another
+-- one after every start and every promotion, also of a process that lives on (a primary that became a replica and then the
+-- primary again, without what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id, then whatever
+-- was granted before since is either in this memory, or was granted by a life before: and those leases, none longer than
+-- the longest TTL, are over after the grace. The mark is read in the step that grants, so nothing comes in between.
+--
+-- The last argument is 'longest TTL, grace'. Only grants are refused: what is held is renewed and released.
+local QUARANTINE, UNFIT = 7, 8
+local closed = false
+do
+  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
+  local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
+  if type(info) == 'table' then return info end
+  if type(mark) == 'table' then return mark end
+  local life = string.match(info, 'master_replid:(%x+)')
+  if not life then return {UNFIT, 'it has no replication id'} end
+  local t = redis.call('TIME')
+  local now = math.floor((t[1] * 1000000 + t[2]) / 1000)
+  local known, since, rule, why = string.match(mark or '', '^h2 (%x+) (%d+) (%d+) (.*)$')
+  if mark and not known then return {FOREIGN, 'the mark of the server is damaged'} end
+  if not mark then
+    since, why = now, 'new or flushed'
+  elseif known ~= life then
+    since, why = now, 'restarted or promoted'
+  elseif tonumber(since) > now then
+    since, why = now, 'set back in time'
+  elseif rule ~= longest then
+    -- A longer one than was promised could outlive the grace; a shorter grace could be too short for the others.
+    return {UNFIT, 'its clients have another max_ttl: ' .. rule .. 'ms'}
+  end
+  if since == now and redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, longest, why)).err then
+    closed = {tonumber(grace), why} -- no memory, or a replica: closed until the mark is written
+  end
+  local rest = since + grace - now
+  if rest > 0 then closed = {rest, why} end
+end

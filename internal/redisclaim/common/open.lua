@@ -1,0 +1,1 @@
+local closed = false -- there is no guard

@@ -1,0 +1,1 @@
+if closed then return {QUARANTINE, closed[1], closed[2]} end

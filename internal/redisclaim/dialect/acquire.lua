@@ -1,0 +1,22 @@
+-- ACQUIRE, as in acquire.lua: plain exclusive claims only.
+if buried() then return {LOST} end
+local keep, reserve = tonumber(string.match(ARGV[3], '^%d+')), tonumber(ARGV[7])
+local lease = ARGV[2] - keep
+if o == id then -- a repeat: the same hold, so the same tokens; a lease only grows
+  if redis.call('PTTL', K) < lease then
+    local r = redis.pcall('PEXPIRE', K, text(lease))
+    if type(r) == 'table' and r.err then return r end
+    keepside(lease, keep)
+  end
+  return {OK, f - count + 1, count}
+end
+if o then return {HELD, math.max(0, redis.call('PTTL', K)), '', 0, f} end -- 0 is "unknown": a lock without an end
+f = math.max(f + 1, us, math.min(tonumber(ARGV[6]), us + (lease - 1) * 250)) + reserve - 1
+if f > LAST then return {FOREIGN, 'a lock whose token counter is used up'} end
+count, ours = reserve, id
+-- The counter first: a token that was stored and not granted is a gap, one that was granted and not stored comes twice.
+local r = keepside(lease, keep)
+if r.err then return r end
+r = redis.pcall('SET', K, id, 'PX', text(lease))
+if r.err then return r end
+return {OK, f - count + 1, count}

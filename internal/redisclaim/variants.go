@@ -1,0 +1,53 @@
+package redisclaim
+
+import (
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// The guard's margins. A lease of the longest TTL may be kept by a clock that is a hundredth off, on either side.
+const (
+	guardDrift  = 50 // the 50th part of the longest TTL: twice a hundredth
+	guardMargin = time.Second
+	lagMargin   = 2 * time.Second
+)
+
+// Guarded returns the layout with a guard: a server that restarted, was promoted or was flushed grants nothing until every
+// lease that it may have forgotten has run out, none of which is longer than longest. lag is for how long a primary that was
+// replaced may go on granting: min-replicas-max-lag, zero without replicas. All clients of a server must have the same
+// longest. With a guard scripts have a second key, which no hash tag can bring together with all locks: not for a cluster.
+func (l Layout) Guarded(longest, lag time.Duration) Layout {
+	grace := longest + longest/guardDrift + guardMargin
+	if lag > 0 {
+		grace += lag + lagMargin
+	}
+	l.guard = []string{millis(longest) + " " + millis(grace)}
+	return l
+}
+
+// Dialect returns the layout that other libraries have (redsync, bsm/redislock, node-redlock, redis-py, the Redlock text):
+// the key is prefix and key as they are, and holds the owner for as long as the lease lasts. prefix may be empty. Plain
+// exclusive claims only.
+func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
+	if strings.ContainsFunc(prefix, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has control characters"}
+	}
+	l, err := NewLayout("dialect:", retention, inFlight)
+	if err == nil && len(prefix) > backend.MaxKey {
+		_, err = NewLayout(prefix, retention, inFlight) // says that it is too long
+	}
+	l.prefix, l.dialect = prefix, true
+	return l, err
+}
+
+// sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its first brace and the next
+// closing one, if that is not nothing, and else the whole key.
+func (l Layout) sideKey(key string) string {
+	k := l.Key(key)
+	if _, after, ok := strings.Cut(k, "{"); ok && strings.Index(after, "}") > 0 {
+		return k + ":holdfast"
+	}
+	return "{" + k + "}:holdfast"
+}
