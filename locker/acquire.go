@@ -32,7 +32,7 @@ type lease struct {
 }
 
 // acquire makes one claim and sees it through: it ends with a keeper, or with nothing held, queued or on its way.
-func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (k *keeper, err error) {
+func (c *core) acquire(ctx context.Context, op, key string, opts []Option, caller site) (k *keeper, err error) {
 	if !c.life.enter() {
 		return nil, notAcquired(ctx, ErrClosed)
 	}
@@ -53,7 +53,7 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (k *k
 	hold.Token = t.token
 	c.leased(waitCtx, EventGrant, t)
 	end(hold, nil)
-	return c.keep(waitCtx, t, hold), nil
+	return c.keep(waitCtx, t, hold, caller), nil
 }
 
 // call adds the options of one call up.
@@ -83,7 +83,7 @@ func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenur
 	if linesUp(op, claim) {
 		return c.obtainInLine(ctx, claim, hold, o.waitLimit)
 	}
-	return c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, nil, o.waitLimit, op == opTry)
+	return c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, false, o.waitLimit, op == opTry)
 }
 
 // An acquisition is one Lock or TryLock at work.

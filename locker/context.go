@@ -12,10 +12,7 @@ import (
 // caller has.
 //
 // Most holds are over before anybody looks at their context, so what can be done comes into being when somebody does.
-type holdContext struct {
-	k     *keeper
-	guard *anchor // nil for the Binder, whose guard is yet to come
-}
+type holdContext struct{ *anchor }
 
 type holdKey struct{}
 

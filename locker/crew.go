@@ -61,13 +61,13 @@ func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold H
 			c.send(ctx, k, claim, hold)
 		}
 	}()
-	t, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, &k, limit, false)
+	t, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, true, limit, false)
 	took = err == nil
 	return t, err
 }
 
 // ask runs an acquisition, under a name of its own, to its end: a lease, or nothing left behind.
-func (c *core) ask(ctx context.Context, a *acquisition, crew *crewKey, limit time.Duration, once bool) (*tenure, error) {
+func (c *core) ask(ctx context.Context, a *acquisition, inLine bool, limit time.Duration, once bool) (*tenure, error) {
 	if name := backend.NewOwner(); a.claim.Reentrant {
 		a.claim.Hold = name
 	} else {
@@ -79,7 +79,7 @@ func (c *core) ask(ctx context.Context, a *acquisition, crew *crewKey, limit tim
 		return nil, err
 	}
 	a.claim.Settled = !a.unsure
-	return c.newTenure(a.claim, crew, l, max(a.reserved-1, 0)), nil
+	return c.newTenure(a.claim, inLine, l, max(a.reserved-1, 0)), nil
 }
 
 // await waits for one's turn in the local line.
@@ -157,7 +157,7 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	a := &acquisition{
 		core: c, claim: claim, hold: hold, contended: true, note: func(err error) { c.line.Note(k, err) },
 	}
-	t, err := c.ask(ctx, a, &k, 0, false)
+	t, err := c.ask(ctx, a, true, 0, false)
 	if err == nil {
 		hold.Token = t.token
 	}
@@ -193,14 +193,14 @@ func (c *core) pass(t *tenure, now instant) bool {
 	}
 	t.passes++
 	t.handed = now.at
-	return c.line.Pass(*t.crew, outcome{baton: t})
+	return c.line.Pass(t.crew, outcome{baton: t})
 }
 
 // giveBack deals with a lease that came too late for who waited for it.
 func (c *core) giveBack(ctx context.Context, t *tenure) {
 	if !c.pass(t, c.now()) {
 		c.drop(ctx, t)
-		c.line.Left(*t.crew)
+		c.line.Left(t.crew)
 	}
 }
 

@@ -43,7 +43,7 @@ func (g *Guard[T]) Context() context.Context {
 	if g == nil || g.k == nil {
 		return unlocked
 	}
-	return holdContext{g.k, &g.anchor}
+	return holdContext{&g.anchor}
 }
 
 // Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by Config.MaxHold.

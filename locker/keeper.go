@@ -19,7 +19,8 @@ type keeper struct {
 	hold   Hold
 	parent context.Context   // Lock's, as the observer has it
 	end    func(Hold, error) // tells the observer
-	caller [6]uintptr        // who called Lock, for the log
+	caller site              // who called Lock, for the log
+	own    anchor            // for the Binder's context, whose guard is yet to come
 	limit  *time.Timer       // at MaxHold; nil without
 
 	// Guarded by tenure.mu.
@@ -42,10 +43,9 @@ type keeper struct {
 type anchor struct{ k *keeper }
 
 // keep makes a hold of the lease. The caller is counted in c.life; the count goes on to the keeper.
-func (c *core) keep(ctx context.Context, t *tenure, hold Hold) *keeper {
-	hold.Token = t.token
-	k := &keeper{tenure: t, hold: hold}
-	runtime.Callers(4, k.caller[:]) // not Callers, keep, core.acquire, Client.acquire
+func (c *core) keep(ctx context.Context, t *tenure, hold Hold, caller site) *keeper {
+	k := &keeper{tenure: t, hold: hold, caller: caller}
+	k.own.k = k
 	k.parent, k.end = c.begin(ctx, OpHold, hold)
 	if d := c.cfg.MaxHold; d > 0 {
 		k.mu.Lock() // before the timer can look
@@ -133,7 +133,7 @@ func (k *keeper) finishAt(now time.Time, cause error) error {
 	if unlocked {
 		return cause // unlock goes on, and calls gone when the store knows
 	}
-	k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", k.site())
+	k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", &k.caller)
 	if !maxed {
 		k.gone(cause, false)
 	}
@@ -151,8 +151,8 @@ func (k *keeper) gone(err error, passed bool) {
 	}
 	if !passed {
 		k.tenure.end()
-		if k.crew != nil {
-			k.c.line.Left(*k.crew)
+		if k.inLine {
+			k.c.line.Left(k.crew)
 		}
 	}
 	if passed {
@@ -219,7 +219,7 @@ func (k *keeper) doUnlock() error {
 	if !errors.Is(cause, ErrUnlocked) {
 		return k.abandoned(cause)
 	}
-	if k.crew != nil && k.c.pass(k.tenure, now) {
+	if k.inLine && k.c.pass(k.tenure, now) {
 		k.gone(nil, true)
 		return nil
 	}
@@ -271,9 +271,12 @@ func (k *keeper) lostChan() <-chan struct{} {
 	return k.lost
 }
 
-// site is where the lock was taken: the first caller outside of this package.
-func (k *keeper) site() string {
-	frames := runtime.CallersFrames(k.caller[:])
+// A site is where a lock was taken.
+type site [5]uintptr
+
+// String names the first caller outside of this package.
+func (s *site) String() string {
+	frames := runtime.CallersFrames(s[:])
 	for {
 		frame, more := frames.Next()
 		if !more || !strings.Contains(frame.Function, "/holdfast/locker.") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -79,7 +80,9 @@ func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*G
 func (c *Client[T]) Close(ctx context.Context) error { return c.core.close(ctx) }
 
 func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
-	k, err := c.core.acquire(ctx, op, key, opts)
+	var caller site
+	runtime.Callers(2, caller[:]) // not Callers, and not acquire
+	k, err := c.core.acquire(ctx, op, key, opts, caller)
 	if err != nil {
 		return nil, &Error{op, key, err}
 	}
@@ -89,7 +92,7 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 			c.core.abandon(k)
 		}
 	}()
-	v, err := c.bind(holdContext{k, nil}, k.hold)
+	v, err := c.bind(holdContext{&k.own}, k.hold)
 	if err != nil {
 		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
 	}

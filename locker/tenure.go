@@ -20,9 +20,10 @@ import (
 // hold is lost, whatever is on the wire: the expiry timer waits for no I/O (rueidislock was 1.4 s late, waiting for a reply).
 // A hold that ended never comes back, even if a late reply says yes: another may have been granted the key in between.
 type tenure struct {
-	c     *core
-	claim backend.Claim
-	crew  *crewKey // the local line that it goes through; nil for none
+	c      *core
+	claim  backend.Claim
+	inLine bool // handed on in the local line
+	crew   crewKey
 
 	turn chan struct{} // taken by whoever asks the store about this lease: one renewal at a time, none beside a release
 
@@ -47,10 +48,10 @@ type tenure struct {
 }
 
 // newTenure starts to look after a lease that the store has just granted.
-func (c *core) newTenure(claim backend.Claim, crew *crewKey, l lease, spare int) *tenure {
+func (c *core) newTenure(claim backend.Claim, inLine bool, l lease, spare int) *tenure {
 	now := time.Now()
 	t := &tenure{
-		c: c, claim: claim, crew: crew, turn: make(chan struct{}, 1),
+		c: c, claim: claim, inLine: inLine, crew: crewKey{claim.Key, claim.TTL}, turn: make(chan struct{}, 1),
 		token: l.token, spare: spare, since: now, handed: now, until: l.until, due: true,
 	}
 	c.mu.Lock()

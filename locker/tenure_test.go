@@ -24,7 +24,7 @@ func handedOver(t *testing.T, c *core, slow time.Duration) *keeper {
 		t.Fatal(err)
 	}
 	time.Sleep(slow)
-	return c.keep(t.Context(), lease, Hold{Key: "k"})
+	return c.keep(t.Context(), lease, Hold{Key: "k"}, site{})
 }
 
 // Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or was lost on the way.
