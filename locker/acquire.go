@@ -59,9 +59,9 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option, calle
 // call adds the options of one call up.
 func (c *core) call(opts []Option) call {
 	if len(opts) == 0 {
-		return call{ttl: c.cfg.TTL}
+		return call{ttl: c.cfg.TTL, failFast: c.cfg.Wait.FailFast}
 	}
-	o := call{ttl: c.cfg.TTL} // escapes
+	o := call{ttl: c.cfg.TTL, failFast: c.cfg.Wait.FailFast} // escapes
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -81,9 +81,10 @@ func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenur
 		return nil, ErrWouldDeadlock
 	}
 	if linesUp(op, claim) {
-		return c.obtainInLine(ctx, claim, hold, o.waitLimit)
+		return c.obtainInLine(ctx, claim, hold, o)
 	}
-	return c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, false, o.waitLimit, op == opTry)
+	a := &acquisition{core: c, claim: claim, hold: hold, failFast: o.failFast && op != opTry}
+	return c.ask(ctx, a, o.waitLimit, op == opTry)
 }
 
 // An acquisition is one Lock or TryLock at work.
@@ -104,7 +105,8 @@ type acquisition struct {
 	subscribe bool // whether to ask for wake-ups
 	wakes     <-chan backend.Wake
 
-	note func(error) // told of each definite no; nil for nobody
+	inLocalLine bool // those who wait in it are told of each definite no
+	failFast    bool
 
 	reserved int     // tokens of the grant
 	inLine   instant // before the last question that was answered with a place in line was sent
@@ -113,12 +115,8 @@ type acquisition struct {
 
 // run asks once; a call that may wait then waits. The error is what ended it, and wraps the last answer.
 func (a *acquisition) run(outer context.Context, once bool, limit time.Duration) (lease, error) {
-	ctx := outer
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(outer, limit)
-		defer cancel()
-	}
+	ctx, cancel := bounded(outer, limit)
+	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return lease{}, err
 	}
@@ -214,7 +212,7 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	case err == nil:
 		a.reserved = g.Reserved
 	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
-		a.refused(sent, err)
+		err = a.refused(ctx, sent, err)
 	default:
 		a.unsure = a.unsure || backend.AnswerOf(err) == backend.Unknown
 		if a.silent.IsZero() {
@@ -231,24 +229,33 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	return l, err
 }
 
-// refused takes note of a definite answer: another holds.
-func (a *acquisition) refused(sent instant, err error) {
-	a.silent, a.last = time.Time{}, err
+// refused takes note of a definite answer: another holds. It returns the answer with what we make of it.
+func (a *acquisition) refused(ctx context.Context, sent instant, err error) error {
 	if a.retry != nil {
 		a.retry.Reset()
 	}
-	if a.note != nil {
-		a.note(err)
+	err = a.core.reckoned(a.claim, err, 0)
+	if a.inLocalLine {
+		a.core.line.Note(crewKey{a.claim.Key, a.claim.TTL}, err)
 	}
 	var held *backend.HeldError
 	if a.claim.Queue && errors.As(err, &held) {
 		a.inLine, a.atToken = sent, held.Token
 	}
+	if a.failFast {
+		if vain := inVain(ctx, err); vain != nil {
+			err = vain
+		}
+	}
+	a.silent, a.last = time.Time{}, err
+	return err
 }
 
-// hopeless reports whether asking again is: nobody waits any more, the store refuses, or it has been silent for too long.
+// hopeless reports whether asking again is: nobody waits any more, the store refuses, it has been silent for too long, or the
+// wait would be.
 func (a *acquisition) hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || a.core.life.closing.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
+		errors.Is(err, ErrWouldTimeout) ||
 		!a.silent.IsZero() && time.Since(a.silent) >= orTTL(a.core.cfg.StoreTimeout, a.claim.TTL)
 }
 

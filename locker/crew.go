@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -35,22 +36,38 @@ func (c *core) reserve(claim *backend.Claim) {
 }
 
 // obtainInLine gets the lock for one of the goroutines of this process that want it.
-func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, limit time.Duration) (*tenure, error) {
+func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, o call) (*tenure, error) {
 	k := crewKey{claim.Key, claim.TTL}
+	if o.failFast {
+		if err := c.tooLate(ctx, k, o.waitLimit); err != nil {
+			return nil, err
+		}
+	}
 	c.reserve(&claim)
 	place, role := c.line.Join(k)
 	switch role {
 	case waiting.Ask:
-		return c.first(ctx, k, claim, hold, limit)
+		return c.first(ctx, k, claim, hold, o)
 	case waiting.Send:
 		c.send(ctx, k, claim, hold)
 	}
-	return c.await(ctx, k, place, limit)
+	return c.await(ctx, k, place, o.waitLimit)
+}
+
+// tooLate is the error of a wait behind those who wait in the local line already, if it would be in vain; else nil.
+func (c *core) tooLate(ctx context.Context, k crewKey, limit time.Duration) error {
+	n, near := c.line.Waiting(k)
+	if !near {
+		return nil
+	}
+	ctx, cancel := bounded(ctx, limit)
+	defer cancel()
+	return inVain(ctx, c.blocker(k, n))
 }
 
 // first asks the store for its own caller, as nobody else of this process is there. However that ends, even by a panic of the
 // backend, those who came meanwhile are seen to.
-func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, limit time.Duration) (t *tenure, err error) {
+func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, o call) (t *tenure, err error) {
 	took := false
 	defer func() {
 		over := c.line.GaveUp
@@ -61,13 +78,14 @@ func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold H
 			c.send(ctx, k, claim, hold)
 		}
 	}()
-	t, err = c.ask(ctx, &acquisition{core: c, claim: claim, hold: hold}, true, limit, false)
+	a := &acquisition{core: c, claim: claim, hold: hold, inLocalLine: true, failFast: o.failFast}
+	t, err = c.ask(ctx, a, o.waitLimit, false)
 	took = err == nil
 	return t, err
 }
 
 // ask runs an acquisition, under a name of its own, to its end: a lease, or nothing left behind.
-func (c *core) ask(ctx context.Context, a *acquisition, inLine bool, limit time.Duration, once bool) (*tenure, error) {
+func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, once bool) (*tenure, error) {
 	if name := backend.NewOwner(); a.claim.Reentrant {
 		a.claim.Hold = name
 	} else {
@@ -79,18 +97,20 @@ func (c *core) ask(ctx context.Context, a *acquisition, inLine bool, limit time.
 		return nil, err
 	}
 	a.claim.Settled = !a.unsure
-	return c.newTenure(a.claim, inLine, l, max(a.reserved-1, 0)), nil
+	return c.newTenure(a.claim, a.inLocalLine, l, max(a.reserved-1, 0)), nil
 }
 
 // await waits for one's turn in the local line.
 //
 // Cancellation and turn may come together. Leave decides which it was: a baton that was given is given back.
 func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outcome], limit time.Duration) (*tenure, error) {
-	ctx := outer
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(outer, limit)
-		defer cancel()
+	ctx, cancel := bounded(outer, limit)
+	defer cancel()
+	for range c.cfg.Wait.Spin {
+		if len(place.Ready) > 0 {
+			break
+		}
+		runtime.Gosched()
 	}
 	select {
 	case o := <-place.Ready:
@@ -99,11 +119,11 @@ func (c *core) await(outer context.Context, k crewKey, place *waiting.Place[outc
 			return o.baton, o.err
 		}
 		c.giveBack(outer, o.baton) // granted after the caller gave up
-		return nil, c.ended(outer, ctx, &backend.HeldError{Holder: c.meta})
+		return nil, c.ended(outer, ctx, c.blocker(k, 0))
 	case <-ctx.Done():
 	case <-c.life.closing.Done():
 	}
-	why := c.blocker(k)
+	why := c.blocker(k, c.line.Ahead(k, place))
 	o, given, agent := c.line.Leave(k, place)
 	if given && o.err == nil {
 		c.giveBack(outer, o.baton)
@@ -125,12 +145,22 @@ func (c *core) wokeInLine(ctx context.Context, o outcome) {
 	}
 }
 
-// blocker is what is known of who is in the way: what the store told the agent, or one of this process.
-func (c *core) blocker(k crewKey) error {
-	if err, ok := c.line.Noted(k).(error); ok {
-		return err
+// bounded is ctx with a limit, if there is one.
+func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return ctx, func() {}
 	}
-	return &backend.HeldError{Holder: c.meta}
+	return context.WithTimeout(ctx, limit)
+}
+
+// blocker is what is known of who is in the way of one who is in the local line behind ahead others: what the store told who
+// asked it, or one of this process.
+func (c *core) blocker(k crewKey, ahead int) error {
+	err, ok := c.line.Noted(k).(error)
+	if !ok {
+		err = &backend.HeldError{Position: 1, Holder: c.meta}
+	}
+	return c.reckoned(backend.Claim{Key: k.key}, err, ahead)
 }
 
 // send starts an agent, which asks the store on behalf of the local line until nobody waits in it. The caller is counted in
@@ -154,10 +184,8 @@ func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold 
 	c.line.Sent(k, stop, gone)
 	ctx, end := c.begin(ctx, OpErrand, hold)
 	c.sign(ctx, &claim)
-	a := &acquisition{
-		core: c, claim: claim, hold: hold, contended: true, note: func(err error) { c.line.Note(k, err) },
-	}
-	t, err := c.ask(ctx, a, true, 0, false)
+	a := &acquisition{core: c, claim: claim, hold: hold, contended: true, inLocalLine: true}
+	t, err := c.ask(ctx, a, 0, false)
 	if err == nil {
 		hold.Token = t.token
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // What can become of a lock. Test for them with [errors.Is].
@@ -18,6 +21,10 @@ var (
 
 	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would wait for its own caller.
 	ErrWouldDeadlock = errors.New("lock is held by the caller")
+
+	// ErrWouldTimeout: a Lock with [FailFast] did not wait, as its time would most likely have run out first. Always a
+	// *[WouldTimeoutError].
+	ErrWouldTimeout = errors.New("wait would time out")
 
 	// Why a lock was lost, beside [backend.ErrLost] for a store that says so, and ErrClosed. They come with ErrLost.
 	ErrExpired = errors.New("the lease ran out without a confirmed renewal")
@@ -43,6 +50,27 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// A WouldTimeoutError is [ErrWouldTimeout] with what it was reckoned from.
+type WouldTimeoutError struct {
+	RetryAfter time.Duration // the estimated wait, which is longer than Left; see [backend.HeldError], Wait
+	Left       time.Duration // of the time that the caller had for waiting
+	Position   int           // in line, 1 is next; 0 unknown
+	Holder     backend.Meta  // zero if unknown
+	Err        error         // the answer behind it: a *[backend.HeldError] or a *[backend.QuarantineError]
+}
+
+// Error gives both times, and the answer.
+func (e *WouldTimeoutError) Error() string {
+	const ms = time.Millisecond
+	return fmt.Sprintf("%v: %v to wait, %v left: %v", ErrWouldTimeout, e.RetryAfter.Round(ms), e.Left.Round(ms), e.Err)
+}
+
+// Is makes errors.Is(err, ErrWouldTimeout) true.
+func (e *WouldTimeoutError) Is(target error) bool { return target == ErrWouldTimeout }
+
+// Unwrap returns the answer.
+func (e *WouldTimeoutError) Unwrap() error { return e.Err }
 
 // notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and the store's last answer.
 func notAcquired(ctx context.Context, last error) error {

@@ -219,6 +219,7 @@ func (k *keeper) doUnlock() error {
 	if !errors.Is(cause, ErrUnlocked) {
 		return k.abandoned(cause)
 	}
+	k.held += now.at.Sub(k.handed)
 	if k.inLine && k.c.pass(k.tenure, now) {
 		k.gone(nil, true)
 		return nil
@@ -226,6 +227,7 @@ func (k *keeper) doUnlock() error {
 	k.mu.Lock()
 	k.halt()
 	k.mu.Unlock()
+	k.c.pace.saw(k.claim.Key, k.passes+1, k.held, now.at)
 	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
 	switch {
 	case !errors.Is(err, backend.ErrLost):

@@ -108,6 +108,7 @@ type core struct {
 	caps   backend.Capabilities
 	meta   backend.Meta
 	life   *lifecycle
+	pace   pace
 	line   waiting.Line[crewKey, outcome] // of this process
 	asleep func() time.Duration           // how long the machine has slept; a field for tests
 

@@ -18,6 +18,7 @@ type call struct {
 	owner     string // of a re-entrant claim
 	reentrant bool
 	waitLimit time.Duration
+	failFast  bool
 }
 
 // Shared asks for the lock together with other Shared holders: the reading side of a reader–writer lock.
@@ -40,3 +41,9 @@ func Reentrant(owner string) Option {
 // WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx, and so neither the
 // guard's, which is derived from it. A wait that runs out fails with [context.DeadlineExceeded].
 func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d } }
+
+// FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is estimated to be longer than
+// its ctx and WaitLimit allow: when it begins, and whenever it asks the store again. The estimate is that of
+// [backend.HeldError], and can be wrong either way. Where this client has not held the key within the last minute or so there
+// is none, and the call waits. waiting.Config.FailFast is the same for all calls.
+func FailFast() Option { return func(c *call) { c.failFast = true } }

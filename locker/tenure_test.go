@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -104,4 +105,25 @@ func TestRenewalDuringUnlockGoesOn(t *testing.T) {
 		}
 		_ = l.Close(t.Context())
 	})
+}
+
+// A client that locks a million keys does not remember them all.
+func TestPaceForgets(t *testing.T) {
+	var p pace
+	now := time.Now()
+	for i := range 3 * paceKeys {
+		p.saw(fmt.Sprint(i), 1, time.Second, now)
+	}
+	if n := len(p.keys); n != paceKeys {
+		t.Errorf("%d keys remembered, want %d", n, paceKeys)
+	}
+	p.saw("k", 1, time.Second, now)
+	p.saw("k", 64, 64*time.Hour, now)
+	if d := p.of("k"); d < 59*time.Minute || d > time.Hour {
+		t.Errorf("%v after 64 holds of an hour", d)
+	}
+	p.saw("old", 1, time.Hour, now.Add(-5*time.Hour))
+	if d := p.of("old"); d != 0 {
+		t.Errorf("%v of what was seen long ago", d)
+	}
 }

@@ -25,7 +25,10 @@ type crew[B any] struct {
 	asking      bool               // somebody asks the store: one at a time
 	stop        context.CancelFunc // ends the agent that asks; nil if it is no agent
 	gone        <-chan struct{}    // closed when it has ended
+	self        bool               // who asks does so for itself, and has no place
 	held        int                // batons out
+	waits       int                // places taken
+	joined      int                // places ever taken
 	note        any
 }
 
@@ -35,6 +38,7 @@ type Place[B any] struct {
 
 	ready      chan B // one slot, so giving never blocks
 	prev, next *Place[B]
+	number     int
 	waits      bool
 }
 
@@ -57,11 +61,13 @@ func (l *Line[K, B]) Join(k K) (*Place[B], Role) {
 		if l.crews == nil {
 			l.crews = map[K]*crew[B]{}
 		}
-		l.crews[k] = &crew[B]{asking: true}
+		l.crews[k] = &crew[B]{asking: true, self: true}
 		return nil, Ask
 	}
 	ready := make(chan B, 1)
-	p := &Place[B]{Ready: ready, ready: ready, prev: c.last, waits: true}
+	c.waits++
+	c.joined++
+	p := &Place[B]{Ready: ready, ready: ready, prev: c.last, number: c.joined, waits: true}
 	if c.last == nil {
 		c.first = p
 	} else {
@@ -158,6 +164,34 @@ func (l *Line[K, B]) Leave(k K, p *Place[B]) (b B, given bool, gone <-chan struc
 	return b, false, gone
 }
 
+// Waiting returns how many of k's line wait, whoever asks for itself included. near says that who comes now is not to Ask.
+func (l *Line[K, B]) Waiting(k K) (n int, near bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.crews[k]; c != nil {
+		return c.waits + c.asker(), true
+	}
+	return 0, false
+}
+
+// Ahead returns how many wait before p, whoever asks for itself included. Places that were given up are counted until the line has moved past them.
+func (l *Line[K, B]) Ahead(k K, p *Place[B]) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.waits {
+		return 0
+	}
+	c := l.crews[k]
+	return min(p.number-c.first.number, c.waits-1) + c.asker()
+}
+
+func (c *crew[B]) asker() int {
+	if c.self {
+		return 1
+	}
+	return 0
+}
+
 // Note leaves word for those who wait for k, and Noted reads it. It is forgotten when a baton is given.
 func (l *Line[K, B]) Note(k K, note any) {
 	l.mu.Lock()
@@ -179,7 +213,7 @@ func (l *Line[K, B]) Noted(k K) any {
 
 // settle ends the present asking, and begins the next if somebody waits.
 func (l *Line[K, B]) settle(k K, c *crew[B]) (send bool) {
-	c.stop, c.gone, c.asking = nil, nil, c.first != nil
+	c.stop, c.gone, c.asking, c.self = nil, nil, c.first != nil, false
 	l.tidy(k, c)
 	return c.asking
 }
@@ -214,4 +248,5 @@ func (c *crew[B]) unlink(p *Place[B]) {
 		p.next.prev = p.prev
 	}
 	p.prev, p.next, p.waits = nil, nil, false
+	c.waits--
 }

@@ -238,3 +238,36 @@ func TestLineOrder(t *testing.T) {
 		}
 	})
 }
+
+func TestLineKnowsHowManyAreAhead(t *testing.T) {
+	var l Line[string, int]
+	if n, near := l.Waiting("k"); n != 0 || near {
+		t.Fatalf("nobody: %d, %v", n, near)
+	}
+	l.Join("k")
+	var places []*Place[int]
+	for i := range 5 {
+		if n, near := l.Waiting("k"); n != i+1 || !near { // with who asks
+			t.Errorf("%d wait (%v), want %d", n, near, i+1)
+		}
+		p, _ := l.Join("k")
+		places = append(places, p)
+	}
+	ahead := func(want ...int) {
+		t.Helper()
+		for i, p := range places {
+			if n := l.Ahead("k", p); n != want[i] {
+				t.Errorf("%d are ahead of %d, want %d", n, i, want[i])
+			}
+		}
+	}
+	ahead(1, 2, 3, 4, 5)
+	l.Took("k")
+	ahead(0, 1, 2, 3, 4)
+	l.Pass("k", 1)
+	ahead(0, 0, 1, 2, 3)
+	l.Leave("k", places[2])
+	ahead(0, 0, 0, 2, 2) // one too many for the fourth, until the line has moved; never more than there are
+	l.Pass("k", 1)
+	ahead(0, 0, 0, 0, 1)
+}

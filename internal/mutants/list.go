@@ -156,6 +156,18 @@ var mutants = []mutant{
 		"op != opTry && !claim.Reentrant && holds(", "false && holds(", "./locker", "WouldDeadlock",
 	},
 	{
+		"a wait in vain is waited", "locker/pace.go",
+		"if vain.RetryAfter <= vain.Left {", "if true {", "./locker", "FailFast",
+	},
+	{
+		"an old estimate is believed for ever", "locker/pace.go",
+		"now.Sub(s.seen) > max(paceMemory, 4*s.hold)", "false", "./locker", "FailFast|Pace",
+	},
+	{
+		"those ahead in the local line take no time", "locker/pace.go",
+		"h.Position = max(h.Position, 1) + ahead", "h.Position = max(h.Position, 1)", "./locker", "FailFast",
+	},
+	{
 		"All locks in the caller's order", "locker/all.go",
 		"slices.Compact(slices.Sorted(slices.Values(keys)))", "keys", "./locker", "All",
 	},

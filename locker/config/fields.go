@@ -43,6 +43,9 @@ func (fd field) one() string {
 	return fd.kind
 }
 
+// boolKind is the kind of a yes or a no.
+const boolKind = "true or false"
+
 func (fd field) list() bool { return fd.kind == "list" }
 
 var fields = []field{
@@ -88,18 +91,28 @@ var fields = []field{
 	durationField("wait.max", "`500ms`", "The longest sleep between two questions in mode `poll`, before jitter.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Max }, positive),
 	{
-		key: "wait.passes", kind: "number", def: "`64`", set: setPasses,
+		key: "wait.passes", kind: "number", def: "`256`", set: setPasses,
 		doc: "How many times in a row goroutines of one process may hand a lock on among themselves without asking the store. " +
 			"`-1`: never, so that the store sees each acquisition.",
-		get: func(f *File) string {
-			if f.Locker.Wait.Passes == 0 {
-				return ""
-			}
-			return strconv.Itoa(f.Locker.Wait.Passes)
-		},
+		get: func(f *File) string { return numberText(f.Locker.Wait.Passes) },
 	},
 	durationField("wait.pass_time", "`10ms`", "How long they may do so before the lock goes to whoever is next in the store's line.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.PassTime }, positive),
+	{
+		key: "wait.spin", kind: "number", def: "`0`, not at all", set: setSpin,
+		doc: "How many times a goroutine that waits behind others of its process yields the processor before it goes to sleep.",
+		get: func(f *File) string { return numberText(f.Locker.Wait.Spin) },
+	},
+	{
+		key: "wait.fail_fast", kind: boolKind, def: "`false`", set: setFailFast,
+		doc: "Whether a wait fails at once when it is estimated to take longer than its caller has time for.",
+		get: func(f *File) string {
+			if !f.Locker.Wait.FailFast {
+				return ""
+			}
+			return "true"
+		},
+	},
 	{
 		key: "require", kind: "list", def: "nothing", set: setRequire,
 		doc: "What the backend must be able to do, or the program does not start: " + "`" + strings.Join(capabilities, "`, `") + "`.",
@@ -197,6 +210,35 @@ func setPasses(f *File, text string) error {
 	}
 	f.Locker.Wait.Passes = n
 	return nil
+}
+
+func setSpin(f *File, text string) error {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil: // err itself quotes the text
+		return invalid("is not a whole number")
+	case n < 0 || n > waiting.MaxSpin:
+		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is not between 0 and " + strconv.Itoa(waiting.MaxSpin)}
+	}
+	f.Locker.Wait.Spin = n
+	return nil
+}
+
+func setFailFast(f *File, text string) error {
+	switch strings.ToLower(text) { // YAML has True and TRUE as well
+	case "true", "false":
+		f.Locker.Wait.FailFast = strings.EqualFold(text, "true")
+		return nil
+	}
+	return invalid("is neither true nor false")
+}
+
+// numberText is n, or nothing for the default.
+func numberText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // capabilities are the names that require takes: the yes-or-no fields of backend.Capabilities in lower case. They are read off

@@ -28,6 +28,8 @@ wait:
   max: 1s
   passes: 16
   pass_time: 20ms
+  spin: 50
+  fail_fast: true
 require: [fencing, Watch]
 tracing:
   endpoint: grpc://collector:4317
@@ -51,7 +53,7 @@ func fullFile(t *testing.T, path string) File {
 			Namespace: "shop", Service: "checkout",
 			Wait: waiting.Config{
 				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second,
-				Passes: 16, PassTime: 20 * time.Millisecond,
+				Passes: 16, PassTime: 20 * time.Millisecond, Spin: 50, FailFast: true,
 			},
 			Require: backend.Capabilities{Fencing: true, Watch: true},
 		},

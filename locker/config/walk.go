@@ -116,7 +116,7 @@ func (l *loader) scalar(fd field, n *yaml.Node, where string) {
 	case n.Kind != yaml.ScalarNode:
 		l.fail(at, where, invalid("must be a "+fd.one()+", not "+kindOf(n)))
 		return
-	case tag == "!!str", fd.kind == "number" && tag == "!!int":
+	case tag == "!!str", fd.kind == "number" && tag == "!!int", fd.kind == boolKind && tag == "!!bool":
 	case fd.kind == "duration" && (tag == "!!int" || tag == "!!float"):
 		if text == "0" { // what time.ParseDuration lets pass
 			break
