@@ -2,19 +2,17 @@ package redisbackend
 
 import (
 	"context"
-	"strconv"
-	"sync"
-	"sync/atomic"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
 )
 
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
-const DefaultRequestTimeout = 3 * time.Second
+const DefaultRequestTimeout = redisstore.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
@@ -33,25 +31,19 @@ type Config struct {
 	AllowEviction bool
 }
 
-// A Backend keeps locks in Redis. It is safe for concurrent use, and does not change the client it was given.
+type verbs = redisstore.Verbs // under a name that is not a part of Backend for others
+
+// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and does not change the client
+// it was given.
 type Backend struct {
-	backend.Base
-
-	client  redis.UniversalClient
-	owned   bool   // opened by us, so closed by us
-	prompt  bool   // the client honours the deadline of a context
-	reload  func() // makes a cluster client look who the primaries are; nil otherwise
-	secrets []string
-	cfg     Config
-	layout  redisclaim.Layout
-	waiters *subscription
-
-	checked   atomic.Bool // the server was found fit, see check
-	noPublish atomic.Bool // the user may not publish: nobody would be woken
-
-	mu     sync.RWMutex // guards closed, and calls.Add against calls.Wait
-	closed bool
-	calls  sync.WaitGroup // every request under way, also those whose caller has left
+	verbs
+	store  *redisstore.Store
+	client redis.UniversalClient
+	owned  bool   // opened by us, so closed by us
+	prompt bool   // the client honours the deadline of a context
+	reload func() // makes a cluster client look who the primaries are; nil otherwise
+	cfg    redisstore.Config
+	lanes  *lanes
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -65,21 +57,17 @@ var _ backend.Backend = (*Backend)(nil)
 // It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any read timeout, and for a
 // *redis.Ring, which moves keys when a server is down and so hands out a lock twice.
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.RequestTimeout < time.Millisecond {
-		return nil, &backend.InvalidError{Field: "request_timeout", Value: cfg.RequestTimeout.String(), Reason: "is below 1ms"}
-	}
-	layout, err := redisclaim.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
-	if err != nil {
+	b := &Backend{client: client, cfg: redisstore.Config(cfg)}
+	var err error
+	if b.store, err = redisstore.New(&b.cfg); err != nil {
 		return nil, err
 	}
-	b := &Backend{client: client, cfg: cfg, layout: layout.For(backend.NewOwner())}
+	b.verbs = b.store.Verbs()
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
-	b.waiters = newSubscription(b)
+	b.lanes = newLanes(b.perform)
+	b.store.Use(transport{b})
 	return b, nil
 }
 
@@ -96,7 +84,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			return refuse("is nil")
 		}
 		o := c.Options()
-		b.prompt, b.secrets = o.ContextTimeoutEnabled, []string{o.Password}
+		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
 		if !b.prompt {
 			b.client = c.WithTimeout(b.cfg.RequestTimeout) // same connections, but reads end
 		}
@@ -105,7 +93,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			return refuse("is nil")
 		}
 		o := c.Options()
-		b.prompt, b.secrets = o.ContextTimeoutEnabled, []string{o.Password}
+		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
 		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
 		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !b.prompt {
 			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")
@@ -114,89 +102,36 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 	return nil
 }
 
-// Capabilities are all but stored state.
-func (b *Backend) Capabilities() backend.Capabilities {
-	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
-		MinTTL: redisclaim.MinTTL,
-	}
-}
-
-// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
-// refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
-func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if err := c.Validate(b.Capabilities()); err != nil {
-		return backend.Grant{}, err
-	}
-	if err := b.check(ctx); err != nil {
-		return backend.Grant{}, err
-	}
-	reply, err := b.run(ctx, redisclaim.Acquire, b.layout.Key(c.Key), b.layout.Acquire(c))
-	if err != nil {
-		return backend.Grant{}, err
-	}
-	return redisclaim.DecodeAcquire(reply, c)
-}
-
-// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
-func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
-	if err := c.Validate(b.Capabilities()); err != nil {
-		return err
-	}
-	reply, err := b.run(ctx, redisclaim.Renew, b.layout.Key(c.Key), b.layout.Renew(c))
-	if err != nil {
-		return err
-	}
-	return redisclaim.DecodeRenew(reply)
-}
-
-// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if err := validate(c); err != nil {
-		return err
-	}
-	reply, err := b.run(ctx, redisclaim.Release, b.layout.Key(c.Key), b.layout.Release(c))
-	if err != nil {
-		return err
-	}
-	return redisclaim.DecodeRelease(reply)
-}
-
-// Inspect reads who holds key. The answer was true on the primary when it was given.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.State{}, err
-	}
-	reply, err := b.run(ctx, redisclaim.Inspect, b.layout.Key(key), b.layout.Inspect())
-	if err != nil {
-		return backend.State{}, err
-	}
-	return redisclaim.DecodeInspect(reply)
-}
-
 // Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or the client's ReadTimeout
 // if that is longer and the client ignores contexts), and closes the client if the backend was opened by URL.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
-	b.mu.Unlock()
-	b.waiters.close()
-	b.calls.Wait()
+	first := b.store.Close()
+	b.lanes.close()
 	if first && b.owned {
 		return b.client.Close()
 	}
 	return nil
 }
 
-// validate is what a release must have: its TTL and its mode may be anything, so that nothing that was acquired is stuck.
-func validate(c backend.Claim) error {
-	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
-		field := "owner"
-		if c.Reentrant {
-			field = "hold"
-		}
-		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+// transport is go-redis at work for the store. It is apart from Backend so that its methods are not Backend's.
+type transport struct{ b *Backend }
+
+// Messages returns a pub/sub connection, which is made when it is first used.
+func (t transport) Messages(ctx context.Context) redisstore.Messages {
+	return messages{t.b.client.Subscribe(ctx)}
+}
+
+// Explain says what an error of go-redis means.
+func (t transport) Explain(err error) redisstore.Failure {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return redisstore.Failure{Reply: reply.Error()}
 	}
-	return backend.ValidateKey(c.Key)
+	if t.b.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
+		t.b.reload()
+	}
+	return redisstore.Failure{
+		Closed: errors.Is(err, redis.ErrClosed),
+		Unsent: redisstore.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+	}
 }

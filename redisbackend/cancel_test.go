@@ -105,8 +105,8 @@ func TestCloseWaits(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	eventually(t, "closing", func() error {
-		if b.begin() {
-			b.calls.Done()
+		if b.store.Gate.Enter() {
+			b.store.Gate.Leave()
 			return errors.New("requests are still taken")
 		}
 		return nil

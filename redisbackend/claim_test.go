@@ -115,7 +115,7 @@ func TestSettledRelease(t *testing.T) {
 	c.Settled = true
 	g := acquired(t, b, c)
 	want(t, "release", b.Release(t.Context(), c), nil)
-	if s, want := srv.MustDo("GET", b.layout.Key(c.Key)), fmt.Sprintf("h2 %d", g.Token); s != want {
+	if s, want := srv.MustDo("GET", b.store.Layout.Key(c.Key)), fmt.Sprintf("h2 %d", g.Token); s != want {
 		t.Errorf("%q is left, want %q", s, want)
 	}
 	want(t, "second release", b.Release(t.Context(), c), backend.ErrLost)
@@ -136,7 +136,7 @@ func TestForeignData(t *testing.T) {
 		"hash of version": {"HSET", "", "v", "h7", "f", "1"},
 	} {
 		c := claim(key(t))
-		name, redisKey := name, b.layout.Key(c.Key)
+		name, redisKey := name, b.store.Layout.Key(c.Key)
 		command[1] = redisKey
 		srv.MustDo(command...)
 		before := srv.MustDo("DUMP", redisKey)

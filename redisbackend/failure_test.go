@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
 )
 
 // failing is a client that fails every command with err.
@@ -42,7 +43,7 @@ func TestFailureClasses(t *testing.T) {
 	}{
 		"refused":             {refused, backend.ErrUnavailable},
 		"refused, wrapped":    {fmt.Errorf("x: %w", refused), backend.ErrUnavailable},
-		"our dialer":          {&connectError{io.EOF}, backend.ErrUnavailable},
+		"our dialer":          {&redisstore.ConnectError{Err: io.EOF}, backend.ErrUnavailable},
 		"pool timeout":        {redis.ErrPoolTimeout, backend.ErrUnavailable},
 		"pool exhausted":      {redis.ErrPoolExhausted, backend.ErrUnavailable},
 		"client closed":       {redis.ErrClosed, backend.ErrClosed},
@@ -55,7 +56,7 @@ func TestFailureClasses(t *testing.T) {
 		"time-out":            {os.ErrDeadlineExceeded, nil},
 		"deadline":            {context.DeadlineExceeded, nil},
 		"somebody's cancel":   {context.Canceled, nil},
-		"dial of another":     {&connectError{context.Canceled}, backend.ErrUnavailable}, // go-redis repeats the last dial error to all
+		"dial of another":     {&redisstore.ConnectError{Err: context.Canceled}, backend.ErrUnavailable}, // go-redis repeats the last dial error to all
 	} {
 		b, err := New(failing{err: test.err}, Config{AllowEviction: true})
 		if err != nil {
@@ -88,12 +89,12 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 		ctx  context.Context
 		want error
 	}{{past, context.DeadlineExceeded}, {cancelled, context.Canceled}} {
-		for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, test.want, &connectError{test.want}} {
-			if got := b.failure(test.ctx, err); !errors.Is(got, test.want) {
+		for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, test.want, &redisstore.ConnectError{Err: test.want}} {
+			if got := b.store.Failure(test.ctx, err); !errors.Is(got, test.want) {
 				t.Errorf("%v becomes %v, want %v", err, got, test.want)
 			}
 		}
-		if got := b.failure(test.ctx, &connectError{io.EOF}); backend.AnswerOf(got) != backend.No {
+		if got := b.store.Failure(test.ctx, &redisstore.ConnectError{Err: io.EOF}); backend.AnswerOf(got) != backend.No {
 			t.Errorf("%v: nothing was sent, and the answer is unknown", got)
 		}
 		for verb, err := range everyVerb(test.ctx, b) {
@@ -108,7 +109,7 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 func TestNotConnected(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if conn, err := notConnected(cancelled, io.EOF); conn != nil || !unsent(err) {
+	if conn, err := notConnected(cancelled, io.EOF); conn != nil || !redisstore.NotMade(err) {
 		t.Errorf("%v, %v", conn, err)
 	}
 	conn, err := notConnected(t.Context(), io.EOF)
@@ -117,7 +118,7 @@ func TestNotConnected(t *testing.T) {
 	}
 	_, read := conn.Read(nil)
 	_, write := conn.Write(nil)
-	if !unsent(read) || !unsent(write) || conn.Close() != nil {
+	if !redisstore.NotMade(read) || !redisstore.NotMade(write) || conn.Close() != nil {
 		t.Errorf("%v, %v", read, write)
 	}
 }
@@ -148,7 +149,7 @@ func TestRedaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.secrets = []string{"", secret}
+		b.store.Secrets = []string{"", secret}
 		err = b.Release(t.Context(), claim("k"))
 		if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "another-pw") {
 			t.Errorf("%s: %v", name, err)

@@ -74,7 +74,7 @@ func TestOneChannelForTheLine(t *testing.T) {
 		refusals = append(refusals, standing(t, b, c))
 		line = append(line, c)
 	}
-	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "["+b.layout.ClientChannel()+"]" {
+	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "["+b.store.Layout.ClientChannel()+"]" {
 		t.Errorf("channels %s", channels)
 	}
 	for i, c := range line {
@@ -137,15 +137,15 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	c := inLine(key(t))
 	wake := watching(t, b, c)
-	b.waiters.line.WakeAll(backend.Wake{})
-	for _, message := range []string{"", "free", fmt.Sprint("7 1 1000 ", b.layout.Topic(c)), "junk", fmt.Sprint("9 1 1000 ", b.layout.Topic(c))} {
-		if err := b.client.Publish(t.Context(), b.layout.ClientChannel(), message).Err(); err != nil {
+	b.store.Waiters().Line.WakeAll(backend.Wake{})
+	for _, message := range []string{"", "free", fmt.Sprint("7 1 1000 ", b.store.Layout.Topic(c)), "junk", fmt.Sprint("9 1 1000 ", b.store.Layout.Topic(c))} {
+		if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), message).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	last := inLine(key(t)) // behind them on the same connection
 	seen := watching(t, b, last)
-	if err := b.client.Publish(t.Context(), b.layout.ClientChannel(), fmt.Sprint("1 1 1000 ", b.layout.Topic(last))).Err(); err != nil {
+	if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), fmt.Sprint("1 1 1000 ", b.store.Layout.Topic(last))).Err(); err != nil {
 		t.Fatal(err)
 	}
 	handed(t, seen)
@@ -160,7 +160,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 func TestNobodyInLine(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.waiters.linger = 5 * time.Millisecond
+	b.store.Waiters().Linger = 5 * time.Millisecond
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := b.Watch(ctx, inLine(key(t))); err != nil {

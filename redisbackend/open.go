@@ -9,14 +9,24 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
 )
 
 func init() {
-	for _, scheme := range []string{
-		"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
-	} {
+	for _, scheme := range redisstore.Schemes("redis") {
 		backend.Register(scheme, open)
 	}
+}
+
+// A target is what a URL names.
+type target struct {
+	redisstore.Target
+	poolSize int
+}
+
+func parseURL(u *url.URL) (t target, err error) {
+	t.Target, err = redisstore.ParseURL(u, "redis", redisstore.Settings{"pool_size": redisstore.Count(&t.poolSize)})
+	return t, err
 }
 
 // open makes a client of its own for a URL, and asks the server whether it is fit.
@@ -25,12 +35,16 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := New(t.client(), t.cfg)
+	client := t.client()
+	b, err := New(client, Config(t.Config))
 	if err != nil {
 		return nil, err
 	}
-	b.owned, b.secrets = true, t.secrets()
-	if err := b.check(ctx); err != nil {
+	b.owned, b.store.Secrets = true, t.Secrets()
+	if c, ok := client.(*redis.Client); ok {
+		b.lanes.most = c.Options().PoolSize
+	}
+	if err := b.store.Check(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
 	}
@@ -39,15 +53,15 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 
 // client makes the go-redis client. Whatever go-redis would do behind our back is off: retries, redials, notifications.
 func (t target) client() redis.UniversalClient {
-	timeout := t.cfg.RequestTimeout
+	timeout := t.Config.RequestTimeout
 	if timeout == 0 {
 		timeout = DefaultRequestTimeout
 	}
 	o := &redis.UniversalOptions{
-		Addrs: t.addrs, DB: t.db, Username: t.user, Password: t.password,
-		MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password,
+		MasterName: t.Master, SentinelUsername: t.SentinelUser, SentinelPassword: t.SentinelPassword,
 
-		Dialer:   newDialer(timeout, t.tls),
+		Dialer:   newDialer(timeout, t.TLS),
 		Protocol: 2, // pushes of RESP3 would have to be looked for before each command
 
 		MaxRetries: -1, DialerRetries: 1, // the caller repeats, and knows what it repeats
@@ -60,12 +74,12 @@ func (t target) client() redis.UniversalClient {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	switch t.kind {
-	case sentinel:
+	switch t.Topology {
+	case redisstore.Sentinel:
 		c := redis.NewFailoverClient(o.Failover())
 		c.AddHook(connectHook{})
 		return c
-	case cluster:
+	case redisstore.Cluster:
 		co := o.Cluster()
 		co.ClusterStateReloadInterval = 5 * time.Second // after a failover nothing else may tell of the new primary
 		return redis.NewClusterClient(co)

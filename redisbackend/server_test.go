@@ -53,7 +53,7 @@ func TestOutOfMemory(t *testing.T) {
 // deadline is when the key of a lock nobody waits for ends, which is as long after the lease as before.
 func deadline(t *testing.T, srv *testserver.Server, b *Backend, c backend.Claim) (x int64) {
 	t.Helper()
-	if _, err := fmt.Sscan(srv.MustDo("PTTL", b.layout.Key(c.Key)), &x); err != nil {
+	if _, err := fmt.Sscan(srv.MustDo("PTTL", b.store.Layout.Key(c.Key)), &x); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -74,7 +74,7 @@ func TestEviction(t *testing.T) {
 		_, err = b.TryAcquire(t.Context(), c)
 		want(t, "acquire", err, backend.ErrUnsafe)
 	}
-	if n := srv.MustDo("EXISTS", b.layout.Key(c.Key)); n != "0" {
+	if n := srv.MustDo("EXISTS", b.store.Layout.Key(c.Key)); n != "0" {
 		t.Error("it was locked all the same")
 	}
 	srv.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -66,7 +66,7 @@ func TestUserAndDatabase(t *testing.T) {
 	roundTrip(t, opened(t, "redis://ann:ann%27s@"+srv.Addr()+"/0"))
 	c := claim(key(t))
 	acquired(t, three, c)
-	if n := srv.MustDo("EXISTS", three.layout.Key(c.Key)); n != "0" {
+	if n := srv.MustDo("EXISTS", three.store.Layout.Key(c.Key)); n != "0" {
 		t.Error("the lock of database 3 is in database 0")
 	}
 	_, err := backend.Open(t.Context(), srv.URL()+"/99")
@@ -108,10 +108,10 @@ func TestCluster(t *testing.T) {
 	for i := range 30 { // three locks on each primary and more: none is reached by chance only
 		c := claim(fmt.Sprint("{a}:", i))
 		acquired(t, b, c)
-		owner, err := set.Owner(b.layout.Key(c.Key))
+		owner, err := set.Owner(b.store.Layout.Key(c.Key))
 		want(t, "owner", err, nil)
 		perNode[owner.Addr()]++
-		if n := owner.MustDo("EXISTS", b.layout.Key(c.Key)); n != "1" {
+		if n := owner.MustDo("EXISTS", b.store.Layout.Key(c.Key)); n != "1" {
 			t.Errorf("%s is not where its slot is", c.Key)
 		}
 	}
@@ -142,10 +142,10 @@ func failover(t *testing.T, set *testserver.ClusterSet, b, programs *Backend) {
 	t.Helper()
 	const name = "survivor"
 	wake := watched(t.Context(), t, b, name)
-	old, err := set.Owner(b.layout.Key(name))
+	old, err := set.Owner(b.store.Layout.Key(name))
 	want(t, "owner", err, nil)
 	old.Kill()
-	set.AwaitFailover(t, b.layout.Key(name), old)
+	set.AwaitFailover(t, b.store.Layout.Key(name), old)
 	start := time.Now()
 	c := claim(name)
 	eventually(t, "acquire after the failover", func() error { _, err := b.TryAcquire(t.Context(), c); return err })

@@ -58,7 +58,7 @@ func TestRefusedReleaseIsSilent(t *testing.T) {
 	wake, marked := watched(t.Context(), t, b, c.Key), watched(t.Context(), t, b, marker.Key)
 	srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
 	want(t, "release", b.Release(t.Context(), c), backend.ErrUnavailable)
-	srv.MustDo("PUBLISH", b.layout.Channel(marker.Key), "free")
+	srv.MustDo("PUBLISH", b.store.Layout.Channel(marker.Key), "free")
 	woken(t, marked) // messages come in order: the other one would have been here before
 	select {
 	case <-wake:
@@ -106,9 +106,7 @@ func TestSubscribedAgainBeforeWatchReturns(t *testing.T) {
 	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing("subscribe")})
 	p.CutAll()
 	eventually(t, "the loss to be noticed", func() error {
-		b.waiters.mu.Lock()
-		defer b.waiters.mu.Unlock()
-		if b.waiters.channels[b.layout.Channel(c.Key)].state.settled() {
+		if b.store.Waiters().Confirmed(b.store.Layout.Channel(c.Key)) {
 			return errors.New("still confirmed")
 		}
 		return nil
@@ -193,7 +191,7 @@ func TestSubscriptionIsKilledAgainAndAgain(t *testing.T) {
 // covers: R21, E2
 func TestSilentSubscription(t *testing.T) {
 	p, b, direct := behind(t, "?request_timeout=100ms")
-	b.waiters.linger, b.waiters.quiet = 10*time.Millisecond, 50*time.Millisecond
+	b.store.Waiters().Linger, b.store.Waiters().Quiet = 10*time.Millisecond, 50*time.Millisecond
 	c := claim(key(t))
 	acquired(t, direct, c)
 	wake := watched(t.Context(), t, b, c.Key)
@@ -208,7 +206,7 @@ func TestSilentSubscription(t *testing.T) {
 // A connection on which nothing happens is asked, found alive, and kept.
 func TestIdleSubscriptionStays(t *testing.T) {
 	p, b, _ := behind(t, "?request_timeout=150ms")
-	b.waiters.linger, b.waiters.quiet = 5*time.Millisecond, 20*time.Millisecond
+	b.store.Waiters().Linger, b.store.Waiters().Quiet = 5*time.Millisecond, 20*time.Millisecond
 	watched(t.Context(), t, b, key(t))
 	before := p.Counts()
 	p.Await(func(n testserver.Counts) bool { return n.Requests > before.Requests+10 })
@@ -223,7 +221,7 @@ func TestIdleSubscriptionStays(t *testing.T) {
 func TestOneConnectionForAll(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.waiters.linger = 20 * time.Millisecond
+	b.store.Waiters().Linger = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const names, each = 50, 10
@@ -259,7 +257,7 @@ func TestOneConnectionForAll(t *testing.T) {
 // The connection lives while somebody watches, and a little longer.
 func TestNobodyWatches(t *testing.T) {
 	p, b, _ := behind(t, "")
-	b.waiters.linger = 20 * time.Millisecond
+	b.store.Waiters().Linger = 20 * time.Millisecond
 	for range 3 {
 		c := claim(key(t))
 		acquired(t, b, c)
@@ -279,18 +277,18 @@ func TestNobodyWatches(t *testing.T) {
 // A channel without a watcher is dropped when it was so at two sweeps, and is not if another watcher came in between.
 func TestSweep(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.waiters.linger = time.Hour // only the sweeps here
+	b.store.Waiters().Linger = time.Hour // only the sweeps here
 	name := key(t)
 	sweep := func(step string, dropped int) {
 		t.Helper()
-		if got, _ := b.waiters.sweep(); len(got) != dropped {
+		if got, _ := b.store.Waiters().Sweep(); len(got) != dropped {
 			t.Errorf("%s: dropped %q", step, got)
 		}
 	}
 	leave := func(cancel context.CancelFunc) {
 		cancel()
 		eventually(t, "watcher to leave", func() error {
-			if b.waiters.hub.Watched(b.layout.Channel(name)) {
+			if b.store.Waiters().Hub.Watched(b.store.Layout.Channel(name)) {
 				return errors.New("still there")
 			}
 			return nil
@@ -314,7 +312,7 @@ func TestSweep(t *testing.T) {
 // covers: W1, W13
 func TestComingAndGoing(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.waiters.linger = time.Millisecond
+	b.store.Waiters().Linger = time.Millisecond
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -325,7 +323,7 @@ func TestComingAndGoing(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if err := b.client.Publish(ctx, b.layout.Channel(c.Key), "free").Err(); err != nil {
+				if err := b.client.Publish(ctx, b.store.Layout.Channel(c.Key), "free").Err(); err != nil {
 					t.Error(err)
 				}
 				select {

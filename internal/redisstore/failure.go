@@ -1,4 +1,4 @@
-package redisbackend
+package redisstore
 
 import (
 	"context"
@@ -8,44 +8,63 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
 )
 
-// failure turns what go-redis returned into one of the three answers. ctx is the caller's.
+// A Failure is what a client library's error means.
+type Failure struct {
+	Reply  string // the error reply of the server: a definite answer, whatever else is set
+	Closed bool   // the client was closed
+	Unsent bool   // no connection was there to send on: certainly not executed
+}
+
+// A ConnectError says that a connection was not made: nothing was sent on it. It does not unwrap, as a library may unwrap what
+// comes from the set-up of a connection, and the mark would be lost.
+type ConnectError struct{ Err error }
+
+// Error is that of what went wrong.
+func (e *ConnectError) Error() string { return e.Err.Error() }
+
+// NotMade reports whether err says that a connection was not made.
+func NotMade(err error) bool {
+	var dial *net.OpError
+	var connect *ConnectError
+	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// ErrNoAnswer is a request that took longer than Config.RequestTimeout.
+var ErrNoAnswer = errors.New("no answer")
+
+// Failure turns what the client library returned into one of the three answers. ctx is the caller's.
 //
 //   - An error reply of the server is definite, and says itself which.
 //   - A connection that was never made carried nothing: certainly not executed.
 //   - Everything else is unknown: the request may have been executed, or may yet be. It wraps ctx.Err() if ctx has ended,
 //     and never a context error otherwise, so that a caller does not take our RequestTimeout for its own deadline.
-func (b *Backend) failure(ctx context.Context, err error) error {
+func (s *Store) Failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	var reply redis.Error
-	if errors.As(err, &reply) {
-		return b.redact(redisclaim.ServerError(reply.Error()))
+	f := s.t.Explain(err)
+	if f.Reply != "" {
+		return s.redact(redisclaim.ServerError(f.Reply))
 	}
-	if b.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
-		b.reload()
-	}
-	text := b.redact(err).Error()
+	text := s.redact(err).Error()
 	ended := endOf(ctx)
 	switch {
-	case errors.Is(err, redis.ErrClosed):
+	case f.Closed:
 		return fmt.Errorf("%w: %s", backend.ErrClosed, text)
-	case unsent(err) && ended != nil:
+	case f.Unsent && ended != nil:
 		return fmt.Errorf("%w: %w: %s", backend.ErrUnavailable, ended, text)
-	case unsent(err):
+	case f.Unsent:
 		return fmt.Errorf("%w: %s", backend.ErrUnavailable, text)
 	case ended != nil && text == ended.Error():
 		return ended
 	case ended != nil:
 		return fmt.Errorf("%w: %s", ended, text)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fmt.Errorf("redis: no answer within %v", b.cfg.RequestTimeout)
+	case errors.Is(err, ErrNoAnswer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout)
 	case text != err.Error():
 		return errors.New(text)
 	}
@@ -63,18 +82,10 @@ func endOf(ctx context.Context) error {
 	return nil
 }
 
-// unsent reports whether err says that no connection was there to send on.
-func unsent(err error) bool {
-	var dial *net.OpError
-	var connect *connectError
-	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial" ||
-		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
-}
-
 // redact returns err without the passwords that we know. An error that had one loses what it wraps.
-func (b *Backend) redact(err error) error {
+func (s *Store) redact(err error) error {
 	text := err.Error()
-	for _, secret := range b.secrets {
+	for _, secret := range s.Secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
@@ -96,6 +107,7 @@ func (e *redacted) Unwrap() error { return e.class }
 
 func class(err error) error {
 	for _, c := range []error{
+		redisclaim.ErrNotPermitted,
 		backend.ErrForeign, backend.ErrDenied, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
 		errors.ErrUnsupported,
 	} {

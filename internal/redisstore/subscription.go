@@ -1,4 +1,4 @@
-package redisbackend
+package redisstore
 
 import (
 	"context"
@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisclaim"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -21,23 +20,23 @@ const (
 	lastRestart   = time.Second
 )
 
-// A subscription is the one pub/sub connection of a Backend. All watchers share it through a Hub.
+// A Subscription is the one pub/sub connection of a Store. All watchers share it through a Hub.
 //
 // One goroutine (serve) decides: it alone subscribes and unsubscribes, so both are on the wire in the order in which it
 // decided, and the leaving of a last watcher cannot cross the coming of a new one. Another (listen) reads. serve lives from
 // the first Watch to Close, the connection and listen only while somebody watches.
-type subscription struct {
-	b      *Backend
+type Subscription struct {
+	store  *Store
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	nudge  chan struct{} // one slot: a channel was added
 	heard  atomic.Int64  // when the server last said something, in ns since start
 	start  time.Time
-	hub    waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
-	line   waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
-	linger time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
-	quiet  time.Duration             // a connection that was silent for so long is pinged
+	Hub    waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
+	Line   waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
+	Linger time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
+	Quiet  time.Duration             // a connection that was silent for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -53,7 +52,7 @@ type channel struct {
 	state  *confirmation
 }
 
-// A confirmation is what Watch waits for. rounds is guarded by subscription.mu, err is written before done is closed.
+// A confirmation is what Watch waits for. rounds is guarded by Subscription.mu, err is written before done is closed.
 type confirmation struct {
 	done   chan struct{}
 	err    error
@@ -71,28 +70,28 @@ func (c *confirmation) settled() bool {
 
 func newConfirmation() *confirmation { return &confirmation{done: make(chan struct{})} }
 
-func newSubscription(b *Backend) *subscription {
+func newSubscription(store *Store) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscription{
-		b: b, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
-		linger: defaultLinger, quiet: defaultQuiet,
+	return &Subscription{
+		store: store, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
+		Linger: defaultLinger, Quiet: defaultQuiet,
 	}
 }
 
 // close ends both goroutines, waits for them, and closes every watch.
-func (s *subscription) close() {
+func (s *Subscription) close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.cancel()
 	s.tasks.Wait()
-	s.hub.Close()
-	s.line.Close()
+	s.Hub.Close()
+	s.Line.Close()
 }
 
 // want returns what to wait for until the channel is confirmed. The watcher must be in the Hub before: then sweep either
 // sees it, or has dropped the channel already, and want adds it anew.
-func (s *subscription) want(name string) (*confirmation, error) {
+func (s *Subscription) want(name string) (*confirmation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -115,10 +114,10 @@ func (s *subscription) want(name string) (*confirmation, error) {
 }
 
 // serve keeps a connection as long as channels are wanted.
-func (s *subscription) serve() {
+func (s *Subscription) serve() {
 	backoff := waiting.NewBackoff(firstRestart, lastRestart)
 	for s.ctx.Err() == nil {
-		if _, left := s.sweep(); left == 0 {
+		if _, left := s.Sweep(); left == 0 {
 			backoff.Reset()
 			select {
 			case <-s.nudge:
@@ -138,7 +137,7 @@ func (s *subscription) serve() {
 	}
 }
 
-func (s *subscription) pause(d time.Duration) {
+func (s *Subscription) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -149,20 +148,20 @@ func (s *subscription) pause(d time.Duration) {
 
 // connection makes one connection and serves on it until it breaks, or, with a nil err, until nobody watches or close is
 // called. confirmed says that the server confirmed a channel on it.
-func (s *subscription) connection() (confirmed bool, err error) {
+func (s *Subscription) connection() (confirmed bool, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	ps := s.b.client.Subscribe(ctx) // sends nothing yet
-	var ended chan error            // of listen; nil until it runs
+	ps := s.store.t.Messages(ctx) // sends nothing yet
+	var ended chan error          // of listen; nil until it runs
 	var confirmations atomic.Int64
 	defer func() {
 		cancel()
-		_ = ps.Close() // go-redis leaves a read only when its connection is closed
+		_ = ps.Close() // a read is left only when its connection is closed
 		if ended != nil {
 			<-ended //nolint:errcheck // why it ended: because of the lines above, or it was told already
 		}
 		confirmed = confirmations.Load() > 0
 	}()
-	ticker := time.NewTicker(s.linger)
+	ticker := time.NewTicker(s.Linger)
 	defer ticker.Stop()
 	for {
 		if err := s.subscribe(ctx, ps); err != nil {
@@ -191,7 +190,7 @@ func (s *subscription) connection() (confirmed bool, err error) {
 }
 
 // subscribe asks for every channel that was not asked for on this connection yet.
-func (s *subscription) subscribe(ctx context.Context, ps *redis.PubSub) error {
+func (s *Subscription) subscribe(ctx context.Context, ps Messages) error {
 	var names []string
 	s.mu.Lock()
 	for name, c := range s.channels {
@@ -204,16 +203,16 @@ func (s *subscription) subscribe(ctx context.Context, ps *redis.PubSub) error {
 	if len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.b.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.store.cfg.RequestTimeout)
 	defer cancel()
 	return ps.Subscribe(ctx, names...)
 }
 
 // tidy unsubscribes what nobody watches any more, and pings a silent server. idle says that no channel is left.
-func (s *subscription) tidy(ctx context.Context, ps *redis.PubSub) (idle bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.b.cfg.RequestTimeout)
+func (s *Subscription) tidy(ctx context.Context, ps Messages) (idle bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.store.cfg.RequestTimeout)
 	defer cancel()
-	dropped, left := s.sweep()
+	dropped, left := s.Sweep()
 	if left == 0 {
 		return true, nil
 	}
@@ -223,22 +222,22 @@ func (s *subscription) tidy(ctx context.Context, ps *redis.PubSub) (idle bool, e
 		}
 	}
 	switch silence := time.Since(s.start) - time.Duration(s.heard.Load()); {
-	case silence > s.quiet+s.b.cfg.RequestTimeout:
+	case silence > s.Quiet+s.store.cfg.RequestTimeout:
 		return false, errors.New("redis: the pub/sub connection does not answer a ping")
-	case silence > s.quiet:
+	case silence > s.Quiet:
 		return false, ps.Ping(ctx)
 	}
 	return false, nil
 }
 
-// sweep drops the channels that had no watcher at two sweeps in a row. It decides and drops under one lock, see want.
-func (s *subscription) sweep() (dropped []string, left int) {
+// Sweep drops the channels that had no watcher at two sweeps in a row. It decides and drops under one lock, see want.
+func (s *Subscription) Sweep() (dropped []string, left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, c := range s.channels {
-		watched := s.hub.Watched(name)
-		if name == s.b.layout.ClientChannel() {
-			watched = !s.line.Empty()
+		watched := s.Hub.Watched(name)
+		if name == s.store.Layout.ClientChannel() {
+			watched = !s.Line.Empty()
 		}
 		if !watched && c.vacant {
 			delete(s.channels, name)
@@ -251,9 +250,9 @@ func (s *subscription) sweep() (dropped []string, left int) {
 
 // broken takes back what the lost connection had confirmed. Those who wait for a confirmation are told at the second
 // connection that breaks, as the first may have been broken before they came, or at once if the server forbids it.
-func (s *subscription) broken(err error) {
-	forbidden := redis.HasErrorPrefix(err, "NOPERM")
-	err = s.b.failure(context.Background(), err)
+func (s *Subscription) broken(err error) {
+	err = s.store.Failure(context.Background(), err)
+	forbidden := errors.Is(err, redisclaim.ErrNotPermitted)
 	if forbidden || errors.Is(err, errors.ErrUnsupported) {
 		// Not ErrDenied: a user who may not subscribe can lock, and poll.
 		forbidden, err = true, fmt.Errorf("%w: wake-ups: %s", errors.ErrUnsupported, err.Error())
@@ -276,4 +275,12 @@ func (s *subscription) broken(err error) {
 			delete(s.channels, name)
 		}
 	}
+}
+
+// Confirmed reports whether the server has confirmed the channel on the present connection.
+func (s *Subscription) Confirmed(channel string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.channels[channel]
+	return c != nil && c.state.settled()
 }

@@ -1,4 +1,4 @@
-package redisbackend
+package redisstore
 
 import (
 	"context"
@@ -7,22 +7,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
 )
 
-// check asks the server once whether it can keep locks: it must not evict them, and must let this user run the scripts. A
+// Check asks the server once whether it can keep locks: it must not evict them, and must let this user run the scripts. A
 // yes is remembered, anything else is asked again next time. Nothing was acquired if it fails, so an answer that did not
 // come is [backend.ErrUnavailable] here, unless ctx has ended.
-func (b *Backend) check(ctx context.Context) error {
-	if b.checked.Load() {
+func (s *Store) Check(ctx context.Context) error {
+	if s.checked.Load() {
 		return nil
 	}
-	err := b.checkMemory(ctx)
+	err := s.checkMemory(ctx)
 	if err == nil {
-		err = b.checkUser(ctx)
+		err = s.checkUser(ctx)
 	}
 	if err != nil {
 		if backend.AnswerOf(err) == backend.Unknown && endOf(ctx) == nil {
@@ -30,21 +28,21 @@ func (b *Backend) check(ctx context.Context) error {
 		}
 		return err
 	}
-	b.checked.Store(true)
+	s.checked.Store(true)
 	return nil
 }
 
 // checkMemory refuses an evicting server, every primary of a cluster included. (One that joins later is not seen.)
-func (b *Backend) checkMemory(ctx context.Context) error {
-	if b.cfg.AllowEviction {
+func (s *Store) checkMemory(ctx context.Context) error {
+	if s.cfg.AllowEviction {
 		return nil
 	}
-	_, err := b.call(ctx, func(ctx context.Context) (any, error) {
-		if cluster, ok := b.client.(*redis.ClusterClient); ok {
-			return nil, cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return memoryOf(ctx, c) })
+	infos, err := s.memory(ctx)
+	for _, info := range infos {
+		if err == nil {
+			err = redisclaim.CheckMemory(info)
 		}
-		return nil, memoryOf(ctx, b.client)
-	})
+	}
 	switch {
 	case errors.Is(err, backend.ErrUnsafe):
 		return fmt.Errorf("%w, or insist with AllowEviction (allow_eviction=true)", err)
@@ -55,17 +53,21 @@ func (b *Backend) checkMemory(ctx context.Context) error {
 	return err
 }
 
-func memoryOf(ctx context.Context, c redis.UniversalClient) error {
-	info, err := c.Info(ctx, "memory").Result()
-	if err != nil {
-		return err
+func (s *Store) memory(ctx context.Context) ([]string, error) {
+	if !s.Gate.Enter() {
+		return nil, backend.ErrClosed
 	}
-	return redisclaim.CheckMemory(info)
+	defer s.Gate.Leave()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	infos, err := s.t.Memory(ctx)
+	return infos, s.Failure(ctx, err)
 }
 
 // checkUser refuses a user that may not run what the scripts run. Publishing is not needed to lock.
-func (b *Backend) checkUser(ctx context.Context) error {
-	reply, err := b.run(ctx, redisclaim.Probe, b.layout.ProbeKey(), b.layout.Probe())
+func (s *Store) checkUser(ctx context.Context) error {
+	reply, err := s.Run(ctx, redisclaim.Probe, []string{s.Layout.ProbeKey()}, s.Layout.Probe())
 	if err != nil {
 		if errors.Is(err, redisclaim.ErrNotPermitted) {
 			return fmt.Errorf("%w (needed: %s)", err, redisclaim.NeedsCommands)
@@ -77,7 +79,7 @@ func (b *Backend) checkUser(ctx context.Context) error {
 		return err
 	}
 	const publish = "PUBLISH"
-	b.noPublish.Store(slices.Contains(denied, publish))
+	s.noPublish.Store(slices.Contains(denied, publish))
 	denied = slices.DeleteFunc(denied, func(command string) bool { return command == publish })
 	if len(denied) > 0 {
 		return fmt.Errorf("%w: the user may not run %s on the keys (needed: %s)",

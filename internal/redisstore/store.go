@@ -1,0 +1,99 @@
+package redisstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisclaim"
+)
+
+// DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
+const DefaultRequestTimeout = 3 * time.Second
+
+// Config is what both backends let a program choose. Their own Config says what each means.
+type Config struct {
+	Prefix         string
+	Retention      time.Duration
+	RequestTimeout time.Duration
+	AllowEviction  bool
+}
+
+// A Transport is a client library at work. Its methods may be called concurrently.
+type Transport interface {
+	// Run executes the script on keys, which are of one slot: by its SHA1, and by its Source when the server does not know it. It returns when ctx is
+	// done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice that the server may
+	// have executed. What it leaves behind is counted in the Gate.
+	Run(ctx context.Context, s redisclaim.Script, keys, args []string) (reply any, err error)
+
+	// Memory returns the reply to INFO memory of every primary. It is bounded as Run is.
+	Memory(ctx context.Context) ([]string, error)
+
+	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
+	Messages(ctx context.Context) Messages
+
+	// Explain says what an error of this library means.
+	Explain(err error) Failure
+}
+
+// A Store is what a backend is made of, on a Transport. Its Verbs are the backend's methods.
+type Store struct {
+	Layout  redisclaim.Layout
+	Secrets []string // are in no error
+	Gate    Gate
+
+	t         Transport
+	cfg       Config
+	waiters   *Subscription
+	checked   atomic.Bool // the server was found fit, see Check
+	noPublish atomic.Bool // the user may not publish: nobody would be woken
+}
+
+// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error is an
+// *[backend.InvalidError].
+func New(cfg *Config) (*Store, error) {
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = DefaultRequestTimeout
+	}
+	if cfg.RequestTimeout < time.Millisecond {
+		return nil, &backend.InvalidError{Field: "request_timeout", Value: cfg.RequestTimeout.String(), Reason: "is below 1ms"}
+	}
+	layout, err := redisclaim.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: *cfg, Layout: layout.For(backend.NewOwner())}
+	s.waiters = newSubscription(s)
+	return s, nil
+}
+
+// Use sets the Transport, before the first verb.
+func (s *Store) Use(t Transport) { s.t = t }
+
+// Run executes a script unless the Store is closed, and turns what went wrong into one of the three answers.
+func (s *Store) Run(ctx context.Context, script redisclaim.Script, keys, args []string) (any, error) {
+	if !s.Gate.Enter() {
+		return nil, backend.ErrClosed
+	}
+	defer s.Gate.Leave()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	reply, err := s.t.Run(ctx, script, keys, args)
+	if err != nil {
+		return nil, s.Failure(ctx, err)
+	}
+	return reply, nil
+}
+
+// Close ends the subscription and waits for requests that are under way. It reports whether this is the first call.
+func (s *Store) Close() (first bool) {
+	first = s.Gate.Shut()
+	s.waiters.close()
+	s.Gate.Wait()
+	return first
+}
+
+// Waiters returns the subscription of all who watch.
+func (s *Store) Waiters() *Subscription { return s.waiters }

@@ -1,0 +1,111 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisclaim"
+)
+
+// Verbs are the methods of [backend.Backend] but Close, for a backend to embed.
+type Verbs struct {
+	backend.Base
+	s *Store
+}
+
+// Verbs returns those of s.
+func (s *Store) Verbs() Verbs { return Verbs{s: s} }
+
+// Capabilities are all but stored state.
+func (v Verbs) Capabilities() backend.Capabilities {
+	return backend.Capabilities{
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
+		MinTTL: redisclaim.MinTTL,
+	}
+}
+
+// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
+// refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if err := c.Validate(v.Capabilities()); err != nil {
+		return backend.Grant{}, err
+	}
+	if err := v.s.Check(ctx); err != nil {
+		return backend.Grant{}, err
+	}
+	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Acquire, v.s.Layout.Keys(c.Key), v.s.Layout.Acquire(c))
+	if err != nil {
+		return backend.Grant{}, err
+	}
+	return redisclaim.DecodeAcquire(reply, c)
+}
+
+// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
+func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
+	if err := c.Validate(v.Capabilities()); err != nil {
+		return err
+	}
+	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c))
+	if err != nil {
+		return err
+	}
+	return redisclaim.DecodeRenew(reply)
+}
+
+// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
+func (v Verbs) Release(ctx context.Context, c backend.Claim) error {
+	if err := validate(c); err != nil {
+		return err
+	}
+	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Release, v.s.Layout.Keys(c.Key), v.s.Layout.Release(c))
+	if err != nil {
+		return err
+	}
+	return redisclaim.DecodeRelease(reply)
+}
+
+// Inspect reads who holds key. The answer was true on the primary when it was given.
+func (v Verbs) Inspect(ctx context.Context, key string) (backend.State, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.State{}, err
+	}
+	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Inspect, v.s.Layout.Keys(key), v.s.Layout.Inspect())
+	if err != nil {
+		return backend.State{}, err
+	}
+	return redisclaim.DecodeInspect(reply)
+}
+
+// Watch signals when c.Key is released, by anybody; for a claim in line, when the key is handed over to it. All watches of a
+// backend share one connection, which is restored when it breaks; then every watcher is signalled, as it may have missed a
+// message. Watch returns when the server has confirmed the subscription, when ctx is done, or after RequestTimeout.
+//
+// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be woken.
+func (v Verbs) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	if v.s.noPublish.Load() {
+		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)", errors.ErrUnsupported, redisclaim.NeedsCommands)
+	}
+	if c.Queue {
+		return v.s.waiters.watch(ctx, v.s.Layout.ClientChannel(), &v.s.waiters.Line, v.s.Layout.Topic(c))
+	}
+	channel := v.s.Layout.Channel(c.Key)
+	return v.s.waiters.watch(ctx, channel, &v.s.waiters.Hub, channel)
+}
+
+// validate is what a release must have: its TTL and its mode may be anything, so that nothing that was acquired is stuck.
+func validate(c backend.Claim) error {
+	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
+		field := "owner"
+		if c.Reentrant {
+			field = "hold"
+		}
+		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+	}
+	return backend.ValidateKey(c.Key)
+}
