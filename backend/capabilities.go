@@ -19,6 +19,7 @@ type Capabilities struct {
 	State     bool // Claim.Load and Claim.Save
 	Inspect   bool // Inspect
 	Floor     bool // Claim.Floor; it implies Fencing
+	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
 
 	MinTTL time.Duration // the shortest lease it accepts
 }
@@ -40,6 +41,7 @@ func (c Capabilities) Missing(need Capabilities) error {
 		{"State", c.State, need.State},
 		{"Inspect", c.Inspect, need.Inspect},
 		{"Floor", c.Floor, need.Floor},
+		{"Loss", c.Loss, need.Loss},
 	} {
 		if f.want && !f.has {
 			missing = append(missing, f.name)

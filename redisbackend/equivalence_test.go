@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10
 func TestEquivalence(t *testing.T) {
-	b := dial(t, testserver.SharedRedis(t).URL())
+	b := redistest.Dial(t, testserver.SharedRedis(t).URL())
 	defer b.Close()
 	rounds := 400
 	if testing.Short() {

@@ -1,17 +1,13 @@
 package redisbackend
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -19,19 +15,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(m))
 }
 
-const patience = 10 * time.Second // for what must come; only a failing test waits so long
+// What both Redis backends' tests say.
+var (
+	key        = redistest.Key
+	claim      = redistest.Claim
+	acquired   = redistest.Acquired
+	want       = redistest.Want
+	eventually = redistest.Eventually
+	woken      = redistest.Woken
+	quick      = redistest.Quick
+)
 
-var keys atomic.Int64
-
-// key is a lock name that no other test has.
-func key(t testing.TB) string {
-	return fmt.Sprintf("%s.%d", t.Name(), keys.Add(1))
-}
-
-// claim is a fresh claim on key.
-func claim(key string) backend.Claim {
-	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, Meta: backend.Meta{Service: "test"}}
-}
+const patience = redistest.Patience
 
 // open opens a backend for the length of the test.
 func opened(t testing.TB, url string) *Backend {
@@ -46,52 +41,6 @@ func opened(t testing.TB, url string) *Backend {
 		}
 	})
 	return b.(*Backend)
-}
-
-func acquired(t testing.TB, b backend.Backend, c backend.Claim) backend.Grant {
-	t.Helper()
-	g, err := b.TryAcquire(t.Context(), c)
-	if err != nil {
-		t.Fatalf("TryAcquire: %v", err)
-	}
-	return g
-}
-
-// want fails the test unless err is target; nil is nil.
-func want(t testing.TB, what string, err, target error) {
-	t.Helper()
-	if target == nil && err != nil || target != nil && !errors.Is(err, target) {
-		t.Fatalf("%s: %v, want %v", what, err, target)
-	}
-}
-
-// eventually polls until ready returns nil.
-func eventually(t testing.TB, what string, ready func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := ready()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// woken waits for a signal.
-func woken(t testing.TB, wake <-chan backend.Wake) {
-	t.Helper()
-	select {
-	case _, ok := <-wake:
-		if !ok {
-			t.Fatal("the watch was closed")
-		}
-	case <-time.After(patience):
-		t.Fatal("not woken")
-	}
 }
 
 // client is a client as a program would have it: with go-redis' defaults, and so with retries and without heed to contexts.
@@ -119,11 +68,4 @@ func on(t testing.TB, c redis.UniversalClient, cfg Config) *Backend {
 		}
 	})
 	return b
-}
-
-// quick is a context that ends soon enough for a request that is never answered.
-func quick(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -35,7 +36,7 @@ func quiet(t testing.TB, b backend.Backend, cfg locker.Config) *locker.Client[st
 // closing is dial, with a client that is closed at the end.
 func closing(t testing.TB, url string) backend.Backend {
 	t.Helper()
-	b := dial(t, url)
+	b := redistest.Dial(t, url)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }

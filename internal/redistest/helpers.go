@@ -1,0 +1,82 @@
+// Package redistest is what the tests of both Redis backends have in common.
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Patience is for what must come; only a failing test waits so long.
+const Patience = 10 * time.Second
+
+var keys atomic.Int64
+
+// Key is a lock name that no other test has.
+func Key(t testing.TB) string {
+	return fmt.Sprintf("%s.%d", t.Name(), keys.Add(1))
+}
+
+// Claim is a fresh claim on key.
+func Claim(key string) backend.Claim {
+	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, Meta: backend.Meta{Service: "test"}}
+}
+
+// Acquired is a TryAcquire that must succeed.
+func Acquired(t testing.TB, b backend.Backend, c backend.Claim) backend.Grant {
+	t.Helper()
+	g, err := b.TryAcquire(t.Context(), c)
+	if err != nil {
+		t.Fatalf("TryAcquire: %v", err)
+	}
+	return g
+}
+
+// Want fails the test unless err is target; nil is nil.
+func Want(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if target == nil && err != nil || target != nil && !errors.Is(err, target) {
+		t.Fatalf("%s: %v, want %v", what, err, target)
+	}
+}
+
+// Eventually polls until ready returns nil.
+func Eventually(t testing.TB, what string, ready func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := ready()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Woken waits for a signal.
+func Woken(t testing.TB, wake <-chan backend.Wake) {
+	t.Helper()
+	select {
+	case _, ok := <-wake:
+		if !ok {
+			t.Fatal("the watch was closed")
+		}
+	case <-time.After(Patience):
+		t.Fatal("not woken")
+	}
+}
+
+// Quick is a context that ends soon enough for a request that is never answered.
+func Quick(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

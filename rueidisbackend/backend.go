@@ -1,0 +1,189 @@
+package rueidisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
+)
+
+// DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
+const DefaultRequestTimeout = redisstore.DefaultRequestTimeout
+
+// Config adjusts a [Backend]; the zero value is ready for use.
+type Config struct {
+	// Prefix starts every key and channel. Clients with different prefixes do not see each other's locks, and those with the
+	// same one do, also across redisbackend. Default "holdfast:"; it must not contain braces.
+	Prefix string
+
+	// Retention is how long the token counter of a key is kept after its last hold, at least 2·TTL. Later the server's
+	// clock keeps tokens rising. Default 1 minute.
+	Retention time.Duration
+
+	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
+	RequestTimeout time.Duration
+
+	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
+	AllowEviction bool
+
+	// HeldAnswers lets an exclusive TryAcquire that does not stand in line be refused without asking, while this client
+	// knows from the server that another claim holds the key: the server tells it of every change. The answer may be as
+	// old as that message takes, so a TryLock just after another process has released may still be refused. A free key
+	// is always asked for.
+	HeldAnswers bool
+}
+
+type verbs = redisstore.Verbs // under a name that is not a part of Backend for others
+
+// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use.
+type Backend struct {
+	verbs
+	store  *redisstore.Store
+	client rueidis.Client
+	cfg    redisstore.Config
+	line   *line
+	track  *tracking
+	held   *answers // nil unless Config.HeldAnswers
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New connects and returns a backend with a client of its own, made from option: only that way it hears what the server says
+// of keys. The server is checked before the first TryAcquire.
+//
+// Of option it keeps addresses, credentials, TLS, the database and sizes. It sets what its promises need: one connection that
+// all requests share, no retries, its own dialer and time-outs, and CLIENT TRACKING in OPTIN mode; an OnInvalidations of
+// option is called too. Without RESP3 and CLIENT TRACKING (Redis 6 and later) use package redisbackend.
+//
+// The error is an *[backend.InvalidError] for a bad cfg or option, and one that is [backend.ErrUnavailable] or
+// [backend.ErrDenied] if the server cannot be reached or refuses the connection.
+func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
+	b := &Backend{cfg: redisstore.Config{
+		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
+	}}
+	var err error
+	if b.store, err = redisstore.New(&b.cfg); err != nil {
+		return nil, err
+	}
+	if err := usable(option); err != nil {
+		return nil, err
+	}
+	b.verbs = b.store.Verbs()
+	b.store.Secrets = []string{option.Password, option.Sentinel.Password}
+	b.track = newTracking(b)
+	if cfg.HeldAnswers {
+		b.held = newAnswers()
+	}
+	b.line = newLine()
+	b.store.Use(transport{b})
+	if b.client, err = rueidis.NewClient(b.settings(option)); err != nil {
+		if b.client != nil {
+			b.client.Close()
+		}
+		b.line.closeAll()
+		return nil, b.notOpened(err)
+	}
+	b.line.cluster = b.client.Mode() == rueidis.ClientModeCluster
+	return b, nil
+}
+
+// usable refuses what would break a promise.
+func usable(o rueidis.ClientOption) error {
+	refuse := func(why string) error { return &backend.InvalidError{Field: "option", Reason: why} }
+	switch {
+	case len(o.InitAddress) == 0:
+		return refuse("has no InitAddress")
+	case o.ReplicaOnly || o.SendToReplicas != nil:
+		return refuse("sends to replicas, which may lag behind a grant")
+	case o.AlwaysRESP2 || o.DisableCache:
+		return refuse("does without RESP3 or CLIENT TRACKING, which this backend is for; use package redisbackend")
+	case o.DialFn != nil:
+		return refuse("has DialFn, which does not heed contexts; use DialCtxFn")
+	}
+	return nil
+}
+
+// settings is option as our promises need it.
+func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
+	timeout := b.cfg.RequestTimeout
+	o.DialCtxFn = b.line.dialer(timeout, o.DialCtxFn)
+	o.Dialer.Timeout = timeout
+	o.Dialer.KeepAlive = max(timeout/2, time.Millisecond) // a connection that was silent for so long is pinged,
+	o.ConnWriteTimeout = timeout                          // and given up if it stays so
+	o.DisableRetry = true                                 // the caller repeats, and knows what it repeats
+	o.AlwaysPipelining, o.DisableAutoPipelining = true, false
+	o.PipelineMultiplex = -1 // one connection
+	o.ConnLifetime = 0
+	o.MaxFlushDelay = 0 // no lone request waits for others
+	if o.RingScaleEachConn == 0 {
+		o.RingScaleEachConn = ringScale
+	}
+	b.line.size = 1 << o.RingScaleEachConn
+	if o.ReadBufferEachConn == 0 {
+		o.ReadBufferEachConn = buffer
+	}
+	if o.WriteBufferEachConn == 0 {
+		o.WriteBufferEachConn = buffer
+	}
+	o.CacheSizeEachConn = 1 << 16 // rueidis' own cache is not used
+	o.ClientTrackingOptions = []string{"OPTIN"}
+	if theirs := o.OnInvalidations; theirs != nil {
+		o.OnInvalidations = func(keys []rueidis.RedisMessage) {
+			b.invalidated(keys)
+			theirs(keys)
+		}
+	} else {
+		o.OnInvalidations = b.invalidated
+	}
+	return o
+}
+
+// notOpened is why there is no client. Nothing of ours was sent, so what is not definite is unavailable.
+func (b *Backend) notOpened(err error) error {
+	err = b.store.Failure(context.Background(), err)
+	if backend.AnswerOf(err) == backend.Unknown {
+		err = fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Capabilities are all but stored state.
+func (b *Backend) Capabilities() backend.Capabilities {
+	caps := b.verbs.Capabilities()
+	caps.Loss = true
+	return caps
+}
+
+// Close ends the subscription, waits for requests that are under way (RequestTimeout at most), and closes the client, which
+// takes a second more if the server is silent.
+func (b *Backend) Close() error {
+	b.store.Gate.Shut()
+	b.track.close()
+	if b.store.Close(); b.line.shut() {
+		b.client.Close()
+	}
+	return nil
+}
+
+// transport is rueidis at work for the store. It is apart from Backend so that its methods are not Backend's.
+type transport struct{ b *Backend }
+
+// Explain says what an error of rueidis means.
+func (t transport) Explain(err error) redisstore.Failure {
+	var reply *rueidis.RedisError
+	switch {
+	case errors.As(err, &reply):
+		return redisstore.Failure{Reply: reply.Error()}
+	case errors.Is(err, rueidis.ErrNoCache): // with the server's reply before it
+		return redisstore.Failure{Reply: err.Error()}
+	}
+	return redisstore.Failure{
+		Closed: errors.Is(err, rueidis.ErrClosing) && t.b.line.closed.Load(),
+		Unsent: redisstore.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
+	}
+}

@@ -1,0 +1,40 @@
+// Package rueidisbackend keeps locks in Redis through rueidis: one server, Sentinel or Cluster. Scripts, keys and messages
+// are those of package redisbackend, so clients of both may share a server and its locks.
+//
+//	b, err := backend.Open(ctx, "rueidis://:secret@127.0.0.1:6379/0") // after importing this package
+//	b, err := rueidisbackend.New(option, rueidisbackend.Config{})     // with a rueidis.ClientOption
+//
+// It is for many locks at once: all goroutines of a process share one connection, on which requests go together as they
+// come, and one more for those who wait in line. And it hears of changes: the server tells it when a key that it watches was
+// written, deleted or flushed, by RESP3 invalidation (CLIENT TRACKING). So a holder learns within milliseconds that its hold
+// was taken away, and a waiter that polls for nothing is woken without pub/sub. It needs Redis 6 or later and RESP3.
+//
+// # URLs
+//
+//	rueidis://[user:password@]host[:6379][/database]
+//	rueidis+sentinel://[user:password@]host[:26379][,host…]/master[/database]
+//	rueidis+cluster://[user:password@]host[:6379][,host…]
+//
+// and the same with rueidiss for TLS. Percent-encode special characters in user and password. The query may have, each once:
+//
+//	prefix             of every key, default holdfast:
+//	retention          how long a key's token counter is kept after its last hold, default 1m
+//	request_timeout    bounds each request, default 3s
+//	allow_eviction     true: accept a maxmemory-policy that may drop locks
+//	held_answers       true: refuse a TryLock of a key that is known to be held without asking, see [Config]
+//	ca, cert, key      PEM files for TLS: whom to trust, and who we are
+//	server_name        the name that the certificate must have, if it is not the host
+//	sentinel_username  for the sentinels themselves, together with
+//	sentinel_password
+//
+// # What it promises, and what not
+//
+// The same as package redisbackend: mutual exclusion and rising fencing tokens while one Redis primary keeps its memory and
+// its clock is not set forward. An invalidation is a hint, and is never believed before the server was asked.
+//
+// # Permissions
+//
+// A user needs what package redisbackend says, and CLIENT, HELLO and PING. In a cluster it needs CLUSTER as well.
+//
+// rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.
+package rueidisbackend

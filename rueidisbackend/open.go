@@ -1,0 +1,91 @@
+package rueidisbackend
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
+)
+
+func init() {
+	for _, scheme := range redisstore.Schemes("rueidis") {
+		backend.Register(scheme, open)
+	}
+}
+
+// A target is what a URL names.
+type target struct {
+	redisstore.Target
+	heldAnswers bool
+}
+
+func parseURL(u *url.URL) (t target, err error) {
+	t.Target, err = redisstore.ParseURL(u, "rueidis", redisstore.Settings{
+		"held_answers": func(value string) (err error) {
+			t.heldAnswers, err = strconv.ParseBool(value)
+			return err
+		},
+	})
+	return t, err
+}
+
+// open makes a backend for a URL, and asks the server whether it is fit.
+func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
+	t, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	type opened struct {
+		b   *Backend
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() { // rueidis looks for servers without heed to ctx, for as long as the request time-out
+		b, err := New(t.option(), Config{
+			Prefix: t.Config.Prefix, Retention: t.Config.Retention, RequestTimeout: t.Config.RequestTimeout,
+			AllowEviction: t.Config.AllowEviction, HeldAnswers: t.heldAnswers,
+		})
+		done <- opened{b, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err == nil {
+			o.err = o.b.store.Check(ctx)
+			if o.err != nil {
+				_ = o.b.Close()
+			}
+		}
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.b, nil
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.err == nil {
+				_ = o.b.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// option is what the URL says, for rueidis.
+func (t target) option() rueidis.ClientOption {
+	o := rueidis.ClientOption{
+		InitAddress: t.Addrs, Username: t.User, Password: t.Password, SelectDB: t.DB, TLSConfig: t.TLS,
+		ClientSetInfo: rueidis.DisableClientSetInfo,
+	}
+	switch t.Topology {
+	case redisstore.Sentinel:
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: t.Master, Username: t.SentinelUser, Password: t.SentinelPassword, TLSConfig: t.TLS,
+		}
+	case redisstore.Standalone:
+		o.ForceSingleClient = true
+	}
+	return o
+}
