@@ -45,7 +45,9 @@ type tenure struct {
 	retry   *waiting.Backoff   // between renewals without an answer
 	expiry  *time.Timer        // at the deadline
 	renewal *time.Timer
-	due     bool // renewal is set
+	due     bool        // renewal is set
+	watch   *time.Timer // when to begin to watch the lease; nil where the backend does not signal its loss
+	unwatch func()      // ends that
 }
 
 // newTenure starts to look after a lease that the store has just granted.
@@ -64,6 +66,9 @@ func (c *core) newTenure(claim backend.Claim, inLine bool, l lease, spare int) *
 	t.expiry = time.AfterFunc(rest, t.expire)
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	t.renewal = time.AfterFunc(min(t.interval(), rest/3), t.renew)
+	if c.caps.Loss {
+		t.watch = time.AfterFunc(lookAfter, t.look)
+	}
 	return t
 }
 
@@ -111,6 +116,12 @@ func (t *tenure) halt() {
 	t.over = true
 	t.renewal.Stop()
 	t.expiry.Stop()
+	if t.watch != nil {
+		t.watch.Stop()
+	}
+	if t.unwatch != nil {
+		t.unwatch()
+	}
 }
 
 // expire ends the hold at its deadline, or sets the timer again if a renewal has moved it.

@@ -3,6 +3,7 @@ package rueidisbackend
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,9 +14,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redisstore"
 )
 
-// Run executes a script on one key and returns its reply.
-func (t transport) Run(ctx context.Context, s redisclaim.Script, key string, args []string) (any, error) {
-	return t.b.call(ctx, script{Script: s, key: key, args: args})
+// Run executes a script and returns its reply.
+func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []string) (any, error) {
+	return t.b.call(ctx, script{Script: s, keys: keys, args: args})
 }
 
 // Memory returns the reply to INFO memory of each primary.
@@ -25,10 +26,10 @@ func (t transport) Memory(ctx context.Context) ([]string, error) {
 	return infos, err
 }
 
-// A script is one to run on a key. Its tracked run makes the server tell this connection, once, that the key was changed.
+// A script is one to run. Its tracked run makes the server tell this connection, once, that one of its keys was changed.
 type script struct {
 	redisclaim.Script
-	key     string
+	keys    []string
 	args    []string
 	tracked bool
 }
@@ -51,7 +52,7 @@ func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 
 // send is not marked as read-only, so rueidis does not repeat it, whatever happens.
 func (s script) send(ctx context.Context, b *Backend, command, what string) (any, error) {
-	run := b.client.B().Arbitrary(command, what, "1").Keys(s.key).Args(s.args...).Build()
+	run := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys))).Keys(s.keys...).Args(s.args...).Build()
 	if !s.tracked {
 		return answer(b.client.Do(ctx, run))
 	}

@@ -92,14 +92,21 @@ func (t *tracking) watch(ctx context.Context, c backend.Claim) (<-chan backend.W
 		t.leave(name, w)
 		return nil, err
 	}
+	t.first(name, w, state, marks)
+	context.AfterFunc(ctx, func() { t.leave(name, w) })
+	return w.wake, nil
+}
+
+// first takes a watcher's first read, which was sent at marks.
+func (t *tracking) first(name string, w *watcher, state backend.State, marks uint64) {
 	t.mu.Lock()
-	w.note(state)
+	defer t.mu.Unlock()
+	if w.note(state); !w.held && len(state.Holders) == 0 { // one that held is told of a loss that came before
+		w.signal()
+	}
 	if in := t.keys[name]; in != nil && in.marks != marks { // what it says may be older than what was read meanwhile
 		t.mark(name, in)
 	}
-	t.mu.Unlock()
-	context.AfterFunc(ctx, func() { t.leave(name, w) })
-	return w.wake, nil
 }
 
 // enter adds a watcher. It is there before its first read, so no change after that read is missed.
@@ -137,7 +144,7 @@ func (t *tracking) leave(name string, w *watcher) {
 // read inspects a key and registers interest in it.
 func (t *tracking) read(ctx context.Context, key string) (backend.State, error) {
 	l := t.b.store.Layout
-	reply, err := t.b.ask(ctx, script{Script: redisclaim.Inspect, key: l.Key(key), args: l.Inspect(), tracked: true})
+	reply, err := t.b.ask(ctx, script{Script: l.Scripts().Inspect, keys: l.Keys(key), args: l.Inspect(), tracked: true})
 	if err != nil {
 		return backend.State{}, err
 	}

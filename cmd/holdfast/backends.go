@@ -7,6 +7,7 @@ import (
 
 	_ "github.com/holdfast-go/holdfast/backend/membackend" // mem://
 	_ "github.com/holdfast-go/holdfast/redisbackend"       // redis://, rediss://, Sentinel, Cluster
+	_ "github.com/holdfast-go/holdfast/rueidisbackend"     // rueidis://, rueidiss://, Sentinel, Cluster
 )
 
 // What go-redis logs of failed connections is in the errors already, and would stand between the lines of the command's own

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,22 +50,19 @@ func Harness(srv *testserver.Server, scheme string) backendtest.Harness {
 func held(t testing.TB, srv *testserver.Server, url, prefix string) (names []string) {
 	t.Helper()
 	b := Dial(t, url)
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	reply, err := srv.Do("KEYS", redisclaim.DefaultPrefix+"{"+prefix+"*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, ok := reply.([]any)
-	if !ok {
-		t.Fatalf("KEYS = %v", reply)
-	}
-	for _, k := range keys {
-		name, ok := layout(t).UserKey(k.(string))
+	for _, k := range reply.([]any) { //nolint:errcheck // what KEYS returns; a panic fails the test as well
+		full := fmt.Sprint(k)
+		name, ok := layout(t).UserKey(full)
 		if !ok || strings.HasSuffix(name, "foreign") {
 			continue
 		}
 		if state, err := b.Inspect(t.Context(), name); err != nil || len(state.Holders) > 0 {
-			names = append(names, k.(string))
+			names = append(names, full)
 		}
 	}
 	return names

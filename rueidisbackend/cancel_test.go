@@ -1,0 +1,174 @@
+package rueidisbackend
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
+	c := claim("every")
+	_, acquire := b.TryAcquire(ctx, c)
+	_, watch := b.Watch(ctx, c)
+	c.Queue, c.Linger = true, time.Second
+	_, line := b.Watch(ctx, c)
+	_, inspect := b.Inspect(ctx, c.Key)
+	return map[string]error{
+		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": b.Release(ctx, c), "Watch": watch, "Watch in line": line,
+		"Inspect": inspect,
+	}
+}
+
+// With a server that is there and silent, every verb returns when its context is done: at first in the caller's goroutine,
+// and also when requests that were left behind have filled the connection's ring.
+//
+// covers: E2, A5, A11
+func TestContextEndsEveryVerb(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=2s")
+	acquired(t, b, claim(key(t)))
+	srv.Stop()
+	start := time.Now()
+	for range 3 {
+		cancelled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Millisecond, cancel)
+		for verb, err := range everyVerb(cancelled, b) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled %s: %v", verb, err)
+			}
+		}
+		for verb, err := range everyVerb(quick(t, 20*time.Millisecond), b) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s after its deadline: %v", verb, err)
+			}
+		}
+		var crowd sync.WaitGroup
+		ctx := quick(t, 50*time.Millisecond)
+		for range 1 << ringScale {
+			crowd.Go(func() {
+				if err := b.Renew(ctx, claim("crowd")); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("renew: %v", err)
+				}
+			})
+		}
+		crowd.Wait()
+	}
+	if took := time.Since(start); took > 1900*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+	srv.Cont()
+	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+}
+
+// Without a deadline RequestTimeout is one, and it is not mistaken for the caller's.
+//
+// covers: E2
+func TestRequestTimeout(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=100ms")
+	later, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	acquired(t, b, claim(key(t)))
+	srv.Stop()
+	for _, ctx := range []context.Context{context.Background(), t.Context(), later} {
+		start := time.Now()
+		err := b.Renew(ctx, claim(key(t)))
+		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+	srv.Cont()
+	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+}
+
+// Many more requests than the connection has places for are all answered.
+func TestMoreThanTheRing(t *testing.T) {
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr())
+	var crowd sync.WaitGroup
+	for range 3 << ringScale {
+		crowd.Go(func() {
+			c := claim("crowd-" + backend.NewOwner())
+			c.Settled = true
+			if _, err := b.TryAcquire(t.Context(), c); err != nil {
+				t.Errorf("acquire: %v", err)
+			} else if err := b.Release(t.Context(), c); err != nil {
+				t.Errorf("release: %v", err)
+			}
+		})
+	}
+	crowd.Wait()
+	if n := b.line.flying.Load(); n != 0 {
+		t.Errorf("%d requests are counted still", n)
+	}
+}
+
+// A silent server does not keep Close.
+//
+// covers: E2
+func TestCloseIsBounded(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=100ms")
+	acquired(t, b, claim(key(t)))
+	watched(t.Context(), t, b, claim(key(t)))
+	c := claim(key(t))
+	c.Queue, c.Linger = true, time.Minute
+	watched(t.Context(), t, b, c)
+	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
+	if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("renew: %v", err)
+	}
+	start := time.Now()
+	want(t, "close", b.Close(), nil)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for verb, err := range everyVerb(t.Context(), b) {
+		want(t, verb, err, backend.ErrClosed)
+	}
+}
+
+// A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was lost.
+//
+// covers: A2, A3, C4
+func TestSentOnce(t *testing.T) {
+	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
+	b := opened(t, "rueidis://"+p.Addr())
+	c := claim(key(t))
+	acquired(t, b, c)
+	want(t, "release", b.Release(t.Context(), c), nil) // loads the scripts
+	c = claim(key(t))
+	for name, verb := range map[string]func() error{
+		"acquire": func() error { _, err := b.TryAcquire(t.Context(), c); return err },
+		"release": func() error { return b.Release(t.Context(), c) },
+	} {
+		c = claim(key(t))
+		if name == "release" {
+			acquired(t, b, c)
+		}
+		sent := 0
+		p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Next: 1, Match: func(request []byte) bool {
+			hit := testserver.Containing(c.Key)(request)
+			if hit {
+				sent++
+			}
+			return hit
+		}})
+		if err := verb(); backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s: %v, want an unknown answer", name, err)
+		}
+		p.Pass()
+		eventually(t, "the connection to be back", func() error { _, err := b.Inspect(t.Context(), "none"); return err })
+		if sent != 1 {
+			t.Errorf("%s was sent %d times", name, sent)
+		}
+	}
+}

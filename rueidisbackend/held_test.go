@@ -1,0 +1,108 @@
+package rueidisbackend
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// A stampede of TryLocks on a held key costs a handful of commands, and who holds is told all the same. As soon as the
+// holder is gone, the next is granted.
+func TestHeldAnswers(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b, other := opened(t, "rueidis://"+p.Addr()+"?held_answers=true"), opened(t, "rueidis://"+srv.Addr())
+	holder := claim(key(t))
+	g := acquired(t, other, holder)
+	_, err := b.TryAcquire(t.Context(), claim(holder.Key))
+	want(t, "first", err, backend.ErrHeld)
+	before := p.Counts().Requests
+	for range 1000 {
+		_, err := b.TryAcquire(t.Context(), claim(holder.Key))
+		var held *backend.HeldError
+		if !errors.As(err, &held) || held.Holder.Service != "test" || held.RetryAfter <= 0 || held.RetryAfter > holder.TTL ||
+			held.Token != g.Token {
+			t.Fatalf("%+v", err)
+		}
+	}
+	if n := p.Counts().Requests - before; n > 0 {
+		t.Errorf("a thousand TryLocks sent %d requests", n)
+	}
+	want(t, "renew", other.Renew(t.Context(), holder), nil)
+	want(t, "release", other.Release(t.Context(), holder), nil)
+	mine := claim(holder.Key)
+	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
+	acquired(t, b, mine) // a repeat
+
+	// In one process there is no delay, whatever another has learnt meanwhile.
+	for range 300 {
+		_, err := b.TryAcquire(t.Context(), claim(mine.Key))
+		want(t, "held by us", err, backend.ErrHeld)
+		acquired(t, b, mine) // a repeat is not refused by what is known
+		var crowd sync.WaitGroup
+		crowd.Go(func() { _, _ = b.TryAcquire(t.Context(), claim(mine.Key)) }) // might be granted, or keep what is over
+		mine.Settled = true
+		want(t, "release", b.Release(t.Context(), mine), nil)
+		crowd.Wait()
+		srv.MustDo("DEL", b.store.Layout.Key(mine.Key)) // whoever was granted
+		mine = claim(mine.Key)
+		eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
+	}
+	want(t, "release", b.Release(t.Context(), mine), nil)
+	acquired(t, b, claim(mine.Key)) // at once
+}
+
+// What is read while the key changes is not kept, and what is kept ends with the lease, a flush and the connection.
+func TestHeldAnswersAreDropped(t *testing.T) {
+	a := newAnswers()
+	state := backend.State{Holders: []backend.Holder{{Owner: "o", TTL: time.Minute}}, Token: 7}
+	keep := func() { a.keep("k", a.begin("k"), time.Now(), state) }
+	known := func(what string, want bool) {
+		t.Helper()
+		if got := a.look("k", "other") != nil; got != want {
+			t.Errorf("%s: known is %v, want %v", what, got, want)
+		}
+	}
+	keep()
+	known("kept", true)
+	if a.look("k", "o") != nil {
+		t.Error("the holder itself was refused")
+	}
+	a.forget("k")
+	known("changed", false)
+	changes := a.begin("k")
+	a.forget("k")
+	a.keep("k", changes, time.Now(), state)
+	known("changed while it was read", false)
+	keep()
+	a.forgetAll()
+	known("flushed", false)
+	changes = a.begin("k")
+	a.forgetAll()
+	a.keep("k", changes, time.Now(), state)
+	known("flushed while it was read", false)
+	a.keep("k", a.begin("k"), time.Now().Add(-time.Hour), state)
+	known("run out", false)
+	a.keep("k", a.begin("k"), time.Now(), backend.State{})
+	known("free", false)
+}
+
+// Without the setting every attempt is asked.
+func TestHeldAnswersAreOptIn(t *testing.T) {
+	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
+	b := opened(t, "rueidis://"+p.Addr())
+	c := claim(key(t))
+	acquired(t, b, c)
+	before := p.Counts().Requests
+	for range 10 {
+		_, err := b.TryAcquire(t.Context(), claim(c.Key))
+		want(t, "acquire", err, backend.ErrHeld)
+	}
+	if n := p.Counts().Requests - before; n != 10 {
+		t.Errorf("10 attempts sent %d requests", n)
+	}
+}

@@ -1,0 +1,182 @@
+package rueidisbackend
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// silent fails the test if wake is signalled before marker, which is signalled after.
+func silent(t testing.TB, why string, wake <-chan backend.Wake) {
+	t.Helper()
+	select {
+	case <-wake:
+		t.Error(why)
+	default:
+	}
+}
+
+// read waits until b has read a key again which somebody else has written just now.
+func (b *Backend) read(t testing.TB, other *Backend) {
+	t.Helper()
+	c := claim(key(t))
+	wake := watched(t.Context(), t, b, c)
+	select {
+	case <-wake: // it was free
+	default:
+	}
+	acquired(t, other, c)
+	woken(t, wake) // what was told before has been read: one batch after the other
+}
+
+// A release wakes by the server's word alone: no channel is subscribed to.
+//
+// covers: W1
+func TestReleaseWakes(t *testing.T) {
+	srv := testserver.Redis(t)
+	b, other := opened(t, "rueidis://"+srv.Addr()), opened(t, "rueidis://"+srv.Addr())
+	c := claim(key(t))
+	acquired(t, other, c)
+	wake, another := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, b, claim(c.Key))
+	own := watched(t.Context(), t, other, claim(c.Key)) // in the process that releases, too
+	silent(t, "woken before anything happened", wake)
+	want(t, "release", other.Release(t.Context(), c), nil)
+	for _, w := range []<-chan backend.Wake{wake, another, own} {
+		woken(t, w)
+	}
+	if channels := srv.MustDo("PUBSUB", "CHANNELS"); channels != "[]" {
+		t.Errorf("subscribed to %s", channels)
+	}
+	if n := strings.Count(srv.MustDo("CLIENT", "LIST"), " addr=127.0.0.1"); n != 3 { // and the one that asks
+		t.Errorf("%d connections, want one of each and this", n)
+	}
+}
+
+// covers: W6
+func TestRenewalWakesNobody(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b, other := opened(t, "rueidis://"+srv.Addr()), opened(t, "rueidis://"+srv.Addr())
+	c := claim(key(t))
+	acquired(t, other, c)
+	wake, holder := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, other, c)
+	for range 3 {
+		want(t, "renew", other.Renew(t.Context(), c), nil)
+		b.read(t, other)
+		other.read(t, b)
+	}
+	silent(t, "a renewal woke who waits", wake)
+	silent(t, "a renewal woke who holds", holder)
+	want(t, "release", other.Release(t.Context(), c), nil)
+	woken(t, wake)
+}
+
+// What is released while Watch is on its way is not missed: it is read, or told after. The reply to the first read is held
+// back until the release has been told and read again.
+//
+// covers: W1
+func TestMissedNothing(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	b, other := opened(t, "rueidis://"+srv.Addr()), opened(t, "rueidis://"+srv.Addr())
+	for range 200 {
+		c := claim(key(t))
+		c.Settled = true
+		acquired(t, other, c)
+		var both sync.WaitGroup
+		var wake <-chan backend.Wake
+		both.Go(func() { wake = watched(t.Context(), t, b, claim(c.Key)) })
+		want(t, "release", other.Release(t.Context(), c), nil)
+		both.Wait()
+		woken(t, wake)
+	}
+	// The same, in the worst order.
+	name := b.store.Layout.Key("order")
+	w := &watcher{owner: "o", wake: make(chan backend.Wake, 1)}
+	marks, _ := b.track.enter(name, "order", w)
+	holder := claim("order")
+	acquired(t, other, holder)
+	before, err := b.track.read(t.Context(), "order")
+	want(t, "read", err, nil)
+	want(t, "release", other.Release(t.Context(), holder), nil)
+	eventually(t, "the release to be told", func() error {
+		b.track.mu.Lock()
+		defer b.track.mu.Unlock()
+		if b.track.keys[name].marks == marks {
+			return errors.New("not told")
+		}
+		return nil
+	})
+	b.read(t, other)                      // the release was read again, for nobody: w has not seen anything yet
+	b.track.first(name, w, before, marks) // and now sees what is over
+	woken(t, w.wake)
+	b.track.leave(name, w)
+}
+
+// covers: W2, W3
+func TestLostConnection(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b, other := opened(t, "rueidis://"+p.Addr()), opened(t, "rueidis://"+srv.Addr())
+	c, kept := claim(key(t)), claim(key(t))
+	acquired(t, other, c)
+	acquired(t, other, kept)
+	wake := watched(t.Context(), t, b, claim(c.Key))
+	still := watched(t.Context(), t, b, kept) // of a claim that holds
+	p.CutAll()
+	woken(t, wake) // as something may have been missed
+	want(t, "release", other.Release(t.Context(), c), nil)
+	woken(t, wake) // watched again, by itself
+	silent(t, "a hold that goes on was reported", still)
+	want(t, "release", other.Release(t.Context(), kept), nil)
+	woken(t, still)
+}
+
+// What is not answered for the first time is asked again.
+//
+// covers: W2
+func TestServerComesBack(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, "rueidis://"+srv.Addr())
+	c := claim(key(t))
+	acquired(t, b, c)
+	lost := watched(t.Context(), t, b, c)
+	srv.Restart() // without persistence: the hold is gone
+	woken(t, lost)
+	_, err := b.TryAcquire(t.Context(), claim(c.Key))
+	want(t, "acquire", err, nil)
+}
+
+// covers: W13
+func TestWatchersLeave(t *testing.T) {
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 100 {
+		watched(ctx, t, b, claim(key(t)))
+	}
+	cancel()
+	eventually(t, "watchers to leave", func() error {
+		b.track.mu.Lock()
+		defer b.track.mu.Unlock()
+		if len(b.track.keys)+len(b.track.marked) > 0 {
+			return errors.New("still there")
+		}
+		return nil
+	})
+	wake := watched(t.Context(), t, b, claim(key(t)))
+	want(t, "close", b.Close(), nil)
+	for range 2 {
+		select {
+		case _, ok := <-wake:
+			if !ok {
+				return
+			}
+		case <-time.After(patience):
+			t.Fatal("the watch was not closed")
+		}
+	}
+}
