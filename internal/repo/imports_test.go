@@ -34,7 +34,6 @@ tracing:                 locker backend go.opentelemetry.io/otel/...
 
 internal/history:
 internal/memstore:       backend waiting
-internal/redistest:      backend backend/backendtest internal/redisclaim internal/testserver
 internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/testserver
 internal/testserver:     # starts servers and knows no client of theirs
 internal/simulation:     backend waiting locker redlock internal/history internal/memstore
