@@ -1,0 +1,68 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Defaults of a [Config].
+const (
+	DefaultDrift = 0.01
+
+	// minTTL is the shortest lease: a round to all nodes, or two, takes a part of it.
+	minTTL = 10 * time.Millisecond
+
+	// shortest and longest are the bounds of the node timeout where none is given.
+	shortest = 10 * time.Millisecond
+	longest  = 500 * time.Millisecond
+)
+
+// A Config adjusts a [Backend]. The zero Config is ready for use.
+type Config struct {
+	// NodeTimeout is how long a node is waited for, in each request; then it has given no answer. It should be a small part
+	// of every TTL. Default: a tenth of the claim's TTL, from 10 ms to 500 ms.
+	NodeTimeout time.Duration
+
+	// MinValidity: a lease of which less than this is left when the majority has granted is no grant, but an unknown answer.
+	// Default 0: package locker, for one, asks again by itself if less than half is left.
+	MinValidity time.Duration
+
+	// Drift is by how much clocks may run at different speeds, as a fraction, from 0.01 to 0.5. Holders believe in 1 % and
+	// 3 ms less than their TTL; for more drift, nodes are asked for longer leases. Default [DefaultDrift].
+	Drift float64
+}
+
+func (cfg Config) withDefaults() (Config, error) {
+	for name, d := range map[string]time.Duration{"NodeTimeout": cfg.NodeTimeout, "MinValidity": cfg.MinValidity} {
+		if d < 0 {
+			return cfg, &backend.InvalidError{Field: name, Value: d.String(), Reason: "is negative"}
+		}
+	}
+	if cfg.Drift == 0 {
+		cfg.Drift = DefaultDrift
+	}
+	if !(cfg.Drift >= DefaultDrift && cfg.Drift <= 0.5) {
+		return cfg, &backend.InvalidError{Field: "Drift", Value: fmt.Sprint(cfg.Drift), Reason: "is not a fraction from 0.01 to 0.5"}
+	}
+	return cfg, nil
+}
+
+// timeout bounds each request to a node about a claim with ttl.
+func (cfg Config) timeout(ttl time.Duration) time.Duration {
+	if cfg.NodeTimeout > 0 {
+		return cfg.NodeTimeout
+	}
+	return min(max(ttl/10, shortest), longest)
+}
+
+// lease is what nodes are asked for, so that a hold of ttl, counted from before the request was sent, is as good as the holder takes it for.
+//
+// Each node's lease began later than that, and lasts for lease(ttl) by its clock. The Redlock text's "validity = TTL − elapsed −
+// drift" is in three places: the elapsed part in the counting from before, 1 % and 3 ms of drift in the holder's deadline (package
+// locker takes them off whatever a backend grants), and what Drift is above that here.
+func (cfg Config) lease(ttl time.Duration) time.Duration {
+	more := max(cfg.Drift-DefaultDrift, 0)
+	return min(ttl+time.Duration(float64(ttl)*more), backend.MaxTTL)
+}

@@ -1,0 +1,126 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func init() { backend.Register("redlock", open) }
+
+// mostNodes bounds the nodes of a URL. More do not make a lock safer, and each request goes to all.
+const mostNodes = 25
+
+// open opens the nodes of a URL. A majority must answer now; one that does not is tried again in the background. A node's own
+// refusal (a bad URL, wrong credentials, an unsafe setting) is an error, however many others are well.
+func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
+	urls, cfg, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]*node, len(urls))
+	errs := make([]error, len(urls))
+	done := make(chan struct{}, len(urls))
+	for i, raw := range urls {
+		nodes[i] = &node{name: backend.Redact(raw), open: func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }}
+		go func() {
+			defer func() { done <- struct{}{} }()
+			nodes[i].b, errs[i] = openNode(ctx, raw)
+		}()
+	}
+	for range urls {
+		<-done
+	}
+	r, err := assemble(ctx, nodes, errs, cfg)
+	if err != nil {
+		for _, n := range nodes {
+			if n.b != nil {
+				_ = n.b.Close()
+			}
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// openNode bounds the opening of one node, so that one that hangs does not take the time of all.
+func openNode(ctx context.Context, raw string) (backend.Backend, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*probeLimit)
+	defer cancel()
+	return backend.Open(ctx, raw)
+}
+
+func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
+	votes := &votes{red: &Backend{nodes: nodes, quorum: len(nodes)/2 + 1}, errs: errs, heard: make([]bool, len(nodes))}
+	for i, err := range errs {
+		if backend.Refused(err) {
+			return nil, fmt.Errorf("node %d: %w", i+1, err)
+		}
+		votes.count(i, err)
+	}
+	if votes.yes < votes.red.quorum {
+		return nil, votes.inconclusive()
+	}
+	r, err := newBackend(ctx, nodes, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r.owned = true
+	return r, nil
+}
+
+// parse reads a URL as the package comment describes it. Errors say nothing of the nodes' URLs, which may have passwords.
+func parse(u *url.URL) (nodes []string, cfg Config, err error) {
+	invalid := func(field, value, reason string) error {
+		return &backend.InvalidError{Field: field, Value: value, Reason: reason}
+	}
+	if u.Host != "" || u.User != nil || u.Fragment != "" || (u.Path != "" && u.Path != "/") {
+		return nil, cfg, invalid("url", "", "redlock:// takes its nodes as parameters, percent-encoded: redlock://?node=…&node=…")
+	}
+	for name, values := range u.Query() {
+		if name == "node" {
+			nodes = values
+			continue
+		}
+		if len(values) != 1 {
+			return nil, cfg, invalid(name, "", "is given more than once")
+		}
+		switch name {
+		case "node-timeout":
+			cfg.NodeTimeout, err = time.ParseDuration(values[0])
+		case "min-validity":
+			cfg.MinValidity, err = time.ParseDuration(values[0])
+		case "drift":
+			cfg.Drift, err = strconv.ParseFloat(values[0], 64)
+		default:
+			return nil, cfg, invalid("url", "", "has an unknown parameter (known: node, node-timeout, min-validity, drift);"+
+				" a & or # in a node's URL must be percent-encoded")
+		}
+		if err != nil {
+			return nil, cfg, invalid(name, "", "is not a number with a unit, such as 100ms, or a fraction")
+		}
+	}
+	if len(nodes) < 1 || len(nodes) > mostNodes {
+		return nil, cfg, invalid("node", strconv.Itoa(len(nodes))+" of them", "must be 1 to "+strconv.Itoa(mostNodes))
+	}
+	for i, raw := range nodes {
+		node, err := backend.ParseURL(raw)
+		if err != nil {
+			var bad *backend.InvalidError
+			if errors.As(err, &bad) {
+				bad.Field = "node " + strconv.Itoa(i+1)
+			}
+			return nil, cfg, err
+		}
+		if node.Scheme == "redlock" {
+			return nil, cfg, invalid("node "+strconv.Itoa(i+1), "", "is a redlock:// itself: a majority of majorities is not one of all nodes")
+		}
+	}
+	cfg, err = cfg.withDefaults()
+	return nodes, cfg, err
+}

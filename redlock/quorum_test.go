@@ -1,0 +1,269 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/redlock"
+)
+
+// on takes key on some nodes behind the quorum's back.
+func (q *quorum) on(c backend.Claim, peers ...*peer) {
+	q.Helper()
+	for _, p := range peers {
+		if _, err := p.Backend.TryAcquire(q.Context(), c); err != nil {
+			q.Fatal(err)
+		}
+	}
+}
+
+// covers: Q1, Q2
+func TestMinorityIsGivenBack(t *testing.T) {
+	for _, n := range []int{3, 4, 5} {
+		quorumTest(t, n, redlock.Config{}, func(q *quorum) {
+			other, half := claim("k"), n/2 // of an even number half is no majority
+			q.on(other, q.peers[:n-half]...)
+			_, err := q.TryAcquire(q.Context(), claim("k"))
+			var held *backend.HeldError
+			if !errors.As(err, &held) || held.RetryAfter <= 0 {
+				q.Errorf("%d nodes: TryAcquire = %v, want a *HeldError that says when to ask again", n, err)
+			}
+			if got := q.holders("k"); got != n-half {
+				q.Errorf("%d nodes: held on %d, want on the other's %d alone", n, got, n-half)
+			}
+		})
+	}
+}
+
+// covers: Q1
+func TestClaimsThatMeetSettleIt(t *testing.T) {
+	quorumTest(t, 5, redlock.Config{}, func(q *quorum) {
+		for i, p := range q.peers {
+			p.set(func() { p.slow = time.Duration(1+i) * 100 * time.Microsecond })
+		}
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		got := 0
+		for range 10 {
+			b := q.client(redlock.Config{})
+			all.Go(func() {
+				defer b.Close()
+				if _, err := b.TryAcquire(q.Context(), claim("k")); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					got++
+				} else if !errors.Is(err, backend.ErrHeld) {
+					q.Errorf("TryAcquire = %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if got != 1 {
+			q.Errorf("%d of 10 who asked at once were granted, want 1", got)
+		}
+	})
+}
+
+// Renewal: a majority that proves the hold, or it is lost and the rest is let go. Nodes that lost it are filled in.
+// covers: Q7, Q8, Q9
+func TestRenewByMajority(t *testing.T) {
+	quorumTest(t, 5, redlock.Config{}, func(q *quorum) {
+		c := claim("k")
+		q.acquire(c)
+		synctest.Wait()
+		for _, p := range q.peers[:2] {
+			_ = p.Backend.Release(q.Context(), c)
+		}
+		if err := q.Renew(q.Context(), c); err != nil {
+			q.Fatalf("Renew with three nodes of five = %v", err)
+		}
+		if n := q.holders("k"); n != 5 {
+			q.Errorf("held on %d nodes after the renewal, want 5: the missing ones are filled in", n)
+		}
+		for _, p := range q.peers[1:4] {
+			_ = p.Backend.Release(q.Context(), c)
+		}
+		wantErr(q, "Renew with two nodes of five", q.Renew(q.Context(), c), backend.ErrLost)
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("a lost hold still blocks %d nodes", n)
+		}
+		wantErr(q, "Renew of a lost hold", q.Renew(q.Context(), c), backend.ErrLost)
+	})
+}
+
+// covers: K3, K1
+func TestTokensRiseOverMajorities(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
+		// One node's counter is far ahead of all clocks.
+		ahead := claim("k")
+		q.on(ahead, q.peers[0])
+		ahead.Floor = uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+		if err := q.peers[0].Backend.Renew(q.Context(), ahead); err != nil {
+			q.Fatal(err)
+		}
+		_ = q.peers[0].Backend.Release(q.Context(), ahead)
+
+		last := uint64(0)
+		next := func(without *peer) {
+			q.Helper()
+			without.set(func() { without.hang = true })
+			c := claim("k")
+			g := q.acquire(c)
+			if g.Token <= last {
+				q.Errorf("token %d after %d", g.Token, last)
+			}
+			last = g.Token
+			q.release(c)
+			without.set(func() { without.hang = false })
+			time.Sleep(2 * time.Second)
+		}
+		next(q.peers[1]) // the token is that of the node ahead, and the third is told
+		if last <= ahead.Floor {
+			q.Fatalf("token %d, though a node of the majority has given %d", last, ahead.Floor)
+		}
+		next(q.peers[0])
+		next(q.peers[2])
+		next(q.peers[0])
+	})
+}
+
+// covers: K7
+func TestReservedTokensAreApart(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		next := uint64(0)
+		for range 10 {
+			c := claim("k")
+			c.Reserve = 5
+			g := q.acquire(c)
+			if g.Token < next || g.Reserved != 5 {
+				q.Errorf("granted %d tokens from %d, want 5 from %d up", g.Reserved, g.Token, next)
+			}
+			next = g.Token + uint64(g.Reserved)
+			q.release(c)
+		}
+	})
+}
+
+// covers: Q10, R3
+func TestQuarantine(t *testing.T) {
+	for _, c := range []struct {
+		young int // nodes that have just lost their memory
+		want  error
+	}{{2, nil}, {3, backend.ErrQuarantined}} {
+		synctest.Test(t, func(t *testing.T) {
+			q := &quorum{T: t}
+			for i := range 5 {
+				cfg := membackend.Config{}
+				if i < c.young {
+					cfg.Quarantine = time.Duration(i+1) * time.Minute
+				}
+				q.peers = append(q.peers, newPeer(cfg))
+			}
+			q.Backend = q.client(redlock.Config{})
+			defer q.Close()
+			_, err := q.TryAcquire(q.Context(), claim("k"))
+			var quarantine *backend.QuarantineError
+			switch {
+			case c.want == nil && err != nil:
+				q.Errorf("TryAcquire with %d nodes in quarantine = %v", c.young, err)
+			case c.want != nil && (!errors.As(err, &quarantine) || quarantine.RetryAfter != time.Minute):
+				q.Errorf("TryAcquire with %d nodes in quarantine = %v, want a *QuarantineError until the third node grants", c.young, err)
+			}
+		})
+	}
+}
+
+// covers: Q3, Q4
+func TestSameServerTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := membackend.New(), membackend.New()
+		_, err := redlock.New([]backend.Backend{a, b, a.Client()}, redlock.Config{})
+		wantErr(t, "New with a server listed twice", err, backend.ErrUnsafe)
+	})
+}
+
+// covers: I2
+func TestNewRefuses(t *testing.T) {
+	three := []backend.Backend{membackend.New(), membackend.New(), membackend.New()}
+	for what, try := range map[string]func() (*redlock.Backend, error){
+		"no nodes":         func() (*redlock.Backend, error) { return redlock.New(nil, redlock.Config{}) },
+		"a nil node":       func() (*redlock.Backend, error) { return redlock.New([]backend.Backend{nil}, redlock.Config{}) },
+		"negative timeout": func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{NodeTimeout: -1}) },
+		"negative minimum": func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{MinValidity: -1}) },
+		"negative drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: -0.1}) },
+		"too much drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: 0.6}) },
+	} {
+		_, err := try()
+		wantErr(t, "New with "+what, err, backend.ErrInvalid)
+	}
+}
+
+// covers: A7, Q6
+func TestMinValidity(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Minute, MinValidity: 20 * time.Second}, func(q *quorum) {
+		for _, p := range q.peers {
+			p.set(func() { p.slow = 11 * time.Second })
+		}
+		c := claim("k")
+		_, err := q.TryAcquire(q.Context(), c)
+		if backend.AnswerOf(err) != backend.Unknown {
+			q.Errorf("TryAcquire with 19s of 30s left = %v, want an unknown answer", err)
+		}
+		for _, p := range q.peers {
+			p.set(func() { p.slow = 0 })
+		}
+		q.acquire(c)
+	})
+}
+
+// More drift than package locker allows for is paid by the nodes.
+// covers: D3, Q15
+func TestDrift(t *testing.T) {
+	quorumTest(t, 1, redlock.Config{Drift: 0.11}, func(q *quorum) {
+		c := claim("k")
+		q.acquire(c)
+		state, err := q.peers[0].Inspect(q.Context(), "k")
+		if err != nil || state.Holders[0].TTL != 33*time.Second {
+			q.Errorf("asked for %+v, %v; want a lease of 33s", state, err)
+		}
+	})
+}
+
+// A release is one wake-up, when a majority is free, and the next one another.
+// covers: W1, W2, W12
+func TestWatchMerges(t *testing.T) {
+	quorumTest(t, 5, redlock.Config{}, func(q *quorum) {
+		ctx, cancel := context.WithCancel(q.Context())
+		defer cancel()
+		wakes, err := q.Watch(ctx, claim("k"))
+		if err != nil {
+			q.Fatal(err)
+		}
+		for range 3 {
+			c := claim("k")
+			q.acquire(c)
+			q.release(c)
+			start, n := time.Now(), 0
+			timeout := time.After(time.Second)
+			for done := false; !done; {
+				select {
+				case <-wakes:
+					if n++; n == 1 && time.Since(start) > 10*time.Millisecond {
+						q.Errorf("woken after %v", time.Since(start))
+					}
+				case <-timeout:
+					done = true
+				}
+			}
+			if n < 1 || n > 2 {
+				q.Errorf("%d wake-ups for one release on five nodes", n)
+			}
+		}
+	})
+}

@@ -1,0 +1,242 @@
+package redlock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A runKey is one claim.
+type runKey struct{ key, owner string }
+
+// A claimRun, or run, is what is known of one claim on each node. The nodes know it better, and it can be forgotten at any time: then each node is
+// asked as if it might hold. What is lost is that a release must leave tombstones.
+type claimRun struct {
+	red *Backend
+	key runKey
+
+	users int       // verbs under way; guarded by red.mu
+	stale time.Time // when an idle run may be forgotten; guarded by red.mu
+
+	turn chan struct{} // of an attempt: one at a time
+
+	mu     sync.Mutex // taken after red.mu, if both are
+	lanes  []lane
+	calls  int    // requests under way
+	known  bool   // every attempt of this claim was made through this run
+	token  uint64 // of the grant that a majority agreed on; 0 none
+	wish   uint64 // what nodes are asked for until the claim is granted or refused; 0 not chosen yet
+	ended  bool   // a release was asked for
+	splits int    // how often in a row the claim met another halfway
+}
+
+// A lane is one node's part in a run. Requests in it are one behind another: each waits for tail, the one before it, and a release
+// thus never overtakes its acquire.
+type lane struct {
+	tail chan struct{} // closed when the last request in line is through
+
+	// gen tells the owners that the claim has on this node. An attempt without answer that is given up is buried under its
+	// name, and the claim goes on under another.
+	gen     int
+	held    bool   // it granted, and nothing is known to have ended that
+	unsure  bool   // an attempt was not answered: it may hold, or may yet come to
+	token   uint64 // of the hold there
+	release error  // what it answered to the release; see released
+	done    bool   // it has answered the release
+}
+
+// enter returns the run of c, or a new one, for a verb that leaves it with leave.
+func (r *Backend) enter(c backend.Claim, fresh bool) *claimRun {
+	k := runKey{c.Key, c.ID()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep()
+	u := r.runs[k]
+	if u == nil {
+		u = &claimRun{red: r, key: k, turn: make(chan struct{}, 1), lanes: make([]lane, len(r.nodes)), known: fresh}
+		r.runs[k] = u
+	}
+	u.users++
+	u.stale = time.Now().Add(2*min(max(c.TTL, 0), backend.MaxTTL) + time.Second)
+	return u
+}
+
+// leave ends a use. A run in which no node holds anything needs not be remembered.
+func (u *claimRun) leave() {
+	u.red.mu.Lock()
+	defer u.red.mu.Unlock()
+	u.users--
+	u.forget()
+}
+
+// forget drops the run if nothing is lost by it. The caller has red.mu.
+func (u *claimRun) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.users == 0 && u.calls == 0 && u.empty() && u.red.runs[u.key] == u {
+		delete(u.red.runs, u.key)
+	}
+}
+
+// empty reports whether forgetting the run loses nothing. The caller has mu.
+func (u *claimRun) empty() bool {
+	if u.ended {
+		return u.answered()
+	}
+	for i := range u.lanes {
+		if l := &u.lanes[i]; l.held || l.unsure || l.gen > 0 {
+			return false
+		}
+	}
+	return u.splits == 0
+}
+
+// answered reports whether enough nodes have answered the release for its outcome to be known. The caller has mu.
+func (u *claimRun) answered() bool {
+	n := 0
+	for i := range u.lanes {
+		if u.lanes[i].done {
+			n++
+		}
+	}
+	return n >= u.red.quorum
+}
+
+// sweep looks at two random runs, and forgets those that nobody has asked about for longer than a lease. The caller has mu.
+func (r *Backend) sweep() {
+	looked, now := 0, time.Now()
+	for k, u := range r.runs {
+		if u.users == 0 && now.After(u.stale) {
+			delete(r.runs, k)
+		}
+		if looked++; looked == 2 {
+			return
+		}
+	}
+}
+
+// queue lets f ask node i, behind every earlier request of this claim to it. The caller has mu, and entered the run.
+func (u *claimRun) queue(i int, f func()) {
+	l := &u.lanes[i]
+	before, done := l.tail, make(chan struct{})
+	l.tail = done
+	u.calls++
+	u.red.tasks.Add(1) // Close is still to wait for the verb that we are in, or for the request
+	go func() {
+		defer u.red.tasks.Done()
+		defer u.through()
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
+	}()
+}
+
+// through ends a request.
+func (u *claimRun) through() {
+	u.mu.Lock()
+	u.calls--
+	last := u.calls == 0
+	u.mu.Unlock()
+	if last {
+		u.red.mu.Lock()
+		defer u.red.mu.Unlock()
+		u.forget()
+	}
+}
+
+// on is c as node i knows it. The caller has mu.
+func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
+	c.TTL = u.red.cfg.lease(c.TTL)
+	c.Floor = 0
+	if gen := u.lanes[i].gen; gen > 0 {
+		c.Owner = generation(c.Owner, gen)
+	}
+	return c
+}
+
+// mark separates an owner from the number of its generation. It is a control character, which no owner of [backend.NewOwner] has.
+const mark = "\x1f"
+
+// generation is another name of owner. A long one is cut: names only need to differ, and the end is where owners differ.
+func generation(owner string, gen int) string {
+	tail := mark + strconv.Itoa(gen)
+	if over := len(owner) + len(tail) - backend.MaxOwner; over > 0 {
+		owner = owner[over:]
+	}
+	return owner + tail
+}
+
+// ownerOf undoes generation, for people.
+func ownerOf(name string) string {
+	owner, _, _ := strings.Cut(name, mark)
+	return owner
+}
+
+// send asks node i.
+func (u *claimRun) send(ctx context.Context, i int, c backend.Claim, f func(context.Context, backend.Backend) error) error {
+	return u.red.nodes[i].ask(ctx, u.red.cfg.timeout(c.TTL), f)
+}
+
+// A vote is one node's answer to a request of a verb.
+type vote struct {
+	node  int
+	err   error
+	grant backend.Grant
+	fence uint64 // the answer is to the order to raise the token to this
+}
+
+// votes is what a verb has heard.
+type votes struct {
+	red     *Backend
+	errs    []error
+	heard   []bool
+	yes     int
+	no      int // certainly not, and nothing is on its way
+	unknown int
+}
+
+func (r *Backend) poll() *votes {
+	return &votes{red: r, errs: make([]error, len(r.nodes)), heard: make([]bool, len(r.nodes))}
+}
+
+// count counts node i's answer. Its last one stands.
+func (v *votes) count(i int, err error) {
+	if v.heard[i] {
+		v.add(v.errs[i], -1)
+	}
+	v.heard[i], v.errs[i] = true, err
+	v.add(err, 1)
+}
+
+func (v *votes) add(err error, n int) {
+	switch backend.AnswerOf(err) {
+	case backend.Yes:
+		v.yes += n
+	case backend.No:
+		v.no += n
+	default:
+		v.unknown += n
+	}
+}
+
+// pending is how many nodes have not answered.
+func (v *votes) pending() int { return len(v.heard) - v.yes - v.no - v.unknown }
+
+// failed makes an error of the votes, which is what is says.
+func (v *votes) failed(is ...error) error {
+	e := &QuorumError{Need: v.red.quorum, is: is}
+	for i, n := range v.red.nodes {
+		err := v.errs[i]
+		if !v.heard[i] {
+			err = errWaiting
+		}
+		e.Nodes = append(e.Nodes, NodeError{n.name, err})
+	}
+	return e
+}

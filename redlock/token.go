@@ -1,0 +1,142 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// # Tokens of a majority
+//
+// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A majority's token is
+//
+//	t = the highest c' among ALL nodes that granted,
+//
+// and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds there: either by having
+// granted t itself, or by a renewal that raises c and proves the hold in one step (Claim.Floor). The wish is the client's clock and a
+// bit, which is usually above all counters and clocks, so that all nodes grant it and one round trip does.
+//
+// Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are ordered as on any node
+// that is in both W₁ and W₂. Two majorities have such a node Y. It held for 1 and for 2, one after the other. If 1 was first,
+// c ≥ t₁ was stored while 1 held Y, before 2 was granted there; 2 was given at least t₁+1 by Y, and t₂ is at least that, since t₂ is the
+// highest of all that granted and W₂ is among them. No clock and no timing is in this.
+//
+// Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on Y: t₂ > t₁.
+//
+// Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by its clock, and t₁ was at most the fastest
+// clock's time then and a quarter of the TTL ([backend.FloorLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as long
+// as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node that forgot during a long hold knows t when
+// it has been filled in.
+//
+// Shared holds of one moment may have the same token; any exclusive one differs from them, by claim 1.
+
+// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in time, and a request takes. It
+// must stay below the quarter of a TTL that nodes allow for, but nothing depends on that: what is clamped costs a round trip.
+const lead = 100 * time.Millisecond
+
+// wish is the token that the nodes are asked for. It has a random part, so that claims of one moment can be told by their tokens.
+func (r *Backend) wish(now time.Time) uint64 {
+	if !r.caps.Fencing {
+		return 0
+	}
+	return min(uint64(max(now.Add(lead+rand.N(time.Millisecond)).UnixMicro(), 0)), backend.MaxFloor)
+}
+
+// tokens is what is known of the counters while an attempt is made.
+type tokens struct {
+	highest uint64   // among all nodes that granted
+	grants  []uint64 // what each granted; 0 nothing
+	stored  []uint64 // what each has certainly stored while the claim held there; 0 nothing
+	ordered []uint64 // what each was told to store
+	atLeast []int    // tokens that each has reserved
+}
+
+func (r *Backend) tokens() tokens {
+	n := len(r.nodes)
+	return tokens{grants: make([]uint64, n), stored: make([]uint64, n), ordered: make([]uint64, n), atLeast: make([]int, n)}
+}
+
+// granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
+func (t *tokens) granted(i int, g backend.Grant) {
+	t.grants[i], t.stored[i], t.atLeast[i] = g.Token, g.Token, max(g.Reserved, 1)
+	t.highest = max(t.highest, g.Token)
+}
+
+func (t *tokens) confirmed(i int, token uint64) { t.stored[i] = max(t.stored[i], token) }
+
+// drop forgets a node that failed to confirm. The highest stays: too high a token does no harm.
+func (t *tokens) drop(i int) { t.grants[i], t.stored[i], t.atLeast[i] = 0, 0, 0 }
+
+// backing is how many nodes have stored the highest token.
+func (t *tokens) backing() int {
+	n := 0
+	for _, s := range t.stored {
+		if s != 0 && s >= t.highest {
+			n++
+		}
+	}
+	return n
+}
+
+// reserved is how many tokens each node that granted has reserved.
+func (t *tokens) reserved(c backend.Claim) int {
+	n := max(c.Reserve, 1)
+	for _, r := range t.atLeast {
+		if r > 0 {
+			n = min(n, r)
+		}
+	}
+	return n
+}
+
+// writeBack orders the nodes that granted less than the highest to store it.
+func (a *attempt) writeBack() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.tokens.highest
+	for i, s := range a.tokens.stored {
+		if s == 0 || s >= t || a.tokens.ordered[i] >= t {
+			continue
+		}
+		a.tokens.ordered[i] = t
+		ctx := context.WithoutCancel(a.ctx)
+		a.queue(i, func() { a.answers <- vote{node: i, fence: t, err: a.raise(ctx, i, a.claim, t)} })
+	}
+}
+
+// raise makes node i store token, in its lane, if the claim still holds there.
+func (u *claimRun) raise(ctx context.Context, i int, c backend.Claim, token uint64) error {
+	u.mu.Lock()
+	on := u.on(i, c)
+	u.mu.Unlock()
+	on.Floor = min(token, backend.MaxFloor)
+	err := u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) error { return b.Renew(ctx, on) })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch l := &u.lanes[i]; backend.AnswerOf(err) {
+	case backend.Yes:
+		l.token = max(l.token, token)
+	case backend.No:
+		u.lapsed(i, err)
+	}
+	return err
+}
+
+// align brings a node that was not needed for the majority in line with it: a lower token is raised, and a hold with a higher one is
+// given back, so that whoever repeats the claim is told the token that it has, whichever nodes answer. It costs a node that the hold
+// could do without.
+func (u *claimRun) align(ctx context.Context, i int, c backend.Claim, token uint64) {
+	u.mu.Lock()
+	l := &u.lanes[i]
+	held, has, current := l.held, l.token, u.token == token && !u.ended
+	u.mu.Unlock()
+	switch {
+	case !held || !current || has == token:
+	case has < token:
+		_ = u.raise(ctx, i, c, token)
+	default:
+		u.giveBack(ctx, i, c)
+	}
+}
