@@ -8,6 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// mostMeetings is how often in a row a claim that meets others halfway asks again by itself.
+const mostMeetings = 8
+
 // TryAcquire asks all nodes at once, and returns as soon as a majority has granted c, or cannot any more. What the others grant is
 // kept if it was, and given back if it was not. Where claims met halfway and none got a majority, it asks again a few times, at random, for the
 // node timeout at most: a free key is then granted to one of those who ask at once. If that fails, HeldError.RetryAfter is random.
@@ -28,10 +31,10 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 		return backend.Grant{}, ctx.Err()
 	}
 	limit := time.Now().Add(r.cfg.timeout(c.TTL))
-	for {
+	for tries := 1; ; tries++ {
 		a := u.attempt(ctx, c)
 		g, err := a.run()
-		if a.met == 0 || time.Now().After(limit) || !sleep(ctx, r.apart(a.met)) {
+		if !a.met || tries == mostMeetings || time.Now().After(limit) || !sleep(ctx, r.apart(tries)) {
 			return g, err
 		}
 	}
@@ -57,7 +60,7 @@ type attempt struct {
 	votes   *votes
 	answers chan vote
 	tokens  tokens
-	met     int // how often the claim has met others halfway, without an end of that; see split
+	met     bool // another halfway
 }
 
 func (u *claimRun) attempt(ctx context.Context, c backend.Claim) *attempt {
@@ -75,7 +78,7 @@ func (a *attempt) run() (backend.Grant, error) {
 		if g, ok := a.won(); ok {
 			return a.keep(g)
 		}
-		if a.votes.yes+a.votes.pending() < a.red.quorum {
+		if a.votes.yes+a.votes.pending() < a.red.quorum && !a.buried() && !a.unclear() {
 			return backend.Grant{}, a.lose()
 		}
 		select {
@@ -85,6 +88,12 @@ func (a *attempt) run() (backend.Grant, error) {
 			return backend.Grant{}, a.ctx.Err() // what is on its way is in the lanes: a release comes behind it
 		}
 	}
+}
+
+// buried reports whether the answers to come may still show that the claim was released, which is another no than being held off.
+func (a *attempt) buried() bool {
+	lost, spare := a.votes.lost(), len(a.lanes)-a.red.quorum
+	return lost > 0 && lost <= spare && lost+a.votes.pending() > spare && a.votes.pending() > 0
 }
 
 // ask sends the attempt to every node that is worth asking.

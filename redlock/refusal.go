@@ -47,7 +47,7 @@ func (a *attempt) tally() tally {
 			t.away++
 		}
 	}
-	a.guess(t.waits)
+	a.guess(t)
 	return t
 }
 
@@ -76,17 +76,17 @@ func (a *attempt) refusal() error {
 	return a.votes.failed(backend.ErrUnavailable)
 }
 
-// guess takes nodes that were not heard to be like the one that will grant first: to ask too early costs a question.
-func (a *attempt) guess(waits []time.Duration) {
-	shortest := never
-	for _, w := range waits {
-		if w > 0 {
-			shortest = min(shortest, w)
+// guess takes nodes that were not heard to be like those that were: held by the claim that holds the others, or else free.
+func (a *attempt) guess(t tally) {
+	guess := time.Duration(0)
+	for _, w := range t.waits {
+		if t.held != nil && w != never {
+			guess = max(guess, w)
 		}
 	}
-	for i := range waits {
+	for i := range t.waits {
 		if !a.votes.heard[i] {
-			waits[i] = shortest
+			t.waits[i] = guess
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (a *attempt) again(when time.Duration) time.Duration {
 		return when
 	}
 	a.splits++
-	a.met = a.splits
+	a.met = true
 	d := a.red.apart(a.splits)
 	if when > 0 {
 		d = min(d, when)
@@ -115,18 +115,23 @@ func (a *attempt) again(when time.Duration) time.Duration {
 
 // split reports whether nobody seems to hold: some nodes granted, and no majority of the others was granted to one claim. Then those who met
 // give back what they got, no lease needs to end, and whoever asks first wins. One claim's grants have one token, as it was written back.
-func (a *attempt) split() bool {
-	if a.votes.yes == 0 {
-		return false
-	}
+func (a *attempt) split() bool { return a.votes.yes > 0 && !a.taken() }
+
+// unclear reports whether the answers to come tell whether claims met halfway: it may be that no node has granted only because those that did
+// were not heard yet. All who met would go away then, and nobody would get a key that is free.
+func (a *attempt) unclear() bool { return a.votes.yes == 0 && a.votes.pending() > 0 && !a.taken() }
+
+// taken reports whether a majority is held with one token, and thus by one claim, as far as was heard. Where nodes say nothing of tokens, it
+// cannot be told, and is taken for granted: who waits is woken.
+func (a *attempt) taken() bool {
 	tokens := map[uint64]int{}
 	for i, err := range a.votes.errs {
 		var h *backend.HeldError
 		if a.votes.heard[i] && errors.As(err, &h) && h.Token != 0 {
 			if tokens[h.Token]++; tokens[h.Token] >= a.red.quorum {
-				return false
+				return true
 			}
 		}
 	}
-	return true
+	return len(tokens) == 0
 }
