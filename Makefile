@@ -50,6 +50,12 @@ check: fmt-check vet build ## the quick look before a commit: formatting, vet, b
 test: deps ## every test with the race detector and real servers; a test skipped without leave is a failure
 	$(gotest) -race -shuffle=on -timeout=$(strip $(TIMEOUT)) $(PKGS)
 
+.PHONY: test-jaeger
+test-jaeger: deps ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
+	cd internal/jaegerd && $(GO) build -ldflags '-s -w' -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/jaeger
+	$(GO) vet -tags jaeger ./internal/jaegertest
+	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=3m ./internal/jaegertest
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))

@@ -103,14 +103,17 @@ func (b *blockers) held(key string, sc trace.SpanContext) {
 	k.add(sc)
 }
 
-// freed ends a hold of this process.
-func (b *blockers) freed(key string, sc trace.SpanContext) {
+// freed ends a hold of this process. If it is known whom the store grants the key next, that is who is in the way now.
+func (b *blockers) freed(key string, sc, next trace.SpanContext) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.keys[key]
 	k.locals--
 	if last, ok := k.last(); ok && last.SpanID() == sc.SpanID() {
 		k.inWay = false
+	}
+	if next.IsValid() && k.locals == 0 {
+		k.add(next)
 	}
 	b.unuse(key, k)
 }

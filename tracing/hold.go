@@ -22,8 +22,9 @@ type hold struct {
 	lease locker.Lease
 
 	shared *lease      // that of lease.Traceparent, if it is recorded
-	linked atomic.Bool // to whoever of another process waits; see Wrap
-	passed bool        // told before end, by the same goroutine
+	linked atomic.Bool // to whoever of another process is next, which is next; see Wrap
+	next   trace.SpanContext
+	passed bool // told before end, by the same goroutine
 }
 
 // beginHold starts a hold's span beside its wait's: a child of the caller's span, or of the wait where the caller has none,
@@ -85,7 +86,7 @@ func (k *hold) takeLease() {
 
 func (k *hold) end(h locker.Hold, err error) {
 	ended := time.Now()
-	k.o.blockers.freed(k.key, k.span.SpanContext())
+	k.o.blockers.freed(k.key, k.span.SpanContext(), k.next)
 	m := &k.o.metrics
 	m.holds.Add(k.ctx, -1, k.class.plain.add...)
 	m.hold.Record(k.ctx, ended.Sub(k.began).Seconds(), k.class.plain.record...)

@@ -197,3 +197,20 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Those who wait in line in one process learn who held in between, although their agent does not ask again.
+func TestHoldersInBetween(t *testing.T) {
+	s := setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}}
+	bubble(t, mem, s, func(t *testing.T, one, two *process) {
+		var wg sync.WaitGroup
+		one.work(t, &wg, "a", "k", 500*time.Millisecond)
+		two.work(t, &wg, "far", "k", 300*time.Millisecond)
+		one.work(t, &wg, "b", "k", time.Millisecond)
+		wg.Wait()
+		synctest.Wait()
+		blocked := links(one.under(t, "b", tracing.SpanWait), tracing.LinkBlockedBy)
+		if want := []trace.SpanID{id(one.under(t, "a", tracing.SpanHold)), id(two.under(t, "far", tracing.SpanHold))}; !slices.Equal(blocked, want) {
+			t.Errorf("b was blocked by %v, want %v", blocked, want)
+		}
+	})
+}

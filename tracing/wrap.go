@@ -133,7 +133,11 @@ func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {
 	if err != nil || len(state.Waiters) == 0 {
 		return
 	}
-	if sc := parseTraceparent(state.Waiters[0].Meta.Traceparent); sc.IsValid() {
+	next := state.Waiters[0].Meta.Traceparent
+	if sc := parseTraceparent(next); sc.IsValid() {
 		k.span.AddLink(link(sc, LinkUnblocked))
+		if k.o.leases.get(next) == nil { // another process's: it is who those who wait in this one wait for from now on
+			k.next = sc
+		}
 	}
 }

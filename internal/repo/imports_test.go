@@ -36,6 +36,7 @@ internal/history:
 internal/memstore:       backend waiting
 internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/testserver
 internal/testserver:     # starts servers and knows no client of theirs
+internal/jaegertest:     # a test, and no code
 internal/simulation:     backend waiting locker redlock internal/history internal/memstore
 internal/mutants:        # breaks other packages by their text alone
 internal/repo:

@@ -34,6 +34,7 @@ type options struct {
 	think, rest               time.Duration
 	ttl, duration             time.Duration
 	key, backend, config      string
+	trace                     string
 	noLock, kill, json        bool
 }
 
@@ -48,6 +49,7 @@ const examples = `  holdfast demo                                               
   holdfast demo --no-lock                                     # what it is for
   holdfast demo --backend redis://localhost:6379 --processes 2
   holdfast demo --backend redis://localhost:6379 --processes 2 --kill
+  holdfast demo --trace http://localhost:4318                 # the waits in Jaeger
   HOLDFAST_BACKEND=redis://:secret@localhost:6379 holdfast demo --processes 4 --json`
 
 // Command returns the command demo.
@@ -60,7 +62,7 @@ func Command() *cobra.Command {
 		Example: examples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"backend", "config"} {
+			for _, name := range []string{"backend", "config", "trace"} {
 				// An empty value is a variable that was not set, more likely than a wish for the default.
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 					return usage("--%s is empty", name)
@@ -82,6 +84,8 @@ func Command() *cobra.Command {
 	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
 	f.DurationVar(&o.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 2s)")
 	f.StringVar(&o.key, "key", "flash-sale", "name of the lock")
+	f.StringVar(&o.trace, "trace", "", "send traces to this OTLP endpoint, such as Jaeger: http://localhost:4318, or\n"+
+		"grpc://localhost:4317; https and grpcs with TLS")
 	f.BoolVar(&o.noLock, "no-lock", false, "take no lock, and sell too much")
 	f.BoolVar(&o.kill, "kill", false, "kill one of the processes while it holds the lock, and see when the lock is free again")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -107,6 +111,8 @@ func (o options) check() error {
 		return usage("--duration %v is not positive", o.duration)
 	case o.ttl < 0:
 		return usage("--ttl %v is negative", o.ttl)
+	case o.trace != "" && o.noLock:
+		return usage("--trace shows waiting for the lock: not together with --no-lock")
 	case o.kill && o.noLock:
 		return usage("--kill shows a lock becoming free: not together with --no-lock")
 	case o.kill && o.processes < 2:

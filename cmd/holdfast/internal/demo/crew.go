@@ -14,6 +14,7 @@ import (
 // A crew is the buyers of one process.
 type crew struct {
 	spec  spec
+	store *store // where the lock is kept; nil without one
 	stock *ledger
 	lock  locker.Locker[*shelf] // nil without a lock
 	emit  func(event)           // called by all buyers at once
@@ -86,6 +87,8 @@ func (c *crew) buy(ctx context.Context, e *event) error {
 	if c.lock == nil {
 		return c.trade(ctx, c.stock.unguarded(), e)
 	}
+	ctx, span := c.store.start(ctx, "buy")
+	defer span.End()
 	asked := time.Now()
 	return locker.Do(ctx, c.lock, c.spec.Key, func(ctx context.Context, s *shelf) error {
 		e.Token, e.Wait = s.token, time.Since(asked)
@@ -108,7 +111,7 @@ func (c *crew) trade(ctx context.Context, s *shelf, e *event) error {
 		c.emit(event{Kind: evFrozen, Worker: e.Worker, Token: s.token})
 		<-ctx.Done() // or until somebody kills us
 	}
-	if err := pause(ctx, c.spec.Think); err != nil {
+	if err := c.pay(ctx); err != nil {
 		return err
 	}
 	if err := s.sell(e.Worker, left-1); err != nil {
@@ -116,6 +119,13 @@ func (c *crew) trade(ctx context.Context, s *shelf, e *event) error {
 	}
 	e.Sold = true
 	return nil
+}
+
+// pay takes the time to think. In a trace, it is what a holder was busy with.
+func (c *crew) pay(ctx context.Context) error {
+	_, span := c.store.start(ctx, "pay")
+	defer span.End()
+	return pause(ctx, c.spec.Think)
 }
 
 // pause takes d, as a payment would. The error is why ctx ended.

@@ -43,7 +43,7 @@ func (r *recorder) count(is func(event) bool) (n int) {
 
 func storeOf(b backend.Backend) *store {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	return &store{b, "mem://", locker.Config{TTL: 10 * time.Second, Logger: quiet}}
+	return &store{Backend: b, name: "mem://", local: true, cfg: locker.Config{TTL: 10 * time.Second, Logger: quiet}}
 }
 
 func specFor(t *testing.T) spec {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/holdfast-go/holdfast/backend/membackend"
 )
 
 // A sale is one run of the demo.
@@ -32,7 +30,7 @@ func newSale(ctx context.Context, o options) (*sale, error) {
 	s := &sale{options: o, tally: newTally()}
 	s.spec = spec{
 		Backend: o.backend, Config: o.config, TTL: o.ttl, Key: o.key, NoLock: o.noLock,
-		Stock: o.stock, Think: o.think, Rest: o.rest, Workers: o.workers, Process: 1,
+		Stock: o.stock, Think: o.think, Rest: o.rest, Workers: o.workers, Process: 1, Trace: o.trace,
 	}
 	err := s.open(ctx)
 	if err == nil {
@@ -56,7 +54,7 @@ func (s *sale) open(ctx context.Context) (err error) {
 	if s.store, err = s.spec.open(ctx); err != nil {
 		return err
 	}
-	if _, mem := s.store.Backend.(*membackend.Backend); mem && s.processes > 1 {
+	if s.store.local && s.processes > 1 {
 		return usage("--processes %d: %s keeps locks in the memory of one process, so that several would not exclude each other; "+
 			"give them a store to share, such as --backend redis://localhost:6379", s.processes, s.store.name)
 	}

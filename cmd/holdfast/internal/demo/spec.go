@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -22,6 +23,7 @@ type spec struct {
 	TTL     time.Duration
 	Key     string
 	NoLock  bool
+	Trace   string // URL of an OTLP endpoint; empty for none
 
 	Ledger  string // path
 	Stock   int
@@ -36,12 +38,13 @@ type spec struct {
 // A store is an open backend with what is to be known about it.
 type store struct {
 	backend.Backend
-	name string // the URL without secrets
-	cfg  locker.Config
+	name  string // the URL without secrets
+	local bool   // in the memory of one process
+	cfg   locker.Config
+	trace *tracer // nil for none
 }
 
-// open opens the backend. Every process of a sale comes through here, the parent included, so this is the place for whatever
-// is to watch all of them: an Observer into cfg, a wrapper around the backend.
+// open opens the backend, and has it traced if asked to. Every process of a sale comes through here, the parent included.
 func (s spec) open(ctx context.Context) (*store, error) {
 	f, err := config.Load(s.Config)
 	if err != nil {
@@ -63,7 +66,19 @@ func (s spec) open(ctx context.Context) (*store, error) {
 		_ = b.Close()
 		return nil, err
 	}
-	return &store{b, cmp.Or(f.Backend.String(), config.DefaultBackend), cfg}, nil
+	_, local := b.(*membackend.Backend)
+	st := &store{Backend: b, name: cmp.Or(f.Backend.String(), config.DefaultBackend), local: local, cfg: cfg}
+	if s.Trace == "" {
+		return st, nil
+	}
+	if st.trace, err = startTracing(ctx, s.Trace, s.Process); err == nil {
+		err = st.trace.watch(st)
+	}
+	if err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return st, nil
 }
 
 // closeGrace is how long a crew's locks may take to be given back when it is over.
@@ -76,7 +91,7 @@ func (s spec) work(ctx context.Context, st *store, emit func(event)) (err error)
 		return err
 	}
 	defer stock.close()
-	c := &crew{spec: s, stock: stock, emit: emit}
+	c := &crew{spec: s, store: st, stock: stock, emit: emit}
 	if st != nil {
 		lock, err := locker.New(st, stock.bind, st.cfg)
 		if err != nil {

@@ -1,0 +1,192 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing"
+)
+
+const (
+	traceService = "holdfast-demo" // what to look for in Jaeger
+
+	traceLimit   = 3 * time.Second // for a collector to take what is left at the end
+	traceBacklog = 1 << 16         // spans; a sale is short and makes many
+)
+
+// An endpoint is where spans go, by OTLP.
+type endpoint struct {
+	grpc, tls  bool
+	host, path string
+}
+
+// parseEndpoint reads what --trace is given. Errors do not quote it: a URL may hold a password.
+func parseEndpoint(text string) (endpoint, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return endpoint{}, usage("--trace: not a URL, such as http://localhost:4318 or grpc://localhost:4317")
+	}
+	e := endpoint{host: u.Host, path: u.Path}
+	port := "4318"
+	switch u.Scheme {
+	case "http":
+	case "https":
+		e.tls = true
+	case "grpc", "grpcs":
+		e.grpc, e.tls, port = true, u.Scheme == "grpcs", "4317"
+	default:
+		return endpoint{}, usage("--trace: begins with none of http:// https:// grpc:// grpcs://, as in http://localhost:4318")
+	}
+	switch {
+	case u.Hostname() == "":
+		return endpoint{}, usage("--trace: names no host, as http://localhost:4318 does")
+	case u.User != nil:
+		return endpoint{}, usage("--trace: holds a user or a password; give the collector's headers in OTEL_EXPORTER_OTLP_HEADERS")
+	case u.RawQuery != "" || u.Fragment != "":
+		return endpoint{}, usage("--trace: a collector's URL has nothing after its path")
+	case e.grpc && strings.Trim(u.Path, "/") != "":
+		return endpoint{}, usage("--trace: gRPC has no path; for OTLP over HTTP write http://")
+	}
+	if u.Port() == "" {
+		e.host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return e, nil
+}
+
+// exporter connects when there is something to send.
+func (e endpoint) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	if e.grpc {
+		opts := []otlptracegrpc.Option{
+			otlptracegrpc.WithEndpoint(e.host), otlptracegrpc.WithTimeout(traceLimit),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}),
+		}
+		if !e.tls {
+			opts = append(opts, otlptracegrpc.WithInsecure())
+		}
+		return otlptracegrpc.New(ctx, opts...)
+	}
+	opts := []otlptracehttp.Option{
+		otlptracehttp.WithEndpoint(e.host), otlptracehttp.WithTimeout(traceLimit),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}),
+	}
+	if strings.Trim(e.path, "/") != "" {
+		opts = append(opts, otlptracehttp.WithURLPath(e.path))
+	}
+	if !e.tls {
+		opts = append(opts, otlptracehttp.WithInsecure())
+	}
+	return otlptracehttp.New(ctx, opts...)
+}
+
+// A tracer sends the spans of one process of the sale.
+type tracer struct {
+	to       string
+	provider *sdktrace.TracerProvider
+	failed   chan error // the first failure to send, until somebody reads it
+}
+
+func startTracing(ctx context.Context, to string, process int) (*tracer, error) {
+	e, err := parseEndpoint(to)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := e.exporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("--trace: %w", err)
+	}
+	t := &tracer{to: to, failed: make(chan error, 1)}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.fail)) // which would log in the middle of the report
+	t.provider = sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(traceBacklog), sdktrace.WithBatchTimeout(time.Second)),
+		sdktrace.WithIDGenerator(tracing.IDs{}),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", traceService),
+			attribute.String("service.instance.id", fmt.Sprint(process)),
+			attribute.Int("process.pid", os.Getpid()),
+		)),
+	)
+	return t, nil
+}
+
+func (t *tracer) fail(err error) {
+	select {
+	case t.failed <- err:
+	default:
+	}
+}
+
+// watch has the tracer see a store and its clients.
+func (t *tracer) watch(st *store) error {
+	obs, err := tracing.NewObserver(tracing.Config{Tracer: t.provider})
+	if err != nil {
+		return err
+	}
+	system, _, _ := strings.Cut(st.name, ":")
+	st.Backend = tracing.Wrap(st.Backend, tracing.Store{Tracer: t.provider, System: systemOf(system)})
+	st.cfg.Observer = locker.Observers(st.cfg.Observer, obs)
+	return nil
+}
+
+// systemOf is the kind of store behind a URL's scheme, as OpenTelemetry names it, or "".
+func systemOf(scheme string) string {
+	for _, system := range []string{"redis", "etcd"} {
+		if strings.Contains(scheme, system) {
+			return system
+		}
+	}
+	return ""
+}
+
+// close sends what is left. The error is the first that a sending met with, now or before.
+func (t *tracer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), traceLimit)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.fail(err)
+	}
+	select {
+	case err := <-t.failed:
+		return fmt.Errorf("not all traces were sent to %s: %w", t.to, err)
+	default:
+		return nil
+	}
+}
+
+// start begins a span of the sale's own, such as a buyer's turn. Without --trace it is nothing.
+func (st *store) start(ctx context.Context, name string) (context.Context, trace.Span) {
+	if st == nil || st.trace == nil {
+		return ctx, trace.SpanFromContext(context.Background()) // does nothing
+	}
+	return st.trace.provider.Tracer(traceService).Start(ctx, name)
+}
+
+// Close closes the backend, and says if traces did not get through: the sale itself went as reported.
+func (st *store) Close() error {
+	err := st.Backend.Close()
+	if st.trace != nil {
+		sent := st.trace.close()
+		if sent != nil {
+			fmt.Fprintln(os.Stderr, "holdfast:", sent)
+		}
+		err = errors.Join(err, sent)
+	}
+	return err
+}
+
+var _ backend.Backend = (*store)(nil)

@@ -1,0 +1,205 @@
+//go:build jaeger
+
+package jaegertest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// config has Jaeger keep traces in memory, and listen on loopback alone. The ports are, in order: query HTTP and gRPC, OTLP gRPC.
+const config = `
+service:
+  extensions: [jaeger_storage, jaeger_query]
+  pipelines:
+    traces: {receivers: [otlp], exporters: [jaeger_storage_exporter]}
+  telemetry: {metrics: {level: none}, logs: {level: error}}
+extensions:
+  jaeger_query: {storage: {traces: mem}, http: {endpoint: %q}, grpc: {endpoint: %q}}
+  jaeger_storage: {backends: {mem: {memory: {max_traces: 1000}}}}
+receivers:
+  otlp: {protocols: {grpc: {endpoint: %q}}}
+exporters:
+  jaeger_storage_exporter: {trace_storage: mem}
+`
+
+// A jaeger is a running one.
+type jaeger struct{ query, otlp string }
+
+func startJaeger(t *testing.T) jaeger {
+	t.Helper()
+	binary := os.Getenv("HOLDFAST_JAEGER")
+	if binary == "" {
+		t.Fatal("HOLDFAST_JAEGER does not name a Jaeger: run make test-jaeger")
+	}
+	ports := freePorts(t, 3)
+	file := filepath.Join(t.TempDir(), "jaeger.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, ports[0], ports[1], ports[2]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	cmd := exec.CommandContext(t.Context(), binary, "--config", file)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("Jaeger printed:\n%s", &log)
+		}
+	})
+	j := jaeger{query: "http://" + ports[0], otlp: ports[2]}
+	eventually(t, func() error {
+		var services struct{}
+		return j.get("/api/services", &services)
+	})
+	return j
+}
+
+func freePorts(t *testing.T, n int) (addrs []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs
+}
+
+// eventually repeats what another process may not be ready for.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (j jaeger) get(path string, into any) error {
+	resp, err := http.Get(j.query + path) //nolint:noctx // to a child process on loopback
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
+// A span is the part of Jaeger's form that the test looks at.
+type span struct {
+	TraceID, SpanID, OperationName, ProcessID string
+
+	Duration   int64 // microseconds
+	StartTime  int64
+	References []struct{ RefType, TraceID, SpanID string }
+	Tags       []struct {
+		Key   string
+		Value any
+	}
+	service string
+}
+
+func (s span) took() time.Duration { return time.Duration(s.Duration) * time.Microsecond }
+
+type answer struct {
+	Data []struct {
+		Spans     []span
+		Processes map[string]struct{ ServiceName string }
+	}
+}
+
+// spans asks for all spans of a service, by their ids, until there are as many of a name as there should be.
+func (j jaeger) spans(t *testing.T, service, name string, n int) map[string]span {
+	t.Helper()
+	var all map[string]span
+	eventually(t, func() error {
+		var a answer
+		all = map[string]span{}
+		if err := j.get("/api/traces?limit=100&service="+service, &a); err != nil {
+			return err
+		}
+		found := 0
+		for _, trace := range a.Data {
+			for _, s := range trace.Spans {
+				s.service = trace.Processes[s.ProcessID].ServiceName
+				all[s.SpanID] = s
+				if s.OperationName == name {
+					found++
+				}
+			}
+		}
+		if found != n {
+			return fmt.Errorf("%d spans %s of %s, want %d", found, name, service, n)
+		}
+		return nil
+	})
+	return all
+}
+
+// A worker is another process.
+type worker struct {
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func startWorker(t *testing.T, o order) worker {
+	t.Helper()
+	spec, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(spec))
+	cmd.Stderr = os.Stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // a worker ends with its input
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return worker{in, json.NewDecoder(bufio.NewReader(out))}
+}
+
+// next is what the worker says next.
+func (w worker) next(t *testing.T) line {
+	t.Helper()
+	var l line
+	if err := w.out.Decode(&l); err != nil || l.Error != "" {
+		t.Fatal(l.Error, err)
+	}
+	return l
+}
