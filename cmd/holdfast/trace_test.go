@@ -78,7 +78,12 @@ func TestDemoTrace(t *testing.T) {
 	collector.RegisterTraceServiceServer(srv, byGRPC)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	defer func() { srv.Stop(); <-served }()
+	defer func() {
+		srv.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 
 	store := testserver.SharedRedis(t)
 	for url, s := range map[string]*sink{web.URL: byHTTP, "grpc://" + l.Addr().String(): byGRPC} {

@@ -70,13 +70,17 @@ func startJaeger(t *testing.T) jaeger {
 
 func freePorts(t *testing.T, n int) (addrs []string) {
 	t.Helper()
+	var open []net.Listener // together, so that they differ
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		open = append(open, l)
 		addrs = append(addrs, l.Addr().String())
+	}
+	for _, l := range open {
+		_ = l.Close()
 	}
 	return addrs
 }
@@ -98,7 +102,7 @@ func eventually(t *testing.T, f func() error) {
 }
 
 func (j jaeger) get(path string, into any) error {
-	resp, err := http.Get(j.query + path) //nolint:noctx // to a child process on loopback
+	resp, err := http.Get(j.query + path)
 	if err != nil {
 		return err
 	}
