@@ -1,0 +1,80 @@
+package interop
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	_ "github.com/holdfast-go/holdfast/redisbackend"
+)
+
+// One server, each peer.
+func TestOneServer(t *testing.T) {
+	srv := testserver.Redis(t)
+	all := maps.Clone(single)
+	maps.Copy(all, quorum)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) { exclude(t, open(t, srv.URL()+"?dialect=string"), all[name](t, srv), "one/"+name) })
+	}
+}
+
+func open(t *testing.T, url string) backend.Backend {
+	t.Helper()
+	b, err := backend.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// exclude holds ours and a peer's lock against each other, both ways.
+func exclude(t *testing.T, b backend.Backend, p peer, key string) {
+	t.Helper()
+	key = strings.ReplaceAll(key, " ", "-")
+	claim := func() backend.Claim {
+		return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: ttl, Settled: true}
+	}
+	expect := func(what string, got, want bool) {
+		t.Helper()
+		if got != want {
+			t.Fatalf("%s: %v, want %v", what, got, want)
+		}
+	}
+	acquire := func(c backend.Claim) bool {
+		t.Helper()
+		_, err := b.TryAcquire(t.Context(), c)
+		if err != nil && !errors.Is(err, backend.ErrHeld) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	mine := claim()
+	var last uint64
+	for range 3 {
+		expect("the peer locks a free key", p.lock(key), true)
+		expect("we lock what the peer holds", acquire(mine), false)
+		expect("we renew what the peer holds", b.Renew(t.Context(), mine) == nil, false)
+		expect("we release what the peer holds", b.Release(t.Context(), mine) == nil, false)
+		expect("the peer extends its lock", p.extend(key), true)
+		expect("the peer unlocks", p.unlock(key), true)
+
+		mine = claim()
+		g, err := b.TryAcquire(t.Context(), mine)
+		if err != nil || g.Token <= last {
+			t.Fatalf("we lock a free key: token %d after %d, %v", g.Token, last, err)
+		}
+		last = g.Token
+		expect("the peer locks what we hold", p.lock(key), false)
+		expect("we renew", b.Renew(t.Context(), mine) == nil, true)
+		expect("we release", b.Release(t.Context(), mine) == nil, true)
+		mine = claim()
+	}
+	expect("the peer locks", p.lock(key), true)
+	expect("the peer unlocks", p.unlock(key), true)
+	expect("the peer unlocks again", p.unlock(key), false)
+}
