@@ -29,6 +29,22 @@ type Config struct {
 
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
+
+	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
+	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
+	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
+	// with another MaxTTL. It costs some 10 µs of the server's time a request, and is not for a cluster. Default: no guard.
+	MaxTTL time.Duration
+
+	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
+	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
+	// Sentinel URLs 10s, else 0.
+	ReplicaLag time.Duration
+
+	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
+	// names as they are, and excludes those libraries. Such locks are exclusive and have no line; a release by another
+	// library wakes nobody, so waiters find out when they ask next (waiting.Config.Fallback). Default: a layout of our own.
+	Dialect string
 }
 
 type verbs = redisstore.Verbs // under a name that is not a part of Backend for others
@@ -94,6 +110,9 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		}
 		o := c.Options()
 		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
+		if err := b.cfg.RefuseCluster(); err != nil {
+			return err
+		}
 		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
 		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !b.prompt {
 			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")

@@ -59,22 +59,22 @@ func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []st
 	return t.b.call(ctx, &request{script: s, keys: keys, args: args})
 }
 
-// Memory returns the reply to INFO memory of each primary.
-func (t transport) Memory(ctx context.Context) ([]string, error) {
-	reply, err := t.b.call(ctx, &request{other: t.b.memory})
+// Info returns the reply to INFO section of each primary.
+func (t transport) Info(ctx context.Context, section string) ([]string, error) {
+	reply, err := t.b.call(ctx, &request{other: func(ctx context.Context) (any, error) { return t.b.info(ctx, section) }})
 	infos, _ := reply.([]string)
 	return infos, err
 }
 
-func (b *Backend) memory(ctx context.Context) (any, error) {
+func (b *Backend) info(ctx context.Context, section string) (any, error) {
 	cluster, ok := b.client.(*redis.ClusterClient)
 	if !ok {
-		info, err := b.client.Info(ctx, "memory").Result()
+		info, err := b.client.Info(ctx, section).Result()
 		return []string{info}, err
 	}
 	each := make(chan string, 1<<14) // as many as there are slots
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
-		info, err := c.Info(ctx, "memory").Result()
+		info, err := c.Info(ctx, section).Result()
 		each <- info
 		return err
 	})

@@ -31,6 +31,21 @@ type Config struct {
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
 
+	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
+	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
+	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
+	// with another MaxTTL. It costs some 10 µs of the server's time a request, and is not for a cluster. Default: no guard.
+	MaxTTL time.Duration
+
+	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
+	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
+	// Sentinel URLs 10s, else 0.
+	ReplicaLag time.Duration
+
+	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
+	// names as they are, and excludes those libraries. Such locks are exclusive and have no line. Default: a layout of our own.
+	Dialect string
+
 	// HeldAnswers lets an exclusive TryAcquire that does not stand in line be refused without asking, while this client
 	// knows from the server that another claim holds the key: the server tells it of every change. The answer may be as
 	// old as that message takes, so a TryLock just after another process has released may still be refused. A free key
@@ -65,6 +80,7 @@ var _ backend.Backend = (*Backend)(nil)
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	b := &Backend{cfg: redisstore.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
+		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect,
 	}}
 	var err error
 	if b.store, err = redisstore.New(&b.cfg); err != nil {
@@ -88,7 +104,12 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 		b.line.closeAll()
 		return nil, b.notOpened(err)
 	}
-	b.line.cluster = b.client.Mode() == rueidis.ClientModeCluster
+	if b.line.cluster = b.client.Mode() == rueidis.ClientModeCluster; b.line.cluster {
+		if err := b.cfg.RefuseCluster(); err != nil {
+			_ = b.Close()
+			return nil, err
+		}
+	}
 	return b, nil
 }
 

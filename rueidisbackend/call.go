@@ -19,9 +19,9 @@ func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []st
 	return t.b.call(ctx, script{Script: s, keys: keys, args: args})
 }
 
-// Memory returns the reply to INFO memory of each primary.
-func (t transport) Memory(ctx context.Context) ([]string, error) {
-	reply, err := t.b.call(ctx, nil)
+// Info returns the reply to INFO section of each primary.
+func (t transport) Info(ctx context.Context, section string) ([]string, error) {
+	reply, err := t.b.call(ctx, info(section))
 	infos, _ := reply.([]string)
 	return infos, err
 }
@@ -34,7 +34,7 @@ type script struct {
 	tracked bool
 }
 
-// An asking is what can be asked of the server; nil asks for its memory.
+// An asking is what can be asked of the server.
 type asking interface {
 	ask(ctx context.Context, b *Backend) (any, error)
 }
@@ -72,10 +72,13 @@ func answer(r rueidis.RedisResult) (any, error) {
 	return message.ToAny()
 }
 
-func (b *Backend) memory(ctx context.Context) (any, error) {
+// An info is a section of INFO, of every primary.
+type info string
+
+func (section info) ask(ctx context.Context, b *Backend) (any, error) {
 	var infos []string
 	for _, node := range b.client.Nodes() {
-		results := node.DoMulti(ctx, node.B().Info().Section("replication").Build(), node.B().Info().Section("memory").Build())
+		results := node.DoMulti(ctx, node.B().Info().Section("replication").Build(), node.B().Info().Section(string(section)).Build())
 		role, err := results[0].ToString()
 		if err != nil {
 			return nil, err
@@ -83,11 +86,11 @@ func (b *Backend) memory(ctx context.Context) (any, error) {
 		if strings.Contains(role, "role:slave") {
 			continue
 		}
-		info, err := results[1].ToString()
+		text, err := results[1].ToString()
 		if err != nil {
 			return nil, err
 		}
-		infos = append(infos, info)
+		infos = append(infos, text)
 	}
 	return infos, nil
 }
@@ -102,7 +105,7 @@ type result struct {
 // goroutine of its own, which Close waits for, and a caller whose ctx is done leaves it behind.
 func (b *Backend) call(ctx context.Context, q asking) (any, error) {
 	began := b.line.began()
-	if q != nil && b.line.enter() {
+	if _, slow := q.(info); !slow && b.line.enter() {
 		bounded, free := b.bound(ctx)
 		reply, err := q.ask(bounded, b)
 		ended := err != nil && bounded.Err() != nil
@@ -157,11 +160,7 @@ func (b *Backend) patiently(ctx context.Context, q asking) (r result) {
 		r.err = ctx.Err()
 		return r
 	}
-	if q == nil {
-		r.reply, r.err = b.memory(ctx)
-	} else {
-		r.reply, r.err = q.ask(ctx, b)
-	}
+	r.reply, r.err = q.ask(ctx, b)
 	return r
 }
 

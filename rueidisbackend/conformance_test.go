@@ -13,3 +13,14 @@ import (
 func TestConformance(t *testing.T) {
 	backendtest.Run(t, redistest.Harness(testserver.Redis(t), "rueidis"))
 }
+
+// TestConformanceGuarded runs it with the guard against servers that forget.
+func TestConformanceGuarded(t *testing.T) {
+	srv := testserver.Redis(t)
+	backendtest.Run(t, redistest.Guarded(t, srv, "rueidis"))
+}
+
+// TestConformanceDialect runs what is there of the string dialect.
+func TestConformanceDialect(t *testing.T) {
+	backendtest.Run(t, redistest.Dialect(testserver.Redis(t), "rueidis"))
+}

@@ -101,7 +101,12 @@ func (l Layout) UserKey(redisKey string) (key string, ok bool) {
 func (l Layout) Channel(key string) string { return l.Key(key) + ":free" }
 
 // ProbeKey returns the key that [Probe] works on. No lock has it, as it has no braces.
-func (l Layout) ProbeKey() string { return l.prefix + "probe" }
+func (l Layout) ProbeKey() string {
+	if l.dialect {
+		return l.prefix + "probe:holdfast"
+	}
+	return l.prefix + "probe"
+}
 
 // For returns the layout for a client whose channel name ends in id, which must be unique to it and have no blanks. What is
 // handed over to a claim in line is announced on the channel of the client that asked for it.

@@ -1,6 +1,8 @@
 package redisclaim
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,6 +42,16 @@ func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	}
 	l.prefix, l.dialect = prefix, true
 	return l, err
+}
+
+// RunID reads the reply to INFO server.
+func RunID(info string) (string, error) {
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok && id != "" {
+			return id, nil
+		}
+	}
+	return "", fmt.Errorf("%w: INFO server has no run_id", errors.ErrUnsupported)
 }
 
 // sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its first brace and the next

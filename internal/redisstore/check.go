@@ -37,7 +37,7 @@ func (s *Store) checkMemory(ctx context.Context) error {
 	if s.cfg.AllowEviction {
 		return nil
 	}
-	infos, err := s.memory(ctx)
+	infos, err := s.info(ctx, "memory")
 	for _, info := range infos {
 		if err == nil {
 			err = redisclaim.CheckMemory(info)
@@ -53,7 +53,7 @@ func (s *Store) checkMemory(ctx context.Context) error {
 	return err
 }
 
-func (s *Store) memory(ctx context.Context) ([]string, error) {
+func (s *Store) info(ctx context.Context, section string) ([]string, error) {
 	if !s.Gate.Enter() {
 		return nil, backend.ErrClosed
 	}
@@ -61,7 +61,7 @@ func (s *Store) memory(ctx context.Context) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	infos, err := s.t.Memory(ctx)
+	infos, err := s.t.Info(ctx, section)
 	return infos, s.Failure(ctx, err)
 }
 

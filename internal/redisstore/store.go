@@ -3,32 +3,20 @@ package redisstore
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
 )
 
-// DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
-const DefaultRequestTimeout = 3 * time.Second
-
-// Config is what both backends let a program choose. Their own Config says what each means.
-type Config struct {
-	Prefix         string
-	Retention      time.Duration
-	RequestTimeout time.Duration
-	AllowEviction  bool
-}
-
 // A Transport is a client library at work. Its methods may be called concurrently.
 type Transport interface {
-	// Run executes the script on keys, which are of one slot: by its SHA1, and by its Source when the server does not know it. It returns when ctx is
-	// done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice that the server may
-	// have executed. What it leaves behind is counted in the Gate.
+	// Run executes the script on keys, which are of one slot: by its SHA1, and by its Source when the server does not know it.
+	// It returns when ctx is done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice
+	// that the server may have executed. What it leaves behind is counted in the Gate.
 	Run(ctx context.Context, s redisclaim.Script, keys, args []string) (reply any, err error)
 
-	// Memory returns the reply to INFO memory of every primary. It is bounded as Run is.
-	Memory(ctx context.Context) ([]string, error)
+	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
+	Info(ctx context.Context, section string) ([]string, error)
 
 	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
 	Messages(ctx context.Context) Messages
@@ -53,13 +41,7 @@ type Store struct {
 // New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error is an
 // *[backend.InvalidError].
 func New(cfg *Config) (*Store, error) {
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.RequestTimeout < time.Millisecond {
-		return nil, &backend.InvalidError{Field: "request_timeout", Value: cfg.RequestTimeout.String(), Reason: "is below 1ms"}
-	}
-	layout, err := redisclaim.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
+	layout, err := cfg.layout()
 	if err != nil {
 		return nil, err
 	}

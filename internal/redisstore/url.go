@@ -139,7 +139,7 @@ func (t *Target) parsePath(u *url.URL) error {
 
 func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settings) error {
 	var ca, cert, key, serverName string
-	texts := map[string]*string{"prefix": &t.Config.Prefix}
+	texts := map[string]*string{"prefix": &t.Config.Prefix, "dialect": &t.Config.Dialect}
 	if secure {
 		texts["ca"], texts["cert"], texts["key"], texts["server_name"] = &ca, &cert, &key, &serverName
 	}
@@ -159,12 +159,23 @@ func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settin
 	if t.SentinelUser != "" && t.SentinelPassword == "" {
 		return invalidOption("url", "", "has a sentinel_username without a sentinel_password")
 	}
-	if !secure {
-		return nil
+	if err := t.parseGuard(); err != nil || !secure {
+		return err
 	}
 	var err error
 	t.TLS, err = tlsConfig(ca, cert, key, serverName)
 	return err
+}
+
+// parseGuard knows what the guard needs here.
+func (t *Target) parseGuard() error {
+	if t.Topology == Cluster {
+		return t.Config.RefuseCluster()
+	}
+	if t.Topology == Sentinel && t.Config.MaxTTL != 0 && t.Config.ReplicaLag == 0 {
+		t.Config.ReplicaLag = DefaultReplicaLag
+	}
+	return nil
 }
 
 // setting reads a query parameter that is not a text.
@@ -174,6 +185,10 @@ func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
 		t.Config.Retention, err = positive(value)
 	case "request_timeout":
 		t.Config.RequestTimeout, err = positive(value)
+	case "max_ttl":
+		t.Config.MaxTTL, err = positive(value)
+	case "replica_lag":
+		t.Config.ReplicaLag, err = positive(value)
 	case "allow_eviction":
 		t.Config.AllowEviction, err = strconv.ParseBool(value)
 	case "ca", "cert", "key", "server_name":

@@ -19,18 +19,29 @@ type Verbs struct {
 // Verbs returns those of s.
 func (s *Store) Verbs() Verbs { return Verbs{s: s} }
 
-// Capabilities are all but stored state.
-func (v Verbs) Capabilities() backend.Capabilities {
-	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
-		MinTTL: redisclaim.MinTTL,
+// Capabilities are all but stored state; in the string dialect exclusive locks, without a line.
+func (v Verbs) Capabilities() backend.Capabilities { return v.s.cfg.capabilities() }
+
+// Identity returns the server's run_id, for [backend.Identifier]. A cluster has none: the error is
+// [errors.ErrUnsupported].
+func (v Verbs) Identity(ctx context.Context) (string, error) {
+	infos, err := v.s.info(ctx, "server")
+	if err != nil {
+		return "", err
 	}
+	if len(infos) != 1 {
+		return "", fmt.Errorf("%w: the identity of %d servers", errors.ErrUnsupported, len(infos))
+	}
+	return redisclaim.RunID(infos[0])
 }
 
 // TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
 // refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
 func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if err := c.Validate(v.Capabilities()); err != nil {
+		return backend.Grant{}, err
+	}
+	if err := v.s.cfg.fits(c); err != nil {
 		return backend.Grant{}, err
 	}
 	if err := v.s.Check(ctx); err != nil {
@@ -46,6 +57,9 @@ func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, 
 // Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
 func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(v.Capabilities()); err != nil {
+		return err
+	}
+	if err := v.s.cfg.fits(c); err != nil {
 		return err
 	}
 	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
@@ -28,6 +29,53 @@ func layout(t testing.TB) redisclaim.Layout {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// Guarded is a Harness on srv with the guard on, for leases of any length, after the grace. The suite does not restart srv.
+func Guarded(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
+	t.Helper()
+	Mark(t, srv, backend.MaxTTL, 2*backend.MaxTTL)
+	h := Harness(srv, scheme)
+	url := scheme + "://" + srv.Addr() + "?max_ttl=" + backend.MaxTTL.String()
+	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
+	h.Restart = nil
+	return h
+}
+
+// Mark makes srv one that guarded clients with this longest TTL have known for that long.
+func Mark(t testing.TB, srv *testserver.Server, longest, known time.Duration) {
+	t.Helper()
+	_, id, _ := strings.Cut(srv.MustDo("INFO", "replication"), "master_replid:")
+	id, _, _ = strings.Cut(id, "\r")
+	srv.MustDo("SET", layout(t).Guarded(longest, 0).Keys("")[1],
+		fmt.Sprintf("h2 %s %d %d new", id, time.Now().Add(-known).UnixMilli(), longest.Milliseconds()))
+}
+
+// Dialect is a Harness for the string dialect.
+func Dialect(srv *testserver.Server, scheme string) backendtest.Harness {
+	const prefix = "d:"
+	url := scheme + "://" + srv.Addr() + "?dialect=string&prefix=" + prefix
+	return backendtest.Harness{
+		Open: func(t testing.TB) backend.Backend { return Dial(t, url) },
+		Drop: func(_ testing.TB, key string) { srv.MustDo("DEL", prefix+key) },
+		PutForeign: func(_ testing.TB, key string) func() bool {
+			srv.MustDo("RPUSH", prefix+key, "a web shop's")
+			return func() bool { return srv.MustDo("LLEN", prefix+key) == "1" }
+		},
+		Leftovers: func(t testing.TB, begins string) (names []string) {
+			reply, err := srv.Do("KEYS", prefix+begins+"*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range reply.([]any) { //nolint:errcheck // what KEYS returns; a panic fails the test as well
+				if name := fmt.Sprint(k); !strings.HasSuffix(name, "foreign") && !strings.HasSuffix(name, ":holdfast") {
+					names = append(names, name)
+				}
+			}
+			return names
+		},
+		Restart: func(testing.TB) { srv.Restart() },
+	}
 }
 
 // Harness is for the conformance suite on srv, which the suite restarts, through the backend of a plain scheme.

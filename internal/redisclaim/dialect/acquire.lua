@@ -1,6 +1,7 @@
 -- ACQUIRE, as in acquire.lua: plain exclusive claims only.
 if buried() then return {LOST} end
-local keep, reserve = tonumber(string.match(ARGV[3], '^%d+')), tonumber(ARGV[7])
+local keep, reserve, says = string.match(ARGV[3], '^(%d+) [^ ]+ (%d+) (.*)$')
+keep, reserve = tonumber(keep), tonumber(reserve)
 local lease = ARGV[2] - keep
 if o == id then -- a repeat: the same hold, so the same tokens; a lease only grows
   if redis.call('PTTL', K) < lease then
@@ -10,10 +11,10 @@ if o == id then -- a repeat: the same hold, so the same tokens; a lease only gro
   end
   return {OK, f - count + 1, count}
 end
-if o then return {HELD, math.max(0, redis.call('PTTL', K)), '', 0, f} end -- 0 is "unknown": a lock without an end
+if o then return {HELD, math.max(0, redis.call('PTTL', K)), o == ours and meta or '', 0, f} end -- 0 is "unknown": a lock without an end
 f = math.max(f + 1, us, math.min(tonumber(ARGV[6]), us + (lease - 1) * 250)) + reserve - 1
 if f > LAST then return {FOREIGN, 'a lock whose token counter is used up'} end
-count, ours = reserve, id
+count, ours, meta = reserve, id, says
 -- The counter first: a token that was stored and not granted is a gap, one that was granted and not stored comes twice.
 local r = keepside(lease, keep)
 if r.err then return r end

@@ -6,12 +6,14 @@ for _, v in ipairs({o, side}) do
     return v
   end
 end
-local f, count, z, ours = 0, 1, '', ''
+local f, count, z, ours, meta = 0, 1, '', '', ''
 if side then
-  f, count, ours, z = string.match(side, '^h2 (%d+) (%d+) ([^ ]*) (.*)$')
-  f, count = int(f), int(count)
-  if not f or not count or count < 1 or count > 1024 or count > f then
+  local n
+  f, count, ours, n, z = string.match(side, '^h2 (%d+) (%d+) ([^ ]*) (%d+) (.*)$')
+  f, count, n = int(f), int(count), int(n)
+  if not (f and count and n) or count < 1 or count > 1024 or (f > 0 and count > f) or n > #z then
     return {FOREIGN, 'a counter that is not one of ours, or damaged'}
   end
+  z, meta = string.sub(z, 1, n), string.sub(z, n + 1)
 end
 if o and o == id and o ~= ours then return {FOREIGN, 'a lock of ours without its counter'} end
