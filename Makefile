@@ -56,6 +56,12 @@ test-jaeger: deps ## traces of two processes, read back from a real Jaeger; its 
 	$(GO) vet -tags jaeger ./internal/jaegertest
 	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=3m ./internal/jaegertest
 
+.PHONY: interop
+interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the string dialect; installs what is missing of them
+	@.ci/deps interop
+	@cd internal/interop/js && npm ci --silent --no-audit --no-fund
+	cd internal/interop && $(GO) vet ./... && $(GO) test -count=1 ./...
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))

@@ -24,3 +24,7 @@ func TestConformanceGuarded(t *testing.T) {
 func TestConformanceDialect(t *testing.T) {
 	backendtest.Run(t, redistest.Dialect(testserver.Redis(t), "redis"))
 }
+
+func TestRestarts(t *testing.T) { redistest.Restarts(t, "redis") }
+
+func TestIdentity(t *testing.T) { redistest.SameServer(t, "redis") }

@@ -16,6 +16,9 @@
 //	request_timeout    bounds each request, default 3s
 //	pool_size          connections per server, default 10 per CPU
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks
+//	max_ttl            the longest lease; turns on the guard against servers that forget, see [Config.MaxTTL]
+//	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
+//	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are
 //	server_name        the name that the certificate must have, if it is not the host
 //	sentinel_username  for the sentinels themselves, together with
@@ -24,8 +27,9 @@
 // # What it promises, and what not
 //
 // Mutual exclusion and rising fencing tokens while one Redis primary keeps its memory and its clock is not set forward:
-// leases run on the server's wall clock. Replication is asynchronous: a failover can lose the newest grants, and then two
-// hold at once, each with a token. Let the resource check the token if that must not do harm, or use a quorum or etcd.
+// leases run on the server's wall clock. A server that restarts without its data, and a failover to a replica that lacks the
+// newest grants, lets two hold at once, each with a token. max_ttl makes such a server wait until the lost leases are over;
+// or let the resource check the token, or use a quorum or etcd.
 //
 // An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a word.
 //

@@ -101,6 +101,8 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis://h?request_timeout=-3s":            "not valid",
 		"redis://h?retention=0s":                   "not valid",
 		"redis://h?allow_eviction=maybe":           "not valid",
+		"redis://h?max_ttl=0s":                     "not valid",
+		"redis+cluster://h?max_ttl=30s":            "cannot be had with a cluster",
 		"redis://h?ca=x.pem":                       "needs a rediss scheme",
 		"redis://h?sentinel_username=x":            "needs a sentinel scheme",
 		"redis+sentinel://h/m?sentinel_username=x": "without a sentinel_password",

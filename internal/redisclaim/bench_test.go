@@ -16,7 +16,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	srv := testserver.Redis(b)
 	l, _ := NewLayout("", 0, 0)
 	var names, sources [2]string
-	for i, s := range []Script{Acquire, Release} {
+	for i, s := range []Script{own.Acquire, own.Release} {
 		names[i], sources[i] = s.SHA1, s.Source
 		srv.MustDo("SCRIPT", "LOAD", sources[i])
 	}

@@ -37,7 +37,7 @@ func FuzzGroupState(f *testing.F) {
 		c := []backend.Claim{
 			plainClaim("me"), reader("me"), permit("me", 1), entrant("me", "mine"),
 		}[mode%4]
-		was, wasErr := DecodeInspect(r.eval(Inspect))
+		was, wasErr := DecodeInspect(r.eval(own.Inspect))
 		grant, err := r.ask(c)
 		switch {
 		case err != nil && backend.AnswerOf(err) != backend.No:

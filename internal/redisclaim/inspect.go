@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// DecodeInspect reads the reply to [Inspect].
+// DecodeInspect reads the reply to [Scripts.Inspect].
 func DecodeInspect(reply any) (backend.State, error) {
 	r, code := open(reply)
 	if code != codeOK || len(r) != 4 {

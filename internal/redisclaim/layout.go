@@ -121,7 +121,7 @@ func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
 // Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
 func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
 
-// Acquire returns the arguments of [Acquire] for a claim that is valid. Those that end up in the key are put together here, so
+// Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up in the key are put together here, so
 // that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
@@ -168,12 +168,12 @@ func modeOf(c backend.Claim) string {
 	return letterExclusive
 }
 
-// Renew returns the arguments of [Renew] for a claim that is valid.
+// Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
 	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.Floor, 10))
 }
 
-// Release returns the arguments of [Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
+// Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
 // attempt would have got and the time for which the network may hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
 	tombstone := "0"
@@ -186,7 +186,7 @@ func (l Layout) Release(c backend.Claim) []string {
 // guarded adds the guard's argument.
 func (l Layout) guarded(args ...string) []string { return append(args, l.guard...) }
 
-// Inspect returns the arguments of [Inspect].
+// Inspect returns the arguments of [Scripts.Inspect].
 func (l Layout) Inspect() []string { return nil }
 
 // Probe returns the arguments of [Probe].

@@ -19,7 +19,7 @@ func (r rig) ask(c backend.Claim) (backend.Grant, error) {
 	if c.TTL == 0 {
 		c.TTL = minute
 	}
-	return DecodeAcquire(r.eval(Acquire, r.l.For("me").Acquire(c)...), c)
+	return DecodeAcquire(r.eval(own.Acquire, r.l.For("me").Acquire(c)...), c)
 }
 
 func (r rig) granted(c backend.Claim) backend.Grant {
@@ -44,7 +44,7 @@ func (r rig) refused(c backend.Claim, position int) *backend.HeldError {
 func (r rig) drop(c backend.Claim) error {
 	r.t.Helper()
 	c.Key, c.TTL, c.Settled = r.key, minute, true
-	return DecodeRelease(r.eval(Release, r.l.Release(c)...))
+	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
 }
 
 func (r rig) dropped(c backend.Claim) {
@@ -56,7 +56,7 @@ func (r rig) dropped(c backend.Claim) {
 
 func (r rig) state() backend.State {
 	r.t.Helper()
-	s, err := DecodeInspect(r.eval(Inspect))
+	s, err := DecodeInspect(r.eval(own.Inspect))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestRepeatsInLine(t *testing.T) {
 	}
 	late := queued("a")
 	late.Key, late.TTL = r.key, minute
-	if err := DecodeRelease(r.eval(Release, r.l.Release(late)...)); !errors.Is(err, backend.ErrLost) {
+	if err := DecodeRelease(r.eval(own.Release, r.l.Release(late)...)); !errors.Is(err, backend.ErrLost) {
 		t.Fatal(err)
 	}
 	if _, err := r.ask(late); !errors.Is(err, backend.ErrLost) {

@@ -21,7 +21,7 @@ const (
 	codeUnfit    = 8
 )
 
-// DecodeAcquire reads the reply to [Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
+// DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
 // of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
@@ -49,7 +49,7 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	return backend.Grant{}, no(r, code, reply)
 }
 
-// DecodeRenew reads the reply to [Renew].
+// DecodeRenew reads the reply to [Scripts.Renew].
 func DecodeRenew(reply any) error {
 	r, code := open(reply)
 	if code == codeOK && len(r) == 1 {
@@ -58,7 +58,7 @@ func DecodeRenew(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeRelease reads the reply to [Release].
+// DecodeRelease reads the reply to [Scripts.Release].
 func DecodeRelease(reply any) error {
 	r, code := open(reply)
 	switch {

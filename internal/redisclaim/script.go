@@ -51,8 +51,6 @@ var (
 // Probe finds out what a user may do; see probe.lua.
 var Probe = newScript("probe")
 
-// The scripts of our own layout, without a guard.
-var Acquire, Renew, Release, Inspect = own.Acquire, own.Renew, own.Release, own.Inspect
 
 // newScript joins the pieces that names lists, by blanks, in their order.
 func newScript(names ...string) Script {

@@ -13,7 +13,7 @@ import (
 )
 
 var scripts = map[string]Script{
-	"acquire": Acquire, "renew": Renew, "release": Release, "inspect": Inspect, "probe": Probe,
+	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "inspect": own.Inspect, "probe": Probe,
 }
 
 func TestScripts(t *testing.T) {
@@ -56,7 +56,7 @@ func (r rig) eval(s Script, args ...string) any {
 func (r rig) acquire(owner string) (backend.Grant, error) {
 	r.t.Helper()
 	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute}
-	return DecodeAcquire(r.eval(Acquire, r.l.Acquire(c)...), c)
+	return DecodeAcquire(r.eval(own.Acquire, r.l.Acquire(c)...), c)
 }
 
 // stored is what the key holds: its short form, or the fields of its long one in one order, since Redis' own may change when
@@ -188,7 +188,7 @@ func TestDamagedState(t *testing.T) {
 		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No || !strings.Contains(err.Error(), backend.ErrForeign.Error()) {
 			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
 		}
-		for _, s := range []Script{Renew, Release, Inspect} {
+		for _, s := range []Script{own.Renew, own.Release, own.Inspect} {
 			if reply, _ := r.eval(s, "x", "60000", "60000", "c").([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}
@@ -234,7 +234,7 @@ func FuzzHashState(f *testing.F) {
 			t.Fatalf("%q: %v, and changed to %s", state, err, after)
 		}
 		if err != nil && state["o"] != "stranger" {
-			for _, s := range []Script{Renew, Release} {
+			for _, s := range []Script{own.Renew, own.Release} {
 				if reply := r.eval(s, "stranger", "0", "60000", "c"); DecodeRenew(reply) == nil || DecodeRelease(reply) == nil {
 					t.Fatalf("%q: %v for one who does not hold", state, reply)
 				}

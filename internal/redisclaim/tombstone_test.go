@@ -18,7 +18,7 @@ var seq atomic.Int64 // keys of this binary
 func (r rig) release(owner string, settled bool) error {
 	r.t.Helper()
 	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, Settled: settled}
-	return DecodeRelease(r.eval(Release, r.l.Release(c)...))
+	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
 }
 
 // covers: A4
@@ -140,7 +140,7 @@ func TestStrangeOwners(t *testing.T) {
 		if _, err := r.acquire(o); err != nil {
 			t.Errorf("%q: %v", o, err)
 		}
-		s, err := DecodeInspect(r.eval(Inspect))
+		s, err := DecodeInspect(r.eval(own.Inspect))
 		if err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != o {
 			t.Errorf("%q holds, but inspect says %+v, %v", o, s, err)
 		}

@@ -62,7 +62,7 @@ func ignored(name string) bool {
 	case ".test", ".out", ".prof":
 		return true
 	}
-	return name == ".git" || name == "bin" || name == ".cache"
+	return name == ".git" || name == "bin" || name == ".cache" || path.Base(name) == "node_modules"
 }
 
 // files returns every file of the tree, sorted, without fixtures of tests.

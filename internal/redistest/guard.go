@@ -1,0 +1,95 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// Restarts lets a server forget everything while a lock is held, and another wants it: by a restart, and by FLUSHALL. The
+// other gets the lock only when the first cannot hold it any more, and Lock waits for that.
+//
+// covers: R3, R4, R8, D5
+func Restarts(t *testing.T, scheme string) {
+	const longest = time.Second
+	for name, forget := range map[string]func(*testserver.Server){
+		"restart": (*testserver.Server).Restart,
+		"flush":   func(s *testserver.Server) { s.MustDo("FLUSHALL") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := testserver.Redis(t)
+			Mark(t, srv, longest, time.Hour)
+			url := scheme + "://" + srv.Addr() + "?max_ttl=" + longest.String()
+			b, other := Dial(t, url), Dial(t, url)
+			defer func() { _, _ = b.Close(), other.Close() }()
+			c := Claim(Key(t))
+			c.TTL = longest
+			before := time.Now()
+			Acquired(t, b, c)
+			believed := before.Add(longest) // without what the locker takes off
+			forget(srv)
+
+			Eventually(t, "the server is closed", func() error {
+				_, err := other.TryAcquire(t.Context(), Claim2(c))
+				var q *backend.QuarantineError
+				if err == nil {
+					t.Fatal("the lock of one who holds was granted to another")
+				}
+				if errors.As(err, &q) && q.RetryAfter > longest {
+					return nil
+				}
+				return err
+			})
+			l, err := locker.New(other, locker.Bare, locker.Config{TTL: longest})
+			Want(t, "locker", err, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			g, err := l.Lock(ctx, c.Key)
+			Want(t, "Lock behind a quarantine", err, nil)
+			if early := time.Until(believed); early > 0 {
+				t.Errorf("granted %v before the first lease ended", early)
+			}
+			Want(t, "unlock", g.Unlock(), nil)
+			Want(t, "close", l.Close(ctx), nil)
+		})
+	}
+}
+
+// Claim2 is another's claim on the same key.
+func Claim2(c backend.Claim) backend.Claim {
+	c.Owner = backend.NewOwner()
+	return c
+}
+
+// SameServer holds Identity to what it is for: the same for two clients of one server, another for another server and for
+// another life of it.
+//
+// covers: Q3
+func SameServer(t *testing.T, scheme string) {
+	one, two := testserver.Redis(t), testserver.Redis(t)
+	identity := func(srv *testserver.Server) (id string) {
+		b := Dial(t, scheme+"://"+srv.Addr())
+		defer func() { _ = b.Close() }()
+		who, ok := b.(backend.Identifier)
+		if !ok {
+			t.Fatal("the backend tells no identity")
+		}
+		id, err := who.Identity(t.Context())
+		Want(t, "Identity", err, nil)
+		return id
+	}
+	first := identity(one)
+	if again, other := identity(one), identity(two); first != again || first == other {
+		t.Errorf("%q, again %q, another server %q", first, again, other)
+	}
+	one.Restart()
+	if later := identity(one); later == first {
+		t.Errorf("the same identity after a restart: %q", later)
+	}
+}
