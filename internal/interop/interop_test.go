@@ -3,6 +3,7 @@ package interop
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -10,16 +11,37 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	_ "github.com/holdfast-go/holdfast/redisbackend"
+	_ "github.com/holdfast-go/holdfast/redlock"
+	_ "github.com/holdfast-go/holdfast/rueidisbackend"
 )
 
-// One server, each peer.
+// One server, each peer, through each of our clients.
 func TestOneServer(t *testing.T) {
 	srv := testserver.Redis(t)
 	all := maps.Clone(single)
 	maps.Copy(all, quorum)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) { exclude(t, open(t, srv.URL()+"?dialect=string"), all[name](t, srv), "one/"+name) })
+	for _, scheme := range []string{"redis", "rueidis"} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			t.Run(scheme+"/"+name, func(t *testing.T) {
+				exclude(t, open(t, node(scheme, srv)), all[name](t, srv), scheme+"/"+name)
+			})
+		}
 	}
+}
+
+// A quorum of three, and of both clients of ours.
+func TestQuorum(t *testing.T) {
+	servers := []*testserver.Server{testserver.Redis(t), testserver.Redis(t), testserver.Redis(t)}
+	nodes := url.Values{"node": {node("redis", servers[0]), node("rueidis", servers[1]), node("redis", servers[2])}}
+	for _, name := range slices.Sorted(maps.Keys(quorum)) {
+		t.Run(name, func(t *testing.T) {
+			exclude(t, open(t, "redlock://?"+nodes.Encode()), quorum[name](t, servers...), "quorum/"+name)
+		})
+	}
+}
+
+func node(scheme string, srv *testserver.Server) string {
+	return scheme + "://" + srv.Addr() + "?dialect=string"
 }
 
 func open(t *testing.T, url string) backend.Backend {

@@ -51,7 +51,6 @@ var (
 // Probe finds out what a user may do; see probe.lua.
 var Probe = newScript("probe")
 
-
 // newScript joins the pieces that names lists, by blanks, in their order.
 func newScript(names ...string) Script {
 	var b strings.Builder
