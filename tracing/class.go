@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/keyclass"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -25,12 +26,7 @@ const (
 
 // Class is the default of [Config.KeyClass]: what stands before the first separator (one of : / | # = @ ~ .) or digit,
 // without a trailing - or _. "order-17" is "order", "user:jo:cart" is "user", "flash-sale" is itself, "17" is "".
-func Class(key string) string {
-	if i := strings.IndexAny(key, ":/|#=@~.0123456789"); i >= 0 {
-		key = key[:i]
-	}
-	return strings.TrimRight(key, "-_")
-}
+func Class(key string) string { return keyclass.Of(key) }
 
 // A class is what is the same for all locks of one class and mode, made once.
 type class struct {

@@ -30,9 +30,11 @@ redlock:                 backend waiting  # never a concrete backend
 locker:                  backend waiting
 locker/fence:            locker backend
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
-tracing:                 locker backend go.opentelemetry.io/otel/...
+tracing:                 locker backend internal/keyclass go.opentelemetry.io/otel/...
+tracing/contention:      locker backend internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
 
 internal/history:
+internal/keyclass:
 internal/memstore:       backend waiting
 internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/testserver
 internal/testserver:     # starts servers and knows no client of theirs

@@ -1,0 +1,183 @@
+package contention_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing/contention"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// elsewhere makes a backend seem to be another process's.
+type elsewhere struct{ backend.Backend }
+
+func (e elsewhere) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	c.Meta = backend.Meta{Service: "billing <b>", Host: "far", PID: 7, Traceparent: "00-abc", Since: time.Now()}
+	return e.Backend.TryAcquire(ctx, c)
+}
+
+func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[struct{}] {
+	t.Helper()
+	l, err := locker.New(b, locker.Bare, locker.Config{Observer: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A shop is a process with locks held and waited for. Both the order and the far one are held; two wait for the order, one for
+// the far lock.
+func shop(t *testing.T, tracker *contention.Tracker) (end func()) {
+	t.Helper()
+	b := membackend.New()
+	near, far := client(t, b, tracker), client(t, elsewhere{b}, nil)
+	order, err1 := near.Lock(t.Context(), "order-17<x>")
+	theirs, err2 := far.Lock(t.Context(), "invoice-4")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	var wg sync.WaitGroup
+	for _, key := range []string{"order-17<x>", "order-17<x>", "invoice-4"} {
+		wg.Go(func() { waitFor(t, near, key) })
+	}
+	return func() {
+		_, _ = order.Unlock(), theirs.Unlock()
+		wg.Wait()
+		for _, l := range []*locker.Client[struct{}]{near, far} {
+			if err := l.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// waitFor is the place in the source that waits.
+func waitFor(t *testing.T, l *locker.Client[struct{}], key string) {
+	g, err := l.Lock(t.Context(), key)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_ = g.Unlock()
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w
+}
+
+func TestSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker := contention.New(contention.Config{})
+		end := shop(t, tracker)
+		time.Sleep(15 * time.Second) // longer than a renewal
+		synctest.Wait()
+		w := get(t, tracker, "/debug/locks/json")
+		var s contention.Snapshot
+		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
+			t.Fatal(err, w.Body)
+		}
+		if len(s.Holds) != 1 || s.Holds[0].Key != "order-17<x>" || s.Holds[0].Token == 0 || s.Holds[0].Waiters != 2 ||
+			!strings.Contains(s.Holds[0].Where, "tracker_test.go") || s.At.Sub(s.Holds[0].Since) != 15*time.Second || s.Holds[0].Renewed.IsZero() {
+			t.Errorf("holds: %+v", s.Holds)
+		}
+		here, there := 0, 0
+		for _, w := range s.Waits {
+			switch b := w.Blocker; {
+			case b == nil:
+				t.Errorf("nobody blocks %+v", w)
+			case b.Here && w.Key == "order-17<x>" && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
+				here++
+			case !b.Here && w.Key == "invoice-4" && b.Meta.PID == 7 && b.Meta.Traceparent == "00-abc" && w.Position == 1 && w.Attempts > 1:
+				there++
+			default:
+				t.Errorf("%+v is blocked by %+v", w, b)
+			}
+		}
+		if here != 2 || there != 1 {
+			t.Errorf("waits: %+v", s.Waits)
+		}
+		end()
+		if s := tracker.Snapshot(); len(s.Holds)+len(s.Waits) > 0 {
+			t.Errorf("left: %+v", s)
+		}
+	})
+}
+
+func TestProfile(t *testing.T) {
+	var data bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		tracker := contention.New(contention.Config{})
+		end := shop(t, tracker)
+		time.Sleep(10 * time.Second)
+		end()
+		quick := client(t, membackend.New(), tracker)
+		waitFor(t, quick, "quick") // granted at once: not in the profile
+		if err := quick.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		data = *get(t, tracker, "/debug/locks/profile").Body
+	})
+	p, err := profile.ParseData(data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckValid(); err != nil {
+		t.Fatal(err)
+	}
+	counts, times := map[string]int64{}, map[string]int64{}
+	for _, s := range p.Sample {
+		class := s.Label["class"][0]
+		counts[class] += s.Value[0]
+		times[class] += s.Value[1]
+		if top := s.Location[0].Line[0].Function.Name; !strings.HasSuffix(top, "contention_test.waitFor") {
+			t.Errorf("%s is on top", top)
+		}
+	}
+	if len(counts) != 2 || counts["order"] != 2 || counts["invoice"] != 1 || times["order"] < 2*int64(10*time.Second) || times["order"] > 2*int64(11*time.Second) {
+		t.Errorf("counts %v, times %v", counts, times)
+	}
+
+	file := filepath.Join(t.TempDir(), "locks.pb.gz")
+	if err := os.WriteFile(file, data.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-top", "-unit=s", file).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Type: delay") || !strings.Contains(string(out), "contention_test.waitFor") {
+		t.Errorf("go tool pprof: %v\n%s", err, out)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	tracker := contention.New(contention.Config{})
+	for path, status := range map[string]int{"/debug/locks/": 200, "/": 200, "/debug/locks/profile": 200, "/debug/locks/other": 404} {
+		if w := get(t, tracker, path); w.Code != status {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	w := httptest.NewRecorder()
+	tracker.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/debug/locks/", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+}
