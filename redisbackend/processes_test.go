@@ -14,3 +14,13 @@ func init() { backendtest.Main() }
 func TestProcesses(t *testing.T) {
 	backendtest.Processes(t, testserver.SharedRedis(t).URL())
 }
+
+// covers: W4, W11
+func TestFairProcesses(t *testing.T) {
+	backendtest.FairProcesses(t, testserver.SharedRedis(t).URL())
+}
+
+// covers: W5, W9
+func TestKilledWaiter(t *testing.T) {
+	backendtest.KilledWaiter(t, testserver.SharedRedis(t).URL())
+}

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // workerEnv tells a process that it is a worker, and what to do.
@@ -26,6 +28,11 @@ type orders struct {
 	TTL     time.Duration
 	Name    string // of the process
 	History string // the file that it records to
+
+	Workers  int // 0 is workersEach
+	Passes   int // see waiting.Config, as for Fallback
+	Fallback time.Duration
+	Turns    bool // record what FairProcesses looks at as well
 }
 
 // What parent and worker say to each other, a line each.
@@ -76,19 +83,24 @@ func work(o orders) error {
 	}
 	defer func() { _ = b.Close() }()
 	c := &crew{orders: o}
-	if c.locker, err = locker.New(b, locker.Bare, locker.Config{TTL: o.TTL}); err != nil {
-		return err
-	}
 	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
 		return err
 	}
 	defer func() { _ = c.rec.Close() }()
+	cfg := locker.Config{TTL: o.TTL, Wait: waiting.Config{Passes: o.Passes, Fallback: o.Fallback}}
+	if o.Turns {
+		cfg.Observer = &turns{c.rec}
+	}
+	if c.locker, err = locker.New(b, locker.Bare, cfg); err != nil {
+		return err
+	}
 	go c.obey(cancel)
-	errs := make(chan error, workersEach)
-	for i := range workersEach {
+	n := cmp.Or(o.Workers, workersEach)
+	errs := make(chan error, n)
+	for i := range n {
 		go func() { errs <- c.compete(ctx, fmt.Sprint(i)) }()
 	}
-	for range workersEach {
+	for range n {
 		if e := <-errs; e != nil && err == nil {
 			err = e
 			cancel()

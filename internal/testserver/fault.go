@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"bytes"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,9 @@ const (
 
 	// Refuse closes the listener, so that new connections are refused. Present ones live on, see [Proxy.CutAll].
 	Refuse
+
+	// LoseMessages drops the pub/sub messages that servers send, and nothing else. Match and Next say nothing here.
+	LoseMessages
 )
 
 // A Fault says what happens to which requests. A client library's own requests count, too: without Match, Next may be used
@@ -89,7 +93,7 @@ func (r *regime) choose(request []byte) Fault {
 		if f.Match != nil && !f.Match(request) || f.Next > 0 && r.left[i] == 0 {
 			continue
 		}
-		if f.Mode == Refuse { // says nothing about requests
+		if f.Mode == Refuse || f.Mode == LoseMessages { // say nothing about requests
 			continue
 		}
 		r.left[i]--
@@ -108,11 +112,6 @@ func (r *regime) whole() Mode {
 	return Pass
 }
 
-func (r *regime) refuses() bool {
-	for _, f := range r.faults {
-		if f.Mode == Refuse {
-			return true
-		}
-	}
-	return false
+func (r *regime) has(mode Mode) bool {
+	return slices.ContainsFunc(r.faults, func(f Fault) bool { return f.Mode == mode })
 }

@@ -188,6 +188,9 @@ func (l *link) bring(server net.Conn) {
 			l.gate(0) // a server that dies is not seen to die through a held or half-open line
 			return
 		}
+		if l.resp && isMessage(bytes) && l.proxy.loses() {
+			continue
+		}
 		l.mu.Lock()
 		f := l.fates.of(bytes, l.resp)
 		l.mu.Unlock()

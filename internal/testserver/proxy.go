@@ -19,6 +19,7 @@ type Counts struct {
 	Cut       int // connections that a fault cut; CutAll's are not counted
 	Dropped   int // replies dropped by ExecuteThenCut
 	Swallowed int // requests swallowed on half-open connections
+	Lost      int // messages dropped by LoseMessages
 }
 
 // A Proxy is a TCP proxy in front of one server, which forwards until it is told to misbehave. Its methods may be called
@@ -71,7 +72,7 @@ func (p *Proxy) Set(faults ...Fault) {
 	defer p.mu.Unlock()
 	close(p.regime.over)
 	p.regime = newRegime(faults)
-	refuse := p.regime.refuses()
+	refuse := p.regime.has(Refuse)
 	switch {
 	case p.closed:
 	case refuse && p.listener != nil:
@@ -152,6 +153,17 @@ func (p *Proxy) whole() (Mode, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.regime.whole(), p.regime.over
+}
+
+// loses reports whether messages are dropped, and counts this one if so.
+func (p *Proxy) loses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lost := p.regime.has(LoseMessages)
+	if lost {
+		p.countLocked(func(c *Counts) { c.Lost++ })
+	}
+	return lost
 }
 
 // listenLocked starts the listener and its goroutine, which ends when the listener is closed.

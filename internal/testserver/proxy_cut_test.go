@@ -161,3 +161,30 @@ func TestProxyAwaitGivesUp(t *testing.T) {
 		t.Errorf("failed with %q", text)
 	}
 }
+
+// Messages are lost; what confirms a subscription, and replies on other connections, are not.
+func TestProxyLosesMessages(t *testing.T) {
+	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
+		t.Run(hello, func(t *testing.T) {
+			s, p := proxied(t)
+			p.Set(testserver.Fault{Mode: testserver.LoseMessages})
+			listener, other := dial(t, p.Addr()), dial(t, p.Addr())
+			kind := map[string]string{"HELLO 2": "*3", "HELLO 3": ">3"}[hello]
+			listener.send(hello, "PING")
+			for line := ""; line != "+PONG\r\n"; {
+				line, _ = listener.br.ReadString('\n')
+			}
+			listener.send("SUBSCRIBE ch")
+			listener.want(kind, "$9", "subscribe", "$2", "ch", ":1")
+			if n := s.MustDo("PUBLISH", "ch", "lost"); n != "1" {
+				t.Fatalf("PUBLISH reached %s", n)
+			}
+			p.Await(func(c testserver.Counts) bool { return c.Lost == 1 })
+			other.send("SET k v", "GET k")
+			other.want("+OK", "$1", "v")
+			p.Pass()
+			s.MustDo("PUBLISH", "ch", "m")
+			listener.want(kind, "$7", "message", "$2", "ch", "$1", "m")
+		})
+	}
+}

@@ -77,6 +77,11 @@ func subscribes(command []byte) bool { return hasName(command, "subscribe") }
 // confirms reports whether a push confirms one of those commands; other pushes are messages and invalidations.
 func confirms(push []byte) bool { return hasName(push, "subscribe") }
 
+// isMessage reports whether what a server sent is a pub/sub message: a push, or in RESP2 an array.
+func isMessage(value []byte) bool {
+	return (value[0] == '>' || value[0] == '*') && hasName(value, "message")
+}
+
 // hasName reports whether the first item of an array of bulk strings ends in suffix, in any case.
 func hasName(array []byte, suffix string) bool {
 	lines := bytes.SplitN(array, []byte("\r\n"), 4) // *3, $9, subscribe, rest

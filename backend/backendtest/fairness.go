@@ -1,0 +1,148 @@
+package backendtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// FairProcesses lets four processes of four workers each compete for one lock of the store at url: once with each acquisition
+// in the store, and once with the lock handed on within a process. Each process has one place in the store's line: the places
+// are served in the order in which they were taken, and no process has over 1.2 times the turns of another. The backend
+// claims Queue. See [Processes] for what its package has to do.
+//
+// covers: W4, W11, W14
+func FairProcesses(t *testing.T, url string) {
+	t.Helper()
+	for name, passes := range map[string]int{"each acquisition in the store": -1, "handed on": 0} {
+		t.Run(name, func(t *testing.T) { fairProcesses(t, url, passes) })
+	}
+}
+
+const (
+	fairCount  = 4                    // processes, and workers in each
+	fairTime   = 2 * time.Second      // that all compete for
+	fairShares = 1.2                  // most turns over least
+	fairLine   = "line"               // what a process's turns are recorded as
+	fairSlack  = 3 * time.Millisecond // how long a question may take that takes a place
+	deadWindow = 900 * time.Millisecond
+)
+
+func fairProcesses(t *testing.T, url string, passes int) {
+	ttl, _ := leaseFor(t, url)
+	dir, key := t.TempDir(), "fair-"+rand.Text()
+	var all []*process
+	var files []string
+	for i := range fairCount {
+		o := orders{URL: url, Key: key, TTL: 10 * ttl, Name: fmt.Sprint(i), Workers: fairCount, Passes: passes, Turns: true}
+		o.History = filepath.Join(dir, o.Name)
+		files = append(files, o.History)
+		all = append(all, startWorker(t, o))
+	}
+	for _, p := range all {
+		p.await(t, "to lock", 3*patience, func() bool { return p.locked > 0 })
+	}
+	from := history.Now()
+	time.Sleep(fairTime) // the measurement itself
+	to := history.Now()
+	for _, p := range all {
+		p.stop(t)
+	}
+	events, err := history.Read(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judgeFairness(t, key, events, from, to)
+}
+
+// judgeFairness looks at what was recorded. Of two questions that were on their way at once, either may have come first.
+func judgeFairness(t *testing.T, key string, events []history.Event, from, to time.Duration) {
+	t.Helper()
+	var holds, turns []history.Event
+	shares := make([]int, fairCount)
+	for _, e := range events {
+		switch e.Key {
+		case key:
+			holds = append(holds, e)
+			if e.Start >= from && e.End <= to {
+				shares[e.Process[0]-'0']++
+			}
+		case fairLine:
+			turns = append(turns, e)
+		}
+	}
+	if err := history.Join(history.Check(holds)); err != nil {
+		t.Error(err)
+	}
+	n := history.Inversions(turns, fairSlack)
+	t.Logf("%d turns of %d processes that are known well, %d holds; per process %v", len(turns), fairCount, len(holds), shares)
+	if n != 0 || len(turns) < 10*fairCount {
+		t.Errorf("%d inversions in %d turns, want 0 in many", n, len(turns))
+	}
+	if least, most := slices.Min(shares), slices.Max(shares); float64(most) > fairShares*float64(least) {
+		t.Errorf("holds per process: %v, want most/least under %v", shares, fairShares)
+	}
+}
+
+// KilledWaiter kills the process at the head of the line of a lock of the store at url with SIGKILL, and then unlocks: the
+// next in line is granted the lock within a second after the window in which a place has to be refreshed. The backend
+// claims Queue. See [Processes] for what its package has to do.
+//
+// covers: W5, W9, G6
+func KilledWaiter(t *testing.T, url string) {
+	t.Helper()
+	b, err := backend.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	l, err := locker.New(b, locker.Bare, locker.Config{Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close(context.WithoutCancel(t.Context())) }()
+	dir, key := t.TempDir(), "killed-"+rand.Text()
+	g, err := l.Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(name string, place int) *process {
+		p := startWorker(t, orders{
+			URL: url, Key: key, TTL: 30 * time.Second, Name: name, History: filepath.Join(dir, name), Workers: 1, Fallback: deadWindow / 3,
+		})
+		for end := time.Now().Add(3 * patience); ; time.Sleep(5 * time.Millisecond) {
+			state, err := b.Inspect(t.Context(), key)
+			if err != nil || time.Now().After(end) {
+				t.Fatalf("waiting for process %s to stand in line: %+v, %v", name, state, err)
+			}
+			if len(state.Waiters) == place && state.Waiters[place-1].Meta.PID == p.cmd.Process.Pid {
+				return p
+			}
+		}
+	}
+	head, next := line("head", 1), line("next", 2)
+	killed := history.Now()
+	head.kill()
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+	next.await(t, "to lock after the head of the line was killed", deadWindow+slackAfterDeath+patience, func() bool { return next.locked > 0 })
+	next.stop(t)
+	events, err := history.Read(filepath.Join(dir, "next"))
+	if err != nil || len(events) == 0 {
+		t.Fatal(events, err)
+	}
+	took := events[0].Start - killed
+	t.Logf("granted %v after the one before it was killed, with a window of %v", took, deadWindow)
+	if took > deadWindow+slackAfterDeath {
+		t.Errorf("granted %v after the head of the line was killed, want within %v and a second", took, deadWindow)
+	}
+}
