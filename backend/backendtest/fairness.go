@@ -22,21 +22,20 @@ import (
 // covers: W4, W11, W14
 func FairProcesses(t *testing.T, url string) {
 	t.Helper()
-	for name, passes := range map[string]int{"each acquisition in the store": -1, "handed on": 0} {
-		t.Run(name, func(t *testing.T) { fairProcesses(t, url, passes) })
-	}
+	// How many holds a turn of some milliseconds has depends on the machine; over many turns that evens out.
+	t.Run("each acquisition in the store", func(t *testing.T) { fairProcesses(t, url, -1, 2*time.Second) })
+	t.Run("handed on", func(t *testing.T) { fairProcesses(t, url, 0, 6*time.Second) })
 }
 
 const (
 	fairCount  = 4                    // processes, and workers in each
-	fairTime   = 2 * time.Second      // that all compete for
 	fairShares = 1.2                  // most turns over least
 	fairLine   = "line"               // what a process's turns are recorded as
 	fairSlack  = 3 * time.Millisecond // how long a question may take that takes a place
 	deadWindow = 900 * time.Millisecond
 )
 
-func fairProcesses(t *testing.T, url string, passes int) {
+func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) {
 	ttl, _ := leaseFor(t, url)
 	dir, key := t.TempDir(), "fair-"+rand.Text()
 	var all []*process
@@ -51,7 +50,7 @@ func fairProcesses(t *testing.T, url string, passes int) {
 		p.await(t, "to lock", 3*patience, func() bool { return p.locked > 0 })
 	}
 	from := history.Now()
-	time.Sleep(fairTime) // the measurement itself
+	time.Sleep(lasting) // the measurement itself
 	to := history.Now()
 	for _, p := range all {
 		p.stop(t)

@@ -1,0 +1,256 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+var scriptCalls = regexp.MustCompile(`cmdstat_(?:eval|evalsha|eval_ro|evalsha_ro|fcall|fcall_ro):calls=(\d+)`)
+
+// scripts is how many scripts the server has run.
+func scripts(srv *testserver.Server) (n int) {
+	for _, found := range scriptCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"), -1) {
+		calls, _ := strconv.Atoi(found[1])
+		n += calls
+	}
+	return n
+}
+
+// until polls until ready.
+func until(t testing.TB, what string, ready func() bool) {
+	t.Helper()
+	Eventually(t, "waiting for "+what, func() error {
+		if !ready() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func inspect(t testing.TB, b backend.Backend, key string) backend.State {
+	t.Helper()
+	state, err := b.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// counting is an observer that knows how many wait.
+type counting struct{ waits atomic.Int64 }
+
+func (o *counting) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+	if op == locker.OpWait {
+		o.waits.Add(1)
+	}
+	return ctx, func(locker.Hold, error) {}
+}
+
+// handOffs has n goroutines of one process wait for a key that another holds, and calls look while they do, and between any
+// two hand-offs. It returns how many scripts the server ran from the first hand-off until everybody has had the key.
+func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg locker.Config, look func(key string)) int {
+	t.Helper()
+	key := fmt.Sprintf("%s/%d", t.Name(), n)
+	seen := &counting{}
+	cfg.Observer = seen
+	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), cfg)
+	first, err := holder.Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			g, err := l.Lock(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			look(key)
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	watcher := Closing(t, scheme+"://"+srv.Addr())
+	until(t, "everybody to wait", func() bool {
+		return seen.waits.Load() == int64(n) && len(inspect(t, watcher, key).Waiters) == 1
+	})
+	look(key)
+	before := scripts(srv)
+	if err := first.Unlock(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	return scripts(srv) - before
+}
+
+// OneWaiterForMany is a test: however many goroutines of a process wait for a key, the process has one place in the store's line, and a hand-off costs the
+// store no more than the release, the next place, and a question too many.
+func OneWaiterForMany(t *testing.T, scheme string) {
+	srv := testserver.Redis(t)
+	watcher := Closing(t, scheme+"://"+srv.Addr())
+	for name, cfg := range map[string]locker.Config{
+		"each acquisition in the store": {Wait: waiting.Config{Passes: -1}}, "handed on": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var most atomic.Int64
+			handOffs(t, srv, scheme, 64, cfg, func(key string) {
+				n := int64(len(inspect(t, watcher, key).Waiters))
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				}
+			})
+			if most.Load() != 1 {
+				t.Errorf("%d of one process waited in the store at once", most.Load())
+			}
+			for _, n := range []int{4, 16, 64} {
+				calls := handOffs(t, srv, scheme, n, cfg, func(string) {})
+				t.Logf("%d waiters: %d scripts for %d hand-offs", n, calls, n)
+				if calls > 3*n {
+					t.Errorf("%d waiters: %d scripts for %d hand-offs, want at most 3 each", n, calls, n)
+				}
+			}
+		})
+	}
+}
+
+// ManyWaiters is a test: thousands that wait for as many keys share one subscription, ask no more often than keeps their places, and cost little.
+// refresh is how many scripts it takes to keep a place once.
+func ManyWaiters(t *testing.T, scheme string, refresh float64) {
+	n := 5000
+	if testing.Short() {
+		n = 500
+	}
+	const fallback = 2500 * time.Millisecond
+	srv := testserver.Redis(t)
+	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{
+		Wait: waiting.Config{Fallback: fallback},
+	})
+	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
+	guards := make([]*locker.Guard[struct{}], n)
+	each(16, n, func(i int) {
+		g, err := holder.Lock(t.Context(), key(i), locker.TTL(time.Hour)) // no renewals meanwhile
+		if err != nil {
+			t.Error(err)
+		}
+		guards[i] = g
+	})
+	heap, stacks := memory()
+	goroutines := runtime.NumGoroutine()
+	ctx, giveUp := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if g, err := l.Lock(ctx, key(i)); err == nil {
+				t.Errorf("%s was granted twice", key(i))
+				_ = g.Unlock()
+			}
+		})
+	}
+	watcher := Closing(t, scheme+"://"+srv.Addr())
+	each(16, n, func(i int) {
+		until(t, "everybody to stand in line", func() bool { return len(inspect(t, watcher, key(i)).Waiters) == 1 })
+	})
+	heapThen, stacksThen := memory()
+	t.Logf("%d waiters: %d B of heap, %d B of stack and %.2f goroutines each", n, (heapThen-heap)/n, (stacksThen-stacks)/n,
+		float64(runtime.NumGoroutine()-goroutines)/float64(n))
+	if subs := strings.Count(srv.MustDo("CLIENT", "LIST", "TYPE", "pubsub"), "id="); subs != 1 {
+		t.Errorf("%d connections subscribe, want 1", subs)
+	}
+
+	before, began := scripts(srv), time.Now()
+	time.Sleep(2 * fallback) // the measurement itself
+	asked, periods := float64(scripts(srv)-before)/float64(n), time.Since(began).Seconds()/fallback.Seconds()
+	t.Logf("%.2f scripts per waiter in %.2f fallback intervals", asked, periods)
+	if most := refresh * (periods/0.8 + 1); asked > most { // an interval, less the jitter; and those that happen to come together
+		t.Errorf("each waiter asked %.2f times in %.2f fallback intervals, want at most %.2f to keep its place", asked, periods, most)
+	}
+	giveUp()
+	all.Wait()
+	each(16, n, func(i int) { _ = guards[i].Unlock() })
+}
+
+// each calls f with 0 to n-1, some at once.
+func each(workers, n int, f func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				f(int(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// memory is what is in use after a collection: heap and stacks, in bytes.
+func memory() (heap, stacks int) {
+	runtime.GC()
+	runtime.GC() // also what the first found to be freed by a clean-up
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc), int(m.StackInuse) //nolint:gosec // not on this machine
+}
+
+// EveryPublishIsLost is a test: every message of the store is lost. Each waiter finds out by itself, within its fallback, before its place or the grant that
+// it was not told of lapses; so the line moves, and in order.
+func EveryPublishIsLost(t *testing.T, scheme string) {
+	const clients, fallback = 6, 150 * time.Millisecond
+	srv := testserver.Redis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	p.Set(testserver.Fault{Mode: testserver.LoseMessages})
+	direct := Closing(t, scheme+"://"+srv.Addr())
+	key := t.Name()
+	first, err := Quiet(t, direct, locker.Config{}).Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var order []int
+	var all sync.WaitGroup
+	for i := range clients {
+		l := Quiet(t, Closing(t, scheme+"://"+p.Addr()), locker.Config{Wait: waiting.Config{Fallback: fallback}})
+		all.Go(func() {
+			g, err := l.Lock(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		until(t, "a place in line", func() bool { return len(inspect(t, direct, key).Waiters) == i+1 })
+	}
+	began := time.Now()
+	if err := first.Unlock(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	t.Logf("%d hand-offs without a message took %v", clients, time.Since(began))
+	if !slices.IsSorted(order) || len(order) != clients {
+		t.Errorf("served in the order %v", order)
+	}
+	if p.Counts().Lost == 0 {
+		t.Error("no message was lost: the test shows nothing")
+	}
+}

@@ -1,0 +1,16 @@
+package rueidisbackend_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// covers: W4, W13
+func TestOneWaiterForManyGoroutines(t *testing.T) { redistest.OneWaiterForMany(t, "rueidis") }
+
+// covers: W17, W13, G5
+func TestManyWaitersAreQuiet(t *testing.T) { redistest.ManyWaiters(t, "rueidis", 2) }
+
+// covers: W1, W2, W10
+func TestEveryPublishIsLost(t *testing.T) { redistest.EveryPublishIsLost(t, "rueidis") }
