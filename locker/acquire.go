@@ -70,8 +70,8 @@ func (c *core) call(opts []Option) call {
 
 // obtain makes the claim, in the local line or straight in the store.
 func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenure, error) {
-	claim, err := c.claim(ctx, op, hold.Key, o)
-	if err != nil {
+	var claim backend.Claim
+	if err := c.claim(ctx, op, hold.Key, o, &claim); err != nil {
 		return nil, err
 	}
 	switch {
@@ -80,8 +80,8 @@ func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenur
 	case op != opTry && !claim.Reentrant && holds(ctx, c.b, claim.Key):
 		return nil, ErrWouldDeadlock
 	}
-	if linesUp(op, claim) {
-		return c.obtainInLine(ctx, claim, hold, o)
+	if linesUp(op, &claim) {
+		return c.obtainInLine(ctx, &claim, hold, o)
 	}
 	a := &acquisition{core: c, claim: claim, hold: hold, failFast: o.failFast && op != opTry}
 	return c.ask(ctx, a, o.waitLimit, op == opTry)
@@ -234,7 +234,7 @@ func (a *acquisition) refused(ctx context.Context, sent instant, err error) erro
 	if a.retry != nil {
 		a.retry.Reset()
 	}
-	err = a.core.reckoned(a.claim, err, 0)
+	err = a.core.reckoned(&a.claim, err, 0)
 	if a.inLocalLine {
 		a.core.line.Note(crewKey{a.claim.Key, a.claim.TTL}, err)
 	}

@@ -24,7 +24,7 @@ type outcome struct {
 
 // linesUp reports whether claims like this one wait in the local line, so that one of them at most is in the store. TryLock
 // does not wait, and shared, counted and re-entrant claims have a hold of their own each.
-func linesUp(op string, claim backend.Claim) bool {
+func linesUp(op string, claim *backend.Claim) bool {
 	return op != opTry && claim.Mode == backend.Exclusive && !claim.Reentrant
 }
 
@@ -35,15 +35,16 @@ func (c *core) reserve(claim *backend.Claim) {
 	}
 }
 
-// obtainInLine gets the lock for one of the goroutines of this process that want it.
-func (c *core) obtainInLine(ctx context.Context, claim backend.Claim, hold Hold, o call) (*tenure, error) {
+// obtainInLine gets the lock for one of the goroutines of this process that want it. (claim is a pointer here and on, as copies of
+// it would double the stack of every waiter.)
+func (c *core) obtainInLine(ctx context.Context, claim *backend.Claim, hold Hold, o call) (*tenure, error) {
 	k := crewKey{claim.Key, claim.TTL}
 	if o.failFast {
 		if err := c.tooLate(ctx, k, o.waitLimit); err != nil {
 			return nil, err
 		}
 	}
-	c.reserve(&claim)
+	c.reserve(claim)
 	place, role := c.line.Join(k)
 	switch role {
 	case waiting.Ask:
@@ -67,7 +68,7 @@ func (c *core) tooLate(ctx context.Context, k crewKey, limit time.Duration) erro
 
 // first asks the store for its own caller, as nobody else of this process is there. However that ends, even by a panic of the
 // backend, those who came meanwhile are seen to.
-func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold Hold, o call) (t *tenure, err error) {
+func (c *core) first(ctx context.Context, k crewKey, claim *backend.Claim, hold Hold, o call) (t *tenure, err error) {
 	took := false
 	defer func() {
 		over := c.line.GaveUp
@@ -78,7 +79,7 @@ func (c *core) first(ctx context.Context, k crewKey, claim backend.Claim, hold H
 			c.send(ctx, k, claim, hold)
 		}
 	}()
-	a := &acquisition{core: c, claim: claim, hold: hold, inLocalLine: true, failFast: o.failFast}
+	a := &acquisition{core: c, claim: *claim, hold: hold, inLocalLine: true, failFast: o.failFast}
 	t, err = c.ask(ctx, a, o.waitLimit, false)
 	took = err == nil
 	return t, err
@@ -97,7 +98,7 @@ func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, onc
 		return nil, err
 	}
 	a.claim.Settled = !a.unsure
-	return c.newTenure(a.claim, a.inLocalLine, l, max(a.reserved-1, 0)), nil
+	return c.newTenure(&a.claim, a.inLocalLine, l, max(a.reserved-1, 0)), nil
 }
 
 // await waits for one's turn in the local line.
@@ -160,13 +161,14 @@ func (c *core) blocker(k crewKey, ahead int) error {
 	if !ok {
 		err = &backend.HeldError{Position: 1, Holder: c.meta}
 	}
-	return c.reckoned(backend.Claim{Key: k.key}, err, ahead)
+	return c.reckoned(&backend.Claim{Key: k.key}, err, ahead)
 }
 
 // send starts an agent, which asks the store on behalf of the local line until nobody waits in it. The caller is counted in
 // c.life. ctx gives values only: an agent outlives the call that sent it.
-func (c *core) send(ctx context.Context, k crewKey, claim backend.Claim, hold Hold) {
+func (c *core) send(ctx context.Context, k crewKey, like *backend.Claim, hold Hold) {
 	c.life.follow()
+	claim := *like
 	go func() {
 		defer c.life.leave()
 		for again := true; again; {

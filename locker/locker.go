@@ -128,18 +128,18 @@ func newCore(b backend.Backend, cfg Config) *core {
 // nobody stands for the fresh name that a claim gets when the store is asked; most who wait in the local line never ask.
 const nobody = "nobody"
 
-// claim is the wish that a call makes of the store, validated. See core.ask for who it is.
-func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim, error) {
+// claim sets claim to the wish that a call makes of the store, validated. See core.ask for who it is.
+func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend.Claim) error {
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
-		return backend.Claim{}, err
+		return err
 	}
 	if err := backend.ValidateTTL(o.ttl, MinTTL); err != nil {
-		return backend.Claim{}, err
+		return err
 	}
 	if o.waitLimit < 0 {
-		return backend.Claim{}, &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
+		return &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
 	}
-	claim := backend.Claim{
+	*claim = backend.Claim{
 		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: nobody,
 		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
 	}
@@ -150,8 +150,8 @@ func (c *core) claim(ctx context.Context, op, key string, o call) (backend.Claim
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, nobody, o.owner
 	}
-	c.sign(ctx, &claim)
-	return claim, claim.Validate(c.caps)
+	c.sign(ctx, claim)
+	return claim.Validate(c.caps)
 }
 
 // queues reports whether Lock stands in the store's line.

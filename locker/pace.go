@@ -64,7 +64,7 @@ func (s stride) stale(now time.Time) bool { return now.Sub(s.seen) > max(paceMem
 
 // reckoned returns err with an estimate of the wait, if it is a *backend.HeldError. ahead is how many of this process are to
 // have the lock before the claim that was refused.
-func (c *core) reckoned(claim backend.Claim, err error, ahead int) error {
+func (c *core) reckoned(claim *backend.Claim, err error, ahead int) error {
 	var held *backend.HeldError
 	if !errors.As(err, &held) {
 		return err

@@ -199,10 +199,11 @@ func each(workers, n int, f func(i int)) {
 	all.Wait()
 }
 
-// memory is what is in use after a collection: heap and stacks, in bytes.
+// memory is what is in use after some collections: heap and stacks, in bytes.
 func memory() (heap, stacks int) {
-	runtime.GC()
-	runtime.GC() // also what the first found to be freed by a clean-up
+	for range 5 { // each halves the stacks that are too large
+		runtime.GC()
+	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc), int(m.StackInuse) //nolint:gosec // not on this machine
