@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
-	"github.com/holdfast-go/holdfast/waiting"
 )
 
 var scriptCalls = regexp.MustCompile(`cmdstat_(?:eval|evalsha|eval_ro|evalsha_ro|fcall|fcall_ro):calls=(\d+)`)
@@ -105,10 +104,10 @@ func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg lo
 func OneWaiterForMany(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	watcher := Closing(t, scheme+"://"+srv.Addr())
-	for name, cfg := range map[string]locker.Config{
-		"each acquisition in the store": {Wait: waiting.Config{Passes: -1}}, "handed on": {},
-	} {
+	for name, passes := range map[string]int{"each acquisition in the store": -1, "handed on": 0} {
 		t.Run(name, func(t *testing.T) {
+			var cfg locker.Config
+			cfg.Wait.Passes = passes
 			var most atomic.Int64
 			handOffs(t, srv, scheme, 64, cfg, func(key string) {
 				n := int64(len(inspect(t, watcher, key).Waiters))
@@ -138,9 +137,7 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	}
 	const fallback = 2500 * time.Millisecond
 	srv := testserver.Redis(t)
-	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{
-		Wait: waiting.Config{Fallback: fallback},
-	})
+	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), waitingUpTo(fallback))
 	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
 	guards := make([]*locker.Guard[struct{}], n)
 	each(16, n, func(i int) {
@@ -226,7 +223,7 @@ func EveryPublishIsLost(t *testing.T, scheme string) {
 	var order []int
 	var all sync.WaitGroup
 	for i := range clients {
-		l := Quiet(t, Closing(t, scheme+"://"+p.Addr()), locker.Config{Wait: waiting.Config{Fallback: fallback}})
+		l := Quiet(t, Closing(t, scheme+"://"+p.Addr()), waitingUpTo(fallback))
 		all.Go(func() {
 			g, err := l.Lock(t.Context(), key)
 			if err != nil {
@@ -254,4 +251,10 @@ func EveryPublishIsLost(t *testing.T, scheme string) {
 	if p.Counts().Lost == 0 {
 		t.Error("no message was lost: the test shows nothing")
 	}
+}
+
+// waitingUpTo is a configuration with that fallback.
+func waitingUpTo(fallback time.Duration) (cfg locker.Config) {
+	cfg.Wait.Fallback = fallback
+	return cfg
 }
