@@ -18,7 +18,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## install what the tests need and is missing: redis-server, chromium, a C compiler for -race
+deps: ## install what the tests need and is missing: redis-server, etcd, chromium, a C compiler for -race
 	@.ci/deps
 
 .PHONY: build

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	_ "github.com/holdfast-go/holdfast/backend/membackend" // mem://
+	_ "github.com/holdfast-go/holdfast/etcdbackend"        // etcd://, etcds://
 	_ "github.com/holdfast-go/holdfast/redisbackend"       // redis://, rediss://, Sentinel, Cluster
 	_ "github.com/holdfast-go/holdfast/rueidisbackend"     // rueidis://, rueidiss://, Sentinel, Cluster
 )

@@ -37,7 +37,8 @@ internal/history:
 internal/keyclass:
 internal/memstore:       backend waiting
 internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/testserver
-internal/testserver:     # starts servers and knows no client of theirs
+internal/etcdbin:        # std alone, as a benchmark uses it, too
+internal/testserver:     internal/etcdbin  # starts servers and knows no client of theirs
 internal/jaegertest:     # a test, and no code
 internal/simulation:     backend waiting locker redlock internal/history internal/memstore
 internal/mutants:        # breaks other packages by their text alone

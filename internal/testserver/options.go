@@ -11,6 +11,7 @@ type config struct {
 	dir      string
 	sentinel string // the configuration file of a sentinel, which rewrites it
 	replicas int    // of each primary of a cluster
+	program  string // of an etcd member; empty for the one we build
 }
 
 // WithArgs adds redis-server arguments, such as "--maxmemory", "5mb". They override what the package sets.

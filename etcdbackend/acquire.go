@@ -1,0 +1,284 @@
+package etcdbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// restless bounds how often an attempt begins anew because the line changed under it, or its lease ended.
+const restless = 100
+
+var errRestless = errors.New("etcd: the line changed faster than it could be read")
+
+// An attempt is one TryAcquire at work.
+type attempt struct {
+	b     *Backend
+	c     backend.Claim
+	place place
+	sent  time.Time // before anything was
+	h     *hold
+}
+
+// An outcome is what one transaction of an attempt came to.
+type outcome struct {
+	grant   *entry // it holds
+	lease   *lease // what was written is attached to it
+	written bool
+	line    *line // what is known now, if nothing was settled
+}
+
+// run makes transactions until one settles the attempt. The first is all there is for a free lock: one Raft write, which
+// compares that the line is empty.
+func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
+	o, err := a.enterEmpty(ctx)
+	for range restless {
+		if err != nil {
+			return backend.Grant{}, err
+		}
+		if o.grant != nil {
+			return a.granted(ctx, o)
+		}
+		o, err = a.next(ctx, o.line)
+	}
+	return backend.Grant{}, errRestless
+}
+
+// next takes the step that the line, as it was read, leaves to a claim. Each step that lets the claim in is a write whose
+// compares, or whose reply, prove it at the write's own revision: a read may be stale (etcd #20418) and is never proof.
+func (a *attempt) next(ctx context.Context, l *line) (outcome, error) {
+	own := l.find(a.place.own(a.c)...)
+	holder := l.holder(a.c)
+	switch {
+	case own != nil && own.granted:
+		return a.confirm(ctx, own)
+	case l.mismatch(a.c):
+		return outcome{}, backend.ErrMismatch
+	case holder != nil:
+		return a.reenter(ctx, holder, own)
+	case own != nil:
+		return a.wait(ctx, l, own)
+	case l.admits(a.c):
+		return a.enter(ctx, l)
+	case a.c.Queue:
+		return a.stand(ctx)
+	}
+	return outcome{}, l.refusal(nil)
+}
+
+// granted waits until the lease is good for the whole TTL, and returns the grant.
+func (a *attempt) granted(ctx context.Context, o outcome) (backend.Grant, error) {
+	b := a.b
+	b.mu.Lock()
+	k := b.leases.cover(o.lease, a.sent, a.c.TTL)
+	b.mu.Unlock()
+	if err := b.join(ctx, k); errors.Is(err, backend.ErrLost) {
+		return backend.Grant{}, errors.New("etcd: lease ended while the lock was granted") // unknown: to be asked again
+	} else if err != nil {
+		return backend.Grant{}, err
+	}
+	b.mu.Lock()
+	ttl := max(a.c.TTL, o.lease.lasts(a.sent))
+	b.mu.Unlock()
+	b.holding(a.h, o.grant, a.sent.Add(ttl))
+	return backend.Grant{Token: o.grant.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1)}, nil
+}
+
+// enterEmpty creates the entry if the line is empty of all that excludes it, and reads the line otherwise.
+//
+// Safety: at the write's revision nobody holds and nobody waits, or, for a shared claim, only others that share. From then on
+// its own entry keeps out all who must be.
+func (a *attempt) enterEmpty(ctx context.Context) (outcome, error) {
+	p := a.place
+	guards := []clientv3.Cmp{absent(p.line, p.end())}
+	if a.c.Mode == backend.Shared {
+		guards = []clientv3.Cmp{absent(p.line+"p/", p.line+"s/"), absent(p.line+"x/", p.end()), absent(p.entry(a.c), "")}
+	}
+	return a.write(ctx, write{guards: guards, key: p.entry(a.c), ttl: a.c.TTL})
+}
+
+// enter creates the entry of a claim that fits into the line as it was read, if nothing was created since.
+//
+// Safety: compared with the line read, entries may have gone at the write's revision, which lets in no fewer.
+func (a *attempt) enter(ctx context.Context, l *line) (outcome, error) {
+	p := a.place
+	unchanged := clientv3.Compare(clientv3.CreateRevision(p.line), "<", l.revision+1).WithRange(p.end())
+	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged}, key: p.entry(a.c), ttl: a.c.TTL})
+}
+
+// reenter creates a further hold of an owner who holds, and takes its claim out of the line.
+//
+// Safety: an entry that holds does so for as long as it exists, and the write compares that it does.
+func (a *attempt) reenter(ctx context.Context, holder, own *entry) (outcome, error) {
+	p := a.place
+	w := write{
+		guards: []clientv3.Cmp{same(holder), absent(p.reentry(a.c), "")},
+		key:    p.reentry(a.c), token: holder.token(), ttl: a.c.TTL,
+	}
+	if own != nil {
+		w.also = []clientv3.Op{clientv3.OpDelete(own.key)}
+	}
+	return a.write(ctx, w)
+}
+
+// stand creates the entry behind all others. If they have gone by then it holds, and is confirmed like one whose turn came.
+func (a *attempt) stand(ctx context.Context) (outcome, error) {
+	p := a.place
+	w := write{guards: []clientv3.Cmp{absent(p.entry(a.c), "")}, key: p.entry(a.c), ttl: a.c.Linger, waits: true, look: true}
+	if a.c.Mode == backend.Permit {
+		ours := p.limit(a.c)
+		w.guards = append(w.guards, absent(p.line+"p/", ours), absent(clientv3.GetPrefixRangeEnd(ours), p.line+"p0"))
+	}
+	return a.write(ctx, w)
+}
+
+// confirm writes to an entry that holds by what was read, and attaches it to a lease of the TTL.
+//
+// Safety: the write's reply has the line at the write's revision. If the entry holds in it, it does until it is deleted, as
+// an older entry cannot appear.
+func (a *attempt) confirm(ctx context.Context, own *entry) (outcome, error) {
+	o, err := a.write(ctx, a.over(own, true))
+	if err == nil && o.written {
+		if e := o.line.find(own.key); e != nil && e.granted {
+			o.grant = e
+		}
+	}
+	return o, err
+}
+
+// wait keeps the claim's place for its Linger, and tells it who is before it. What it is told is as of the read; the place is
+// kept by the lease, and by a write only if it is on another client's.
+func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error) {
+	b := a.b
+	if a.c.Queue {
+		b.mu.Lock()
+		on := a.h.lease
+		kept := on != nil && int64(on.id) == own.lease && !on.gone && on.ttl >= a.c.Linger
+		var k *keepalive
+		if kept {
+			k = b.leases.cover(on, a.sent, a.c.Linger)
+		}
+		b.mu.Unlock()
+		if !kept {
+			o, err := a.write(ctx, a.over(own, false))
+			if err != nil || !o.written || o.line.find(own.key) == nil || o.line.find(own.key).granted {
+				return o, err
+			}
+			l, own = o.line, o.line.find(own.key)
+			b.mu.Lock()
+			k = b.leases.cover(o.lease, a.sent, a.c.Linger)
+			b.mu.Unlock()
+		}
+		if err := b.join(ctx, k); errors.Is(err, backend.ErrLost) {
+			return outcome{line: &line{}}, nil // the place went with its lease
+		} else if err != nil {
+			return outcome{}, err
+		}
+		b.stands(a.h, l, own, a.sent.Add(a.c.Linger))
+	}
+	return outcome{}, l.refusal(own)
+}
+
+// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a Linger.
+func (a *attempt) over(own *entry, holds bool) write {
+	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, exists: true}
+	if w.ttl, w.waits = a.c.TTL, !holds; w.waits {
+		w.ttl = a.c.Linger
+	}
+	if own.Held {
+		w.least = own.record.Lease
+	}
+	return w
+}
+
+// A write is one transaction of an attempt.
+type write struct {
+	guards []clientv3.Cmp
+	key    string // of the entry
+	token  uint64 // if it is not to be the entry's own
+	ttl    time.Duration
+	least  int64 // the lease is not shorter than so many seconds
+	waits  bool  // the entry is for standing in line
+	also   []clientv3.Op
+	look   bool // read the line after the write: then it decides, and not that the write was made
+	exists bool // the entry is there already
+}
+
+// write makes the transaction: the entry, or a read of the line and of the claim's tombstone. An entry is never created for a
+// claim that was released.
+func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
+	b, p := a.b, a.place
+	seconds := max(leaseSeconds(w.ttl), w.least)
+	on, err := b.leases.lease(ctx, seconds)
+	if err != nil {
+		return outcome{}, err
+	}
+	value, err := record{a.c.Owner, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}.encode()
+	if err != nil {
+		return outcome{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
+	}
+	b.mu.Lock()
+	a.h.key = w.key
+	a.h.attach(on)
+	b.leases.cover(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
+	b.mu.Unlock()
+	if !w.exists {
+		w.guards = append(w.guards, absent(p.tombstone(a.c), ""))
+	}
+	then := append(w.also, clientv3.OpPut(w.key, value, clientv3.WithLease(on.id)))
+	if w.look {
+		then = append(then, p.get())
+	}
+	reply, err := b.client.Txn(ctx).If(w.guards...).Then(then...).
+		Else(p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())).Commit()
+	switch {
+	case noLease(err): // nothing was written
+		b.leases.lost(on)
+		return outcome{line: &line{}}, nil
+	case err != nil:
+		b.mu.Lock()
+		a.h.unsure = true
+		b.mu.Unlock()
+		return outcome{}, err
+	}
+	return a.read(reply, w, on)
+}
+
+// read takes the reply of a write apart.
+func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome, error) {
+	revision := reply.Header.Revision
+	if reply.Succeeded && !w.look {
+		e := &entry{key: w.key, created: revision, granted: true}
+		e.Token = w.token
+		return outcome{grant: e, lease: on}, nil
+	}
+	ranges := reply.Responses
+	if !reply.Succeeded && ranges[1].GetResponseRange().Count > 0 {
+		return outcome{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
+	}
+	found := ranges[0]
+	if reply.Succeeded {
+		found = ranges[len(ranges)-1]
+	}
+	l, err := a.place.read(revision, found.GetResponseRange().Kvs)
+	return outcome{line: l, lease: on, written: reply.Succeeded}, err
+}
+
+func absent(key, end string) clientv3.Cmp {
+	c := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	if end != "" {
+		c = c.WithRange(end)
+	}
+	return c
+}
+
+func same(e *entry) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created)
+}
+
+func (p place) get() clientv3.Op { return clientv3.OpGet(p.line, clientv3.WithRange(p.end())) }

@@ -1,0 +1,78 @@
+package etcdbackend
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// harness is the suite's way to a cluster. Its first member is restarted.
+func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
+	c := client(t, set.Addrs()...)
+	s := scheme{prefix: defaultPrefix}
+	return backendtest.Harness{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := backend.Open(t.Context(), at(set.Addrs()...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Drop: func(t testing.TB, key string) {
+			if _, err := c.Delete(t.Context(), s.prefix+escape(key)+"/", clientv3.WithPrefix()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		PutForeign: func(t testing.TB, key string) func() bool {
+			name := s.at(key).line + "settings"
+			if _, err := c.Put(t.Context(), name, "of some web shop"); err != nil {
+				t.Fatal(err)
+			}
+			return func() bool {
+				reply, err := c.Get(context.Background(), name)
+				return err == nil && len(reply.Kvs) == 1 && string(reply.Kvs[0].Value) == "of some web shop"
+			}
+		},
+		Leftovers: func(t testing.TB, prefix string) []string { return entries(t, c, s.prefix+escape(prefix)) },
+		Restart:   func(testing.TB) { set.Members[0].Restart() },
+	}
+}
+
+// entries lists the keys of those who hold or wait for locks whose keys begin with prefix.
+func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
+	t.Helper()
+	reply, err := c.Get(context.Background(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range reply.Kvs {
+		parts := strings.Split(string(kv.Key), "/")
+		if slices.Contains(parts, "q") && parts[len(parts)-1] != "settings" {
+			left = append(left, string(kv.Key))
+		}
+	}
+	return left
+}
+
+// TestConformance runs the suite on one member, on three, and on the etcd that Debian has. Most of it is waiting.
+//
+// covers: X9, X11, X13, D7
+func TestConformance(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) *testserver.EtcdSet{
+		"one":    func(t *testing.T) *testserver.EtcdSet { return testserver.EtcdCluster(t, 1) },
+		"three":  func(t *testing.T) *testserver.EtcdSet { return testserver.EtcdCluster(t, 3) },
+		"debian": func(t *testing.T) *testserver.EtcdSet { return testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backendtest.Run(t, harness(t, start(t)))
+		})
+	}
+}

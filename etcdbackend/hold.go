@@ -1,0 +1,160 @@
+package etcdbackend
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A hold is what this client knows of a claim of its own: a hint, except that nobody believes in the claim after until. It is
+// guarded by Backend.mu.
+type hold struct {
+	claim backend.Claim
+	place place
+	until time.Time // the end of all belief in it, by what the claim was last told
+
+	key     string // its entry
+	created int64  // the entry's create revision; 0 unknown
+	granted bool   // the entry was seen to hold, in the reply of a write
+	token   uint64
+	lease   *lease // what the entry is attached to; nil unknown
+	over    bool   // until has passed, and the entry is being removed
+	unsure  bool   // a write was not answered, and may yet be made
+
+	ahead    []*entry // what keeps it waiting, as of seen and less what was deleted since
+	own      *entry
+	waits    bool
+	checking bool // look is under way
+	again    bool // and is to look once more
+}
+
+// name is the key of the table of holds.
+func (p place) name(c backend.Claim) string { return p.line + "\xff" + c.ID() }
+
+// touch returns the hold of c, with its end put off to t+ttl.
+func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration) *hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.holds[p.name(c)]
+	if h == nil || h.over { // what was removed is not revived
+		h = &hold{place: p, key: p.entry(c)}
+		b.holds[p.name(c)] = h
+	}
+	h.claim = c
+	h.until = later(h.until, t.Add(ttl))
+	return h
+}
+
+// known returns the hold of c, or nil.
+func (b *Backend) known(p place, c backend.Claim) *hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.holds[p.name(c)]
+}
+
+// drop forgets what is certainly not in the store.
+func (b *Backend) drop(h *hold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !h.unsure {
+		b.forget(h)
+	}
+}
+
+// sweep forgets what ended long ago. The caller has mu.
+func (b *Backend) sweep(now time.Time) {
+	for _, h := range b.holds {
+		if now.Sub(h.until) > late && (h.lease == nil || h.lease.gone || h.lease.lasts(now) <= 0) {
+			b.forget(h)
+		}
+	}
+}
+
+// attach notes which lease the entry is to have, before it has. The caller has mu.
+func (h *hold) attach(l *lease) {
+	if h.lease != nil && h.lease != l {
+		delete(h.lease.entries, h)
+	}
+	h.lease = l
+	l.entries[h] = struct{}{}
+}
+
+// forget takes h out of the tables. The caller has mu.
+func (b *Backend) forget(h *hold) {
+	if name := h.place.name(h.claim); b.holds[name] == h {
+		delete(b.holds, name)
+	}
+	if h.lease != nil {
+		delete(h.lease.entries, h)
+	}
+	b.leaveLine(h)
+}
+
+// holding notes that the entry holds.
+func (b *Backend) holding(h *hold, e *entry, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.key, h.created, h.granted, h.token = e.key, e.created, true, e.token()
+	h.until = later(h.until, until)
+	b.leaveLine(h)
+}
+
+// late is for how much longer than its claim's belief an entry is looked for that may not have been written yet.
+const late = time.Minute
+
+// evict removes the entries of a lease whose claims are over: nobody believes in them, nobody released them, and the lease goes
+// on for others. An entry whose attempt was not answered may still come, so it is looked for a while longer.
+func (b *Backend) evict(l *lease) {
+	now := time.Now()
+	var ended []*hold
+	b.mu.Lock()
+	for h := range l.entries {
+		if h.until.Before(now) {
+			h.over = true
+			ended = append(ended, h)
+		}
+	}
+	b.mu.Unlock()
+	for _, h := range ended {
+		if b.ctx.Err() != nil {
+			return
+		}
+		b.remove(h, l, now)
+	}
+}
+
+// remove deletes the entry as it was seen, if it is still attached to l and its claim did not come back. Whoever came back
+// before the look wrote to the entry, or is seen to have come back; whoever comes later writes to it, and the compare fails.
+func (b *Backend) remove(h *hold, l *lease, now time.Time) {
+	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
+	defer cancel()
+	reply, err := b.client.Get(ctx, h.key, clientv3.WithKeysOnly())
+	if err != nil {
+		return // next time
+	}
+	b.mu.Lock()
+	back := b.holds[h.place.name(h.claim)] != h
+	if back || len(reply.Kvs) == 0 && (!h.unsure || now.Sub(h.until) > late) {
+		delete(l.entries, h)
+		if !back {
+			b.forget(h)
+		}
+	}
+	b.mu.Unlock()
+	if back || len(reply.Kvs) == 0 || reply.Kvs[0].Lease != int64(l.id) {
+		return
+	}
+	_, _ = b.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(h.key), "=", reply.Kvs[0].ModRevision)).
+		Then(clientv3.OpDelete(h.key)).Commit() // the next keepalive looks again
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,221 @@
+package etcdbackend
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// tokenShift makes room in a token for those that a claim reserves: a token is a create revision and, below it, which of the
+// reserved ones it is.
+const tokenShift = 10
+
+// Revision returns the create revision of the etcd key that a token was granted with. Tokens of one etcd cluster are in the
+// order of their grants, whatever their keys.
+func Revision(token uint64) int64 { return int64(token >> tokenShift) }
+
+// A record is an entry's value.
+type record struct {
+	Owner     string       `json:"owner"`
+	Reentrant bool         `json:"reentrant,omitempty"`
+	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
+	Held      bool         `json:"held,omitempty"`  // written by a claim that knew it held, with a lease for its TTL
+	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
+	Meta      backend.Meta `json:"meta,omitzero"`
+}
+
+func (r record) encode() (string, error) {
+	b, err := json.Marshal(r)
+	return string(b), err
+}
+
+// An entry is one claim that holds or stands in line.
+type entry struct {
+	record
+	key      string
+	class    byte
+	limit    int
+	created  int64
+	modified int64
+	lease    int64
+	granted  bool
+}
+
+func (e *entry) token() uint64 {
+	if e.Token != 0 {
+		return e.Token
+	}
+	return uint64(e.created) << tokenShift
+}
+
+func (e *entry) mode() backend.Mode {
+	switch e.class {
+	case shared:
+		return backend.Shared
+	case permit:
+		return backend.Permit
+	}
+	return backend.Exclusive
+}
+
+// A line is all entries of a lock at one revision, in the order of their creation.
+//
+// Who holds is a function of the line alone: the first entry, and behind it those of the same mode for as long as they fit.
+// So the line is handed over in the very step that deletes an entry, nobody can overtake, and as an entry can only move
+// forward, one that holds does so until its key is deleted. A further hold of a re-entrant owner holds wherever it stands,
+// as it is created only while its owner holds, and keeps all others out.
+//
+// Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant owner, or any number of shared
+// ones, or permits of one limit and no more than it. An entry leaves only when it is released or its lease has ended.
+type line struct {
+	revision int64
+	entries  []*entry
+}
+
+// read makes a line of what a range read returned. An entry that is not ours is backend.ErrForeign: it will not go away, so
+// waiting for it would be for ever (etcd#6631).
+func (p place) read(revision int64, kvs []*mvccpb.KeyValue) (*line, error) {
+	l := &line{revision: revision, entries: make([]*entry, 0, len(kvs))}
+	for _, kv := range kvs {
+		e, err := p.parse(kv)
+		if err != nil {
+			return nil, err
+		}
+		l.entries = append(l.entries, e)
+	}
+	l.settle()
+	return l, nil
+}
+
+func (p place) parse(kv *mvccpb.KeyValue) (*entry, error) {
+	e := &entry{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, lease: kv.Lease}
+	var ok bool
+	if e.class, e.limit, ok = p.class(e.key); !ok {
+		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
+	}
+	if e.lease == 0 {
+		return nil, fmt.Errorf("%w: etcd key %q has no lease, so nothing ends it", backend.ErrForeign, e.key)
+	}
+	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl { // a peer's entry has no value
+		return nil, fmt.Errorf("%w: value of etcd key %q", backend.ErrForeign, e.key)
+	}
+	return e, nil
+}
+
+// settle sorts the entries and marks those that hold.
+func (l *line) settle() {
+	slices.SortFunc(l.entries, func(a, b *entry) int { return int(a.created - b.created) })
+	var entered, first, last *entry
+	n := 0
+	for _, e := range l.entries {
+		if e.class == reentry {
+			e.granted, entered = true, e
+		}
+	}
+	for _, e := range l.entries {
+		switch {
+		case e.class == reentry:
+			continue
+		case first == nil:
+			first = e
+			e.granted = entered == nil
+			if entered != nil && e.Reentrant && e.Owner == entered.Owner {
+				e.granted, e.Token = true, entered.token() // one ownership, however often it was entered
+			}
+		default:
+			e.granted = last.granted && e.class == first.class &&
+				(e.class == shared || e.class == permit && n < e.limit)
+		}
+		last = e
+		n++
+	}
+}
+
+// find returns the entry with one of keys, or nil.
+func (l *line) find(keys ...string) *entry {
+	for _, e := range l.entries {
+		if slices.Contains(keys, e.key) {
+			return e
+		}
+	}
+	return nil
+}
+
+// admits reports whether c would hold if it were created now.
+func (l *line) admits(c backend.Claim) bool {
+	class := byte(exclusive)
+	switch c.Mode {
+	case backend.Shared:
+		class = shared
+	case backend.Permit:
+		class = permit
+	}
+	for _, e := range l.entries {
+		if e.class != class || !e.granted {
+			return false
+		}
+	}
+	return len(l.entries) == 0 || class == shared || class == permit && len(l.entries) < c.Limit
+}
+
+// holder returns an entry that holds for c's re-entrant owner, or nil.
+func (l *line) holder(c backend.Claim) *entry {
+	for _, e := range l.entries {
+		if c.Reentrant && e.granted && e.Reentrant && e.Owner == c.Owner {
+			return e
+		}
+	}
+	return nil
+}
+
+// mismatch reports whether the lock is in use as a semaphore of another limit than c's.
+func (l *line) mismatch(c backend.Claim) bool {
+	return c.Mode == backend.Permit && slices.ContainsFunc(l.entries, func(e *entry) bool {
+		return e.class == permit && e.limit != c.Limit
+	})
+}
+
+// token is the last token granted, or 0.
+func (l *line) token() (last uint64) {
+	for _, e := range l.entries {
+		if e.granted {
+			last = max(last, e.token())
+		}
+	}
+	return last
+}
+
+// refusal is what c is told; own is its entry, or nil. RetryAfter is the whole length of the lease that blocks: etcd signals
+// the end of a lease, so nobody needs to know it better. Who is behind others in line is not told when to ask.
+func (l *line) refusal(own *entry) error {
+	held := &backend.HeldError{Token: l.token()}
+	for _, e := range l.entries {
+		if own != nil && !e.granted && e.created <= own.created {
+			held.Position++
+		}
+	}
+	if len(l.entries) > 0 {
+		blocks := l.entries[0]
+		held.Holder = blocks.Meta
+		if held.Position <= 1 {
+			held.RetryAfter = time.Duration(blocks.record.Lease) * time.Second
+		}
+	}
+	return held
+}
+
+// before returns the entries before own that keep it waiting, as a line of its own. New ones behind it do not matter.
+func (l *line) before(own *entry) []*entry {
+	var ahead []*entry
+	for _, e := range l.entries {
+		if e != own && (e.created < own.created || e.class == reentry) {
+			ahead = append(ahead, e)
+		}
+	}
+	return ahead
+}

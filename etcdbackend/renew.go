@@ -1,0 +1,157 @@
+package etcdbackend
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// renew extends a hold that this client made by a keepalive of the lease, and a look at the entry: a deleted one must be
+// noticed. Both are shared with other holds. One that another client made is moved to a lease of ours.
+//
+// Safety: the look is answered after the renewal began, so the entry was there then, and it is attached to a lease that runs
+// for a TTL from then on. Nothing is created.
+func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) error {
+	p := b.scheme.at(c.Key)
+	b.mu.Lock()
+	h := b.holds[p.name(c)]
+	switch {
+	case h != nil && h.over:
+		b.mu.Unlock()
+		return backend.ErrLost
+	case h == nil || !h.granted || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // or the server is late to end it
+		b.mu.Unlock()
+		return b.adopt(ctx, p, c, sent)
+	}
+	h.until = later(h.until, sent.Add(c.TTL))
+	k := b.leases.cover(h.lease, sent, c.TTL)
+	look := &probe{key: h.key, created: h.created, lease: int64(h.lease.id), done: make(chan struct{})}
+	b.mu.Unlock()
+	b.prober.ask(look)
+	err := b.await(ctx, look)
+	if err == nil {
+		err = b.join(ctx, k)
+	}
+	if err == backend.ErrLost { //nolint:errorlint // our own, unwrapped
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.forget(h)
+	}
+	return err
+}
+
+// adopt proves that c holds and attaches its entry to a lease of its own length.
+//
+// Safety: an entry that held when the line was read, however stale the read, holds for as long as it exists, and the write
+// compares that it does.
+func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time.Time) error {
+	reply, err := b.client.Do(ctx, p.get())
+	if err != nil {
+		return err
+	}
+	l, err := p.read(reply.Get().Header.Revision, reply.Get().Kvs)
+	if err != nil {
+		return err
+	}
+	own := l.find(p.own(c)...)
+	if own == nil || !own.granted {
+		return backend.ErrLost
+	}
+	a := &attempt{b: b, c: c, place: p, sent: sent, h: b.touch(p, c, sent, c.TTL)}
+	o, err := a.write(ctx, a.over(own, true))
+	if err != nil {
+		return err
+	}
+	if !o.written {
+		if o.lease == nil {
+			return fmt.Errorf("etcd: lease ended before the lock was attached to it") // to be asked again
+		}
+		b.drop(a.h)
+		return backend.ErrLost
+	}
+	o.grant = own
+	_, err = a.granted(ctx, o)
+	return err
+}
+
+// A probe asks whether an entry is there.
+type probe struct {
+	key            string
+	created, lease int64
+	done           chan struct{}
+	err            error
+}
+
+func (b *Backend) await(ctx context.Context, p *probe) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const (
+	probes  = 100 // in one request; a server takes 128 operations
+	probers = 4   // requests under way, so that one that hangs does not hold up the rest
+)
+
+// A prober asks for many entries at once: those who come while requests are under way share the next one.
+type prober struct {
+	b *Backend
+
+	mu      sync.Mutex
+	pending []*probe
+	running int
+}
+
+func (p *prober) ask(one *probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = append(p.pending, one)
+	if p.running < probers {
+		p.running++
+		p.b.spawn(p.run)
+	}
+}
+
+func (p *prober) run() {
+	for {
+		p.mu.Lock()
+		n := min(len(p.pending), probes)
+		batch := p.pending[:n:n]
+		p.pending = p.pending[n:]
+		if n == 0 {
+			p.running--
+		}
+		p.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		p.look(batch)
+	}
+}
+
+func (p *prober) look(batch []*probe) {
+	ctx, cancel := context.WithTimeout(p.b.ctx, p.b.cfg.RequestTimeout)
+	defer cancel()
+	ops := make([]clientv3.Op, len(batch))
+	for i, one := range batch {
+		ops[i] = clientv3.OpGet(one.key, clientv3.WithKeysOnly())
+	}
+	reply, err := p.b.client.Txn(ctx).Then(ops...).Commit()
+	for i, one := range batch {
+		if one.err = err; err == nil {
+			kvs := reply.Responses[i].GetResponseRange().Kvs
+			if len(kvs) == 0 || kvs[0].CreateRevision != one.created {
+				one.err = backend.ErrLost
+			}
+		}
+		close(one.done)
+	}
+}

@@ -1,0 +1,153 @@
+package etcdbackend
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// DefaultDialTimeout bounds the log-in of a client that is opened by URL.
+const DefaultDialTimeout = 5 * time.Second
+
+// A target is what a URL names.
+type target struct {
+	endpoints      []string
+	user, password string
+	dialTimeout    time.Duration
+	tls            *tls.Config
+	cfg            Config
+}
+
+// parseURL reads a URL as the package comment describes it. Errors are *[backend.InvalidError] and quote nothing that may be
+// secret.
+func parseURL(u *url.URL) (target, error) {
+	t := target{dialTimeout: DefaultDialTimeout}
+	secure := u.Scheme == "etcds"
+	if u.Fragment != "" {
+		return t, invalid("url", "", "has a #fragment; percent-encode special characters in user and password")
+	}
+	if err := t.parseHosts(u.Host, secure); err != nil {
+		return t, err
+	}
+	if u.User != nil {
+		t.user = u.User.Username()
+		t.password, _ = u.User.Password()
+		if t.user == "" || t.password == "" {
+			return t, invalid("url", "", "has a user without a password, or a password without a user")
+		}
+	}
+	if t.cfg.Prefix = strings.TrimPrefix(u.Path, "/"); t.cfg.Prefix != "" && !strings.HasSuffix(t.cfg.Prefix, "/") {
+		t.cfg.Prefix += "/"
+	}
+	if err := t.parseQuery(u.Query(), secure); err != nil {
+		return t, err
+	}
+	_, err := t.cfg.withDefaults()
+	return t, err
+}
+
+func (t *target) parseHosts(hosts string, secure bool) error {
+	scheme := "http://"
+	if secure {
+		scheme = "https://"
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if host == "" {
+			return invalid("url", hosts, "has an empty host")
+		}
+		name, port, err := net.SplitHostPort(host)
+		if err != nil { // no port, or an IPv6 address without one
+			name, port = strings.Trim(host, "[]"), ""
+			if strings.Contains(name, ":") && !strings.HasPrefix(host, "[") {
+				return invalid("url", host, "is not host:port")
+			}
+		}
+		if port == "" {
+			port = "2379"
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
+			return invalid("url", "", "has a host that is not host:port") // not quoted: it may be a password that lacks its @
+		}
+		t.endpoints = append(t.endpoints, scheme+net.JoinHostPort(name, port))
+	}
+	return nil
+}
+
+func (t *target) parseQuery(q url.Values, secure bool) error {
+	files := map[string]string{}
+	for name, values := range q {
+		if len(values) != 1 {
+			return invalid("url", name, "is in the query more than once")
+		}
+		var err error
+		switch name {
+		case "layout":
+			t.cfg.Layout = Layout(values[0])
+		case "request_timeout":
+			t.cfg.RequestTimeout, err = positive(values[0])
+		case "dial_timeout":
+			t.dialTimeout, err = positive(values[0])
+		case "ca", "cert", "key", "server_name":
+			if !secure {
+				return invalid("url", name, "needs the etcds scheme")
+			}
+			files[name] = values[0]
+		default:
+			return invalid("url", name, "is not a known query parameter")
+		}
+		if err != nil {
+			return invalid(name, values[0], "is not a duration such as 3s")
+		}
+	}
+	if !secure {
+		return nil
+	}
+	var err error
+	t.tls, err = tlsConfig(files)
+	return err
+}
+
+// tlsConfig reads the PEM files that a URL names.
+func tlsConfig(files map[string]string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files["server_name"]}
+	if ca := files["ca"]; ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, invalid("ca", ca, "cannot be read: "+err.Error())
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, invalid("ca", ca, "has no certificate in PEM form")
+		}
+	}
+	if (files["cert"] == "") != (files["key"] == "") {
+		return nil, invalid("url", "", "has a cert without a key, or a key without a cert")
+	}
+	if files["cert"] != "" {
+		pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
+		if err != nil {
+			return nil, invalid("cert", files["cert"], "cannot be loaded with its key: "+err.Error())
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return cfg, nil
+}
+
+func positive(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err == nil && d <= 0 {
+		err = strconv.ErrRange
+	}
+	return d, err
+}
+
+func invalid(field, value, reason string) error {
+	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
+}
