@@ -158,7 +158,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 	if a.c.Queue {
 		b.mu.Lock()
 		on := a.h.lease
-		kept := on != nil && int64(on.id) == own.lease && !on.gone && on.ttl >= a.c.Linger
+		kept := on != nil && int64(on.id) == own.attached && !on.gone && on.ttl >= a.c.Linger
 		var k *keepalive
 		if kept {
 			k = b.leases.cover(on, a.sent, a.c.Linger)
@@ -191,7 +191,7 @@ func (a *attempt) over(own *entry, holds bool) write {
 		w.ttl = a.c.Linger
 	}
 	if own.Held {
-		w.least = own.record.Lease
+		w.least = own.Lease
 	}
 	return w
 }

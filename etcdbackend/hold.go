@@ -26,7 +26,6 @@ type hold struct {
 
 	ahead    []*entry // what keeps it waiting, as of seen and less what was deleted since
 	own      *entry
-	waits    bool
 	checking bool // look is under way
 	again    bool // and is to look once more
 }
@@ -46,13 +45,6 @@ func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration
 	h.claim = c
 	h.until = later(h.until, t.Add(ttl))
 	return h
-}
-
-// known returns the hold of c, or nil.
-func (b *Backend) known(p place, c backend.Claim) *hold {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.holds[p.name(c)]
 }
 
 // drop forgets what is certainly not in the store.
@@ -131,7 +123,7 @@ func (b *Backend) evict(l *lease) {
 func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	reply, err := b.client.Get(ctx, h.key, clientv3.WithKeysOnly())
+	reply, err := b.client.Get(ctx, h.key)
 	if err != nil {
 		return // next time
 	}

@@ -38,14 +38,14 @@ func (b *Backend) inspect(ctx context.Context, p place) (backend.State, error) {
 			state.Waiters = append(state.Waiters, backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta})
 			continue
 		}
-		seconds, known := remaining[e.lease]
+		seconds, known := remaining[e.attached]
 		if !known {
-			left, err := b.client.TimeToLive(ctx, clientv3.LeaseID(e.lease))
+			left, err := b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
 			if err != nil {
 				return backend.State{}, err
 			}
 			seconds = left.TTL // whole seconds, rounded down; negative if it has ended
-			remaining[e.lease] = seconds
+			remaining[e.attached] = seconds
 		}
 		if seconds < 0 {
 			continue

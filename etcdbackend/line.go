@@ -42,7 +42,7 @@ type entry struct {
 	limit    int
 	created  int64
 	modified int64
-	lease    int64
+	attached int64 // the lease it is on
 	granted  bool
 }
 
@@ -93,12 +93,12 @@ func (p place) read(revision int64, kvs []*mvccpb.KeyValue) (*line, error) {
 }
 
 func (p place) parse(kv *mvccpb.KeyValue) (*entry, error) {
-	e := &entry{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, lease: kv.Lease}
+	e := &entry{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, attached: kv.Lease}
 	var ok bool
 	if e.class, e.limit, ok = p.class(e.key); !ok {
 		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
 	}
-	if e.lease == 0 {
+	if e.attached == 0 {
 		return nil, fmt.Errorf("%w: etcd key %q has no lease, so nothing ends it", backend.ErrForeign, e.key)
 	}
 	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl { // a peer's entry has no value
@@ -203,7 +203,7 @@ func (l *line) refusal(own *entry) error {
 		blocks := l.entries[0]
 		held.Holder = blocks.Meta
 		if held.Position <= 1 {
-			held.RetryAfter = time.Duration(blocks.record.Lease) * time.Second
+			held.RetryAfter = time.Duration(blocks.Lease) * time.Second
 		}
 	}
 	return held

@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
-	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Before TestMain, and before anything is started: this process may be one that Processes started.
@@ -126,6 +125,3 @@ func quick(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
-
-// addr is where clients reach a member.
-func addr(m *testserver.EtcdMember) string { return m.Addr() }

@@ -2,7 +2,7 @@ package etcdbackend
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,8 +14,8 @@ import (
 // renew extends a hold that this client made by a keepalive of the lease, and a look at the entry: a deleted one must be
 // noticed. Both are shared with other holds. One that another client made is moved to a lease of ours.
 //
-// Safety: the look is answered after the renewal began, so the entry was there then, and it is attached to a lease that runs
-// for a TTL from then on. Nothing is created.
+// Safety: the look is answered after the renewal began, so the entry was there then, attached to the lease that runs for a TTL
+// from then on. Nothing is created.
 func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) error {
 	p := b.scheme.at(c.Key)
 	b.mu.Lock()
@@ -34,6 +34,9 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	b.mu.Unlock()
 	b.prober.ask(look)
 	err := b.await(ctx, look)
+	if err == errMoved { //nolint:errorlint // our own, unwrapped
+		return b.adopt(ctx, p, c, sent)
+	}
 	if err == nil {
 		err = b.join(ctx, k)
 	}
@@ -69,7 +72,7 @@ func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time
 	}
 	if !o.written {
 		if o.lease == nil {
-			return fmt.Errorf("etcd: lease ended before the lock was attached to it") // to be asked again
+			return errors.New("etcd: lease ended before the lock was attached to it") // to be asked again
 		}
 		b.drop(a.h)
 		return backend.ErrLost
@@ -78,6 +81,9 @@ func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time
 	_, err = a.granted(ctx, o)
 	return err
 }
+
+// errMoved says that another client of the same claim put the entry on a lease of its own.
+var errMoved = errors.New("etcd: entry is on another lease")
 
 // A probe asks whether an entry is there.
 type probe struct {
@@ -142,14 +148,17 @@ func (p *prober) look(batch []*probe) {
 	defer cancel()
 	ops := make([]clientv3.Op, len(batch))
 	for i, one := range batch {
-		ops[i] = clientv3.OpGet(one.key, clientv3.WithKeysOnly())
+		ops[i] = clientv3.OpGet(one.key) // not keys only: that leaves out the lease
 	}
 	reply, err := p.b.client.Txn(ctx).Then(ops...).Commit()
 	for i, one := range batch {
 		if one.err = err; err == nil {
 			kvs := reply.Responses[i].GetResponseRange().Kvs
-			if len(kvs) == 0 || kvs[0].CreateRevision != one.created {
+			switch {
+			case len(kvs) == 0 || kvs[0].CreateRevision != one.created:
 				one.err = backend.ErrLost
+			case kvs[0].Lease != one.lease:
+				one.err = errMoved
 			}
 		}
 		close(one.done)

@@ -102,7 +102,7 @@ func (m *EtcdMember) args() []string {
 		"--heartbeat-interval", "50", "--election-timeout", "500", // the shortest lease is one and a half of it, rounded up
 	}
 	if m.TLS != nil {
-		args = append(args, "--cert-file", m.TLS.serverCert, "--key-file", m.TLS.serverKey, "--trusted-ca-file", m.TLS.CAFile)
+		args = append(args, "--cert-file", m.TLS.serverCert, "--key-file", m.TLS.serverKey) // with a trusted CA it would demand client certificates
 	}
 	return append(args, m.cfg.args...)
 }

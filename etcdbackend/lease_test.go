@@ -1,0 +1,211 @@
+package etcdbackend
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+func TestLeaseSeconds(t *testing.T) {
+	for ttl, want := range map[time.Duration]int64{
+		time.Second: 1, time.Second + 1: 2, 5 * time.Second: 5, 6 * time.Second: 8, 30 * time.Second: 40, backend.MaxTTL: 115200,
+	} {
+		if got := leaseSeconds(ttl); got != want {
+			t.Errorf("leaseSeconds(%v) = %d, want %d", ttl, got, want)
+		}
+	}
+}
+
+func TestLeaseLasts(t *testing.T) {
+	now := time.Now()
+	l := &lease{ttl: 64 * time.Second, began: now.Add(-32 * time.Second)}
+	if got, want := l.lasts(now), 31500*time.Millisecond; got != want {
+		t.Errorf("a lease of 64s lasts %v after 32s, want %v: the server's clock may be faster", got, want)
+	}
+	if got := l.lasts(now.Add(-time.Minute)); got != l.ttl {
+		t.Errorf("before it began: %v, want no more than %v", got, l.ttl)
+	}
+}
+
+// A free lock costs one Raft entry to take and one to give back, as long as the client has a lease.
+func TestOneWrite(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	b := on(t, c, Config{})
+	index := func() uint64 {
+		t.Helper()
+		status, err := c.Status(t.Context(), srv.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.RaftIndex
+	}
+	const pairs = 50
+	pair := func(i int) {
+		c := claim(key(t))
+		c.Mode = []backend.Mode{backend.Exclusive, backend.Shared, backend.Permit}[i%3]
+		if c.Mode == backend.Permit {
+			c.Limit = 2
+		}
+		c.Settled = true
+		acquired(t, b, c)
+		want(t, "renew", b.Renew(t.Context(), c), nil)
+		want(t, "release", b.Release(t.Context(), c), nil)
+	}
+	pair(0) // makes the lease
+	before := index()
+	for i := range pairs {
+		pair(i)
+	}
+	if n := index() - before; n < 2*pairs || n > 2*pairs+2 {
+		t.Errorf("%d pairs took %d Raft entries, want 2 each", pairs, n)
+	}
+	if n := b.keepalives.Load(); n > 1 {
+		t.Errorf("%d keepalives within moments", n)
+	}
+}
+
+// A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each was taken.
+func TestKeepalivesOfAThousand(t *testing.T) {
+	const holds, ttl = 1000, 6 * time.Second
+	srv := testserver.Etcd(t)
+	b := opened(t, at(srv.Addr()))
+	l, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl})
+	want(t, "locker", err, nil)
+	defer func() { _ = l.Close(t.Context()) }()
+	guards := make([]*locker.Guard[struct{}], holds)
+	start := time.Now()
+	for i := range guards {
+		time.Sleep(time.Until(start.Add(ttl / 3 * time.Duration(i) / holds))) // spread over the interval of renewals
+		if guards[i], err = l.Lock(t.Context(), key(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began, before := time.Now(), b.keepalives.Load()
+	for _, g := range guards { // held for a TTL and more: each was renewed at least twice
+		select {
+		case <-g.Lost():
+			t.Fatalf("a lock was lost")
+		case <-time.After(time.Until(began.Add(ttl + ttl/6))):
+		}
+	}
+	took, sent := time.Since(began), b.keepalives.Load()-before
+	if most := int64(took/(ttl/3)) + 1; sent > most || sent < 2 {
+		t.Errorf("%d keepalives in %v, want 2 to %d", sent, took, most)
+	}
+	var wg sync.WaitGroup
+	for _, g := range guards {
+		wg.Go(func() {
+			if err := g.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	c := client(t, srv.Addr())
+	if leases, err := c.Leases(t.Context()); err != nil || len(leases.Leases) > 2 {
+		t.Errorf("%d leases, %v", len(leases.Leases), err)
+	}
+}
+
+// A claim that ends without a word ends, although its lease is kept alive for others.
+//
+// covers: B3, B15, G2
+func TestSilentHoldOnSharedLease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
+	silent, alive, waiter := claim(key(t)), claim(key(t)), inLine("")
+	waiter.Key = alive.Key
+	silent.TTL, alive.TTL, waiter.Linger = 2*time.Second, 2*time.Second, 2*time.Second
+	acquired(t, b, silent)
+	acquired(t, b, alive)
+	_, err := b.TryAcquire(t.Context(), waiter) // in line, and then silent
+	want(t, "stand in line", err, backend.ErrHeld)
+	start := time.Now()
+	eventually(t, "the silent hold to end", func() error {
+		want(t, "renew", b.Renew(t.Context(), alive), nil)
+		_, err := other.TryAcquire(t.Context(), claim(silent.Key))
+		if err == nil && time.Since(start) < silent.TTL-silent.TTL/50 {
+			t.Fatalf("it ended after %v", time.Since(start))
+		}
+		time.Sleep(100 * time.Millisecond)
+		return err
+	})
+	if took := time.Since(start); took > 3*silent.TTL {
+		t.Errorf("it ended after %v, with a TTL of %v", took, silent.TTL)
+	}
+	want(t, "renew by the silent one", b.Renew(t.Context(), silent), backend.ErrLost)
+	eventually(t, "the silent place in line to lapse", func() error {
+		want(t, "renew", b.Renew(t.Context(), alive), nil)
+		state, err := other.Inspect(t.Context(), alive.Key)
+		if err == nil && len(state.Waiters) > 0 {
+			err = fmt.Errorf("still waiting: %+v", state.Waiters)
+		}
+		return err
+	})
+}
+
+// An attempt whose answer never came lands when its claim is long forgotten, on a lease that others keep alive. It is found
+// and removed.
+//
+// covers: X10, A4
+func TestForgottenAttemptOnSharedLease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	b, other := opened(t, at(proxy.Addr())), opened(t, at(srv.Addr()))
+	alive, ghost := claim(key(t)), claim(key(t))
+	alive.TTL, ghost.TTL = 2*time.Second, 2*time.Second
+	acquired(t, b, alive)
+	proxy.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(escape(ghost.Key)), Next: 1})
+	_, err := b.TryAcquire(quick(t, 300*time.Millisecond), ghost)
+	if backend.AnswerOf(err) != backend.Unknown {
+		t.Fatalf("TryAcquire without a reply = %v", err)
+	}
+	proxy.Pass()
+	_, err = other.TryAcquire(t.Context(), claim(ghost.Key))
+	want(t, "the ghost", err, backend.ErrHeld)
+	eventually(t, "the ghost to be removed", func() error {
+		if err := b.Renew(t.Context(), alive); err != nil {
+			return err
+		}
+		c := claim(ghost.Key)
+		c.Settled = true
+		_, err := other.TryAcquire(t.Context(), c)
+		return errors.Join(err, other.Release(t.Context(), c))
+	})
+	want(t, "renew", b.Renew(t.Context(), alive), nil)
+}
+
+// A lease that somebody revokes ends all that is on it, and nothing after it.
+//
+// covers: X18, B8
+func TestRevokedLease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	b := on(t, c, Config{})
+	one, two := claim(key(t)), claim(key(t))
+	acquired(t, b, one)
+	acquired(t, b, two)
+	leases, err := c.Leases(t.Context())
+	want(t, "leases", err, nil)
+	for _, l := range leases.Leases {
+		_, err := c.Revoke(t.Context(), l.ID)
+		want(t, "revoke", err, nil)
+	}
+	want(t, "renew", b.Renew(t.Context(), one), backend.ErrLost)
+	want(t, "release", b.Release(t.Context(), two), backend.ErrLost)
+	fresh := claim(one.Key)
+	acquired(t, b, fresh)
+	want(t, "renew on the next lease", b.Renew(t.Context(), fresh), nil)
+	reply, err := c.Get(t.Context(), b.scheme.at(fresh.Key).entry(fresh))
+	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease == int64(leases.Leases[0].ID) {
+		t.Errorf("the entry is %+v, %v", reply.Kvs, err)
+	}
+}
