@@ -125,3 +125,5 @@ func quick(t testing.TB, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+var prefixOnly = []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithCountOnly()}

@@ -1,0 +1,222 @@
+package etcdbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/history"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// A trial is a cluster with clients at work: three of them, two workers each, on two locks.
+type trial struct {
+	set     *testserver.EtcdSet
+	lockers []*locker.Client[struct{}]
+	start   time.Time
+	log     history.Log
+	holds   [6]atomic.Int64 // of each worker
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+}
+
+var patient = locker.Config{TTL: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+
+func begin(t *testing.T, set *testserver.EtcdSet) *trial {
+	t.Helper()
+	raw := at(set.Addrs()...) + "?request_timeout=1s"
+	tr := &trial{set: set, start: time.Now(), lockers: lockers(t, patient, raw, raw, raw)}
+	ctx, stop := context.WithCancel(t.Context())
+	tr.stop = stop
+	names := []string{key(t), key(t)}
+	for worker := range tr.holds {
+		tr.workers.Go(func() { tr.work(ctx, t, worker, names[worker%2]) })
+	}
+	return tr
+}
+
+// work locks again and again, and records what it believed. That a lock is not to be had is no fault here.
+func (tr *trial) work(ctx context.Context, t *testing.T, worker int, name string) {
+	for ctx.Err() == nil {
+		g, err := tr.lockers[worker%3].Lock(ctx, name, locker.WaitLimit(patience))
+		if err != nil {
+			if backend.Refused(err) {
+				t.Errorf("Lock = %v", err)
+			}
+			continue
+		}
+		e := history.Event{Worker: fmt.Sprint(worker), Key: name, Token: g.Hold().Token, Start: time.Since(tr.start)}
+		select {
+		case <-time.After(3 * time.Millisecond):
+		case <-g.Lost():
+		}
+		e.End = min(time.Since(tr.start), g.Until().Sub(tr.start))
+		tr.log.Add(e)
+		_ = g.Unlock() // may be lost, or unknown
+		tr.holds[worker].Add(1)
+	}
+}
+
+// progress waits until every worker has had the lock a few times more.
+func (tr *trial) progress(t *testing.T, when string) {
+	t.Helper()
+	const few = 3
+	start := time.Now()
+	var before [len(tr.holds)]int64
+	for i := range before {
+		before[i] = tr.holds[i].Load()
+	}
+	eventually(t, "everybody to lock "+when, func() error {
+		for i := range before {
+			if n := tr.holds[i].Load() - before[i]; n < few {
+				return fmt.Errorf("worker %d locked %d times", i, n)
+			}
+		}
+		return nil
+	})
+	t.Logf("everybody locked %s within %v", when, time.Since(start).Round(time.Millisecond))
+}
+
+// judge ends the work and looks at what everybody believed.
+func (tr *trial) judge(t *testing.T) {
+	t.Helper()
+	tr.stop()
+	tr.workers.Wait()
+	events := tr.log.Events()
+	if err := history.Join(history.Check(events)); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d holds", len(events))
+}
+
+// Whatever happens to the members: no two beliefs overlap, tokens rise, and work goes on as soon as a majority is there.
+//
+// covers: X5, X6, X7, X8, X17, W2, B2
+func TestCluster(t *testing.T) {
+	set := testserver.EtcdCluster(t, 3)
+	for _, trouble := range []struct {
+		name string
+		make func(t *testing.T, tr *trial)
+	}{
+		{"leader-killed", leaderKilled},
+		{"leader-stopped", leaderStopped},
+		{"no-quorum", noQuorum},
+		{"compaction", compaction},
+		{"member-wiped", memberWiped},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			tr := begin(t, set)
+			defer tr.judge(t)
+			tr.progress(t, "at first")
+			trouble.make(t, tr)
+			tr.progress(t, "at last")
+		})
+	}
+}
+
+func leaderKilled(t *testing.T, tr *trial) {
+	leader, _ := tr.set.Leader(t)
+	leader.Kill()
+	tr.progress(t, "with the leader dead")
+	leader.Restart()
+}
+
+func leaderStopped(t *testing.T, tr *trial) {
+	leader, _ := tr.set.Leader(t)
+	leader.Stop()
+	defer leader.Cont()
+	tr.progress(t, "with the leader stopped")
+}
+
+func noQuorum(t *testing.T, tr *trial) {
+	dead := tr.set.Members[:2]
+	for _, m := range dead {
+		m.Kill()
+	}
+	time.Sleep(patient.TTL + patient.TTL/2) // every lease that was believed in is over
+	var now int64
+	for i := range tr.holds {
+		now += tr.holds[i].Load()
+	}
+	time.Sleep(patient.TTL / 4)
+	for i := range tr.holds {
+		now -= tr.holds[i].Load()
+	}
+	if now != 0 {
+		t.Errorf("%d locks were granted without a majority", -now)
+	}
+	for _, m := range dead {
+		m.Start()
+	}
+}
+
+func compaction(t *testing.T, tr *trial) {
+	c := client(t, tr.set.Addrs()...)
+	for range 20 {
+		reply, err := c.Get(t.Context(), "any", clientv3.WithCountOnly())
+		want(t, "revision", err, nil)
+		if _, err := c.Compact(t.Context(), reply.Header.Revision); err != nil {
+			t.Errorf("Compact = %v", err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func memberWiped(t *testing.T, tr *trial) {
+	_, follower := tr.set.Leader(t)
+	tr.set.Rejoin(t, follower)
+}
+
+// A holder that is cut off hears nothing. Its guard is over before another is granted the lock, because its own clock ends it.
+//
+// covers: X3, X4, B1, A6
+func TestHolderCutOff(t *testing.T) {
+	const locks = 20
+	srv := testserver.Etcd(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	both := lockers(t, patient, at(proxy.Addr()), at(srv.Addr()))
+	guards := make([]*locker.Guard[struct{}], locks)
+	for i := range guards {
+		guards[i] = locked(t, both[0], fmt.Sprint("k", i))
+	}
+	proxy.Set(testserver.Fault{Mode: testserver.Hold})
+	var wg sync.WaitGroup
+	for i, g := range guards {
+		wg.Go(func() {
+			next, err := both[1].Lock(quick(t, patience), fmt.Sprint("k", i))
+			if err != nil {
+				t.Errorf("Lock by the other = %v", err)
+				return
+			}
+			if _, err := g.Value(); !errors.Is(err, locker.ErrLost) {
+				t.Errorf("the guard is good for another %v, and the lock was granted to another", time.Until(g.Until()))
+			}
+			if g.Hold().Token >= next.Hold().Token {
+				t.Errorf("token %d after %d", next.Hold().Token, g.Hold().Token)
+			}
+			if err := next.Unlock(); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	proxy.Pass()
+	for _, g := range guards {
+		want(t, "Unlock of a lost guard", g.Unlock(), locker.ErrLost)
+	}
+}
+
+// covers: G6, B11
+func TestProcesses(t *testing.T) {
+	backendtest.Processes(t, at(testserver.Etcd(t).Addr()))
+}
