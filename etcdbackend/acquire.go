@@ -36,7 +36,7 @@ type outcome struct {
 // run makes transactions until one settles the attempt. The first is all there is for a free lock: one Raft write, which
 // compares that the line is empty.
 func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
-	o, err := a.enterEmpty(ctx)
+	o, err := a.first(ctx)
 	for range restless {
 		if err != nil {
 			return backend.Grant{}, err
@@ -47,6 +47,21 @@ func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
 		o, err = a.next(ctx, o.line)
 	}
 	return backend.Grant{}, errRestless
+}
+
+// first looks whether a claim in line has come to its turn, which costs no write, or takes a free lock.
+func (a *attempt) first(ctx context.Context) (outcome, error) {
+	a.b.mu.Lock()
+	waits := a.h.own != nil
+	a.b.mu.Unlock()
+	if !waits {
+		if a.c.Queue {
+			a.b.leases.prepare(leaseSeconds(a.c.TTL), leaseSeconds(a.c.Linger))
+		}
+		return a.enterEmpty(ctx)
+	}
+	l, err := a.b.readLine(ctx, a.place)
+	return outcome{line: l}, err
 }
 
 // next takes the step that the line, as it was read, leaves to a claim. Each step that lets the claim in is a write whose
@@ -179,7 +194,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 		} else if err != nil {
 			return outcome{}, err
 		}
-		b.stands(a.h, l, own, a.sent.Add(a.c.Linger))
+		b.stands(a.h, l, own, a.sent)
 	}
 	return outcome{}, l.refusal(own)
 }
@@ -223,27 +238,25 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 		return outcome{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
 	}
 	b.mu.Lock()
-	a.h.key = w.key
-	a.h.attach(on)
 	b.leases.cover(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
 	b.mu.Unlock()
 	if !w.exists {
 		w.guards = append(w.guards, absent(p.tombstone(a.c), ""))
 	}
-	then := append(w.also, clientv3.OpPut(w.key, value, clientv3.WithLease(on.id)))
+	then := append([]clientv3.Op{clientv3.OpPut(w.key, value, clientv3.WithLease(on.id))}, w.also...)
 	if w.look {
 		then = append(then, p.get())
 	}
-	reply, err := b.client.Txn(ctx).If(w.guards...).Then(then...).
-		Else(p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())).Commit()
+	reply, loose, err := b.commit(ctx, w.guards, then,
+		[]clientv3.Op{p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())})
+	b.mu.Lock()
+	a.h.wrote(w.key, on, err == nil && reply.Succeeded, loose || err != nil && !noLease(err))
+	b.mu.Unlock()
 	switch {
 	case noLease(err): // nothing was written
 		b.leases.lost(on)
 		return outcome{line: &line{}}, nil
 	case err != nil:
-		b.mu.Lock()
-		a.h.unsure = true
-		b.mu.Unlock()
 		return outcome{}, err
 	}
 	return a.read(reply, w, on)
@@ -254,7 +267,7 @@ func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome
 	revision := reply.Header.Revision
 	if reply.Succeeded && !w.look {
 		e := &entry{key: w.key, created: revision, granted: true}
-		e.Token = w.token
+		e.Token, e.Held = w.token, true
 		return outcome{grant: e, lease: on}, nil
 	}
 	ranges := reply.Responses

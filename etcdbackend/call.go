@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/holdfast-go/holdfast/backend"
 )
 
@@ -29,6 +31,46 @@ func (b *Backend) call(ctx context.Context, key string, verb func(context.Contex
 		return err
 	}
 	return b.failure(ctx, err)
+}
+
+// patiently makes a request, and makes it again if a member does not answer soon: the client takes them in turn, and notices
+// one that hangs only after 13 seconds. It reports whether a request was left without an answer; it may still be executed.
+func patiently[T any](
+	ctx context.Context, soon time.Duration, request func(context.Context) (T, error),
+) (reply T, loose bool, err error) {
+	for {
+		once, cancel := context.WithTimeout(ctx, soon)
+		reply, err = request(once)
+		late := once.Err() != nil
+		cancel()
+		if err == nil || !late || ctx.Err() != nil {
+			return reply, loose, err
+		}
+		loose = true
+	}
+}
+
+// soon is when an answer is late.
+func (b *Backend) soon() time.Duration { return b.cfg.RequestTimeout / 4 }
+
+// commit makes a transaction, patiently.
+func (b *Backend) commit(
+	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
+) (reply *clientv3.TxnResponse, loose bool, err error) {
+	return patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
+	})
+}
+
+// readLine reads the line.
+func (b *Backend) readLine(ctx context.Context, p place) (*line, error) {
+	reply, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (clientv3.OpResponse, error) {
+		return b.client.Do(ctx, p.get())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.read(reply.Get().Header.Revision, reply.Get().Kvs)
 }
 
 // begin counts a verb in, unless the backend is closed.

@@ -19,12 +19,13 @@ type hold struct {
 	key     string // its entry
 	created int64  // the entry's create revision; 0 unknown
 	granted bool   // the entry was seen to hold, in the reply of a write
-	token   uint64
+	record  record // its value then
 	lease   *lease // what the entry is attached to; nil unknown
 	over    bool   // until has passed, and the entry is being removed
-	unsure  bool   // a write was not answered, and may yet be made
+	loose   bool   // a write was not answered, and may yet be made
 
-	ahead    []*entry // what keeps it waiting, as of seen and less what was deleted since
+	asked    time.Time // when the attempt was sent that was last told its place
+	ahead    []*entry  // what keeps it waiting, as of seen and less what was deleted since
 	own      *entry
 	checking bool // look is under way
 	again    bool // and is to look once more
@@ -51,7 +52,7 @@ func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration
 func (b *Backend) drop(h *hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !h.unsure {
+	if !h.loose {
 		b.forget(h)
 	}
 }
@@ -65,13 +66,20 @@ func (b *Backend) sweep(now time.Time) {
 	}
 }
 
-// attach notes which lease the entry is to have, before it has. The caller has mu.
-func (h *hold) attach(l *lease) {
-	if h.lease != nil && h.lease != l {
-		delete(h.lease.entries, h)
+// wrote notes a write of the entry to a lease: that it was made, or that it may have been or may yet be. The caller has mu.
+func (h *hold) wrote(key string, l *lease, made, loose bool) {
+	h.loose = h.loose || loose
+	if !made && !loose {
+		return
 	}
-	h.lease = l
+	h.key = key
 	l.entries[h] = struct{}{}
+	if made && h.lease != l {
+		if h.lease != nil {
+			delete(h.lease.entries, h)
+		}
+		h.lease = l
+	}
 }
 
 // forget takes h out of the tables. The caller has mu.
@@ -89,7 +97,7 @@ func (b *Backend) forget(h *hold) {
 func (b *Backend) holding(h *hold, e *entry, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h.key, h.created, h.granted, h.token = e.key, e.created, true, e.token()
+	h.key, h.created, h.granted, h.record = e.key, e.created, true, e.record
 	h.until = later(h.until, until)
 	b.leaveLine(h)
 }
@@ -123,13 +131,18 @@ func (b *Backend) evict(l *lease) {
 func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	reply, err := b.client.Get(ctx, h.key)
+	b.mu.Lock()
+	key := h.key
+	b.mu.Unlock()
+	reply, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return b.client.Get(ctx, key)
+	})
 	if err != nil {
 		return // next time
 	}
 	b.mu.Lock()
 	back := b.holds[h.place.name(h.claim)] != h
-	if back || len(reply.Kvs) == 0 && (!h.unsure || now.Sub(h.until) > late) {
+	if back || len(reply.Kvs) == 0 && (!h.loose || now.Sub(h.until) > late) {
 		delete(l.entries, h)
 		if !back {
 			b.forget(h)
@@ -140,8 +153,8 @@ func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 		return
 	}
 	_, _ = b.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(h.key), "=", reply.Kvs[0].ModRevision)).
-		Then(clientv3.OpDelete(h.key)).Commit() // the next keepalive looks again
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", reply.Kvs[0].ModRevision)).
+		Then(clientv3.OpDelete(key)).Commit() // the next keepalive looks again
 }
 
 func later(a, b time.Time) time.Time {

@@ -23,11 +23,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State,
 }
 
 func (b *Backend) inspect(ctx context.Context, p place) (backend.State, error) {
-	reply, err := b.client.Do(ctx, p.get())
-	if err != nil {
-		return backend.State{}, err
-	}
-	l, err := p.read(reply.Get().Header.Revision, reply.Get().Kvs)
+	l, err := b.readLine(ctx, p)
 	if err != nil {
 		return backend.State{}, err
 	}
@@ -40,7 +36,9 @@ func (b *Backend) inspect(ctx context.Context, p place) (backend.State, error) {
 		}
 		seconds, known := remaining[e.attached]
 		if !known {
-			left, err := b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
+			left, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+				return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
+			})
 			if err != nil {
 				return backend.State{}, err
 			}

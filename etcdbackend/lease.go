@@ -77,15 +77,32 @@ func (p *leaser) lease(ctx context.Context, seconds int64) (*lease, error) {
 			p.b.mu.Unlock()
 			return l, nil
 		}
-		flight := p.grants[seconds]
-		if flight == nil {
-			flight = &keepalive{done: make(chan struct{})}
-			p.grants[seconds] = flight
-			p.b.spawn(func() { p.grant(seconds, flight) })
-		}
+		flight := p.request(seconds)
 		p.b.mu.Unlock()
 		if err := p.b.join(ctx, flight); err != nil {
 			return nil, err
+		}
+	}
+}
+
+// request has a lease made, if none is under way. The caller has mu.
+func (p *leaser) request(seconds int64) *keepalive {
+	flight := p.grants[seconds]
+	if flight == nil {
+		flight = &keepalive{done: make(chan struct{})}
+		p.grants[seconds] = flight
+		p.b.spawn(func() { p.grant(seconds, flight) })
+	}
+	return flight
+}
+
+// prepare has the leases made that a client needs for its first wait, at once and not one after the other.
+func (p *leaser) prepare(seconds ...int64) {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	for _, s := range seconds {
+		if p.current[s] == nil {
+			p.request(s)
 		}
 	}
 }
@@ -108,7 +125,9 @@ func (p *leaser) make(seconds int64) (*lease, error) {
 	ctx, cancel := context.WithTimeout(p.b.ctx, p.b.cfg.RequestTimeout)
 	defer cancel()
 	l := &lease{began: time.Now(), entries: map[*hold]struct{}{}}
-	reply, err := p.b.client.Grant(ctx, seconds)
+	reply, _, err := patiently(ctx, p.b.soon(), func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return p.b.client.Grant(ctx, seconds)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +162,13 @@ func (p *leaser) send(l *lease) *keepalive {
 // keepAlive asks once, and has the next keepalive sent if one was asked for meanwhile. Then it lets go of those entries whose
 // claims ended without a word: they must not live on in the keepalives of others.
 func (p *leaser) keepAlive(l *lease, k *keepalive) {
-	ctx, cancel := context.WithTimeout(p.b.ctx, min(p.b.cfg.RequestTimeout, max(l.ttl/3, time.Second/4)))
+	limit := min(p.b.cfg.RequestTimeout, max(l.ttl/3, time.Second/4))
+	ctx, cancel := context.WithTimeout(p.b.ctx, limit)
 	defer cancel()
-	p.b.keepalives.Add(1)
-	reply, err := p.b.client.KeepAliveOnce(ctx, l.id)
+	reply, _, err := patiently(ctx, min(p.b.soon(), limit/2), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+		p.b.keepalives.Add(1)
+		return p.b.client.KeepAliveOnce(ctx, l.id)
+	})
 	p.b.mu.Lock()
 	switch {
 	case err == nil:

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"

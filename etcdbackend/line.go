@@ -209,12 +209,13 @@ func (l *line) refusal(own *entry) error {
 	return held
 }
 
-// before returns the entries before own that keep it waiting, as a line of its own. New ones behind it do not matter.
+// before returns copies of the entries that keep own waiting. New ones behind it do not matter.
 func (l *line) before(own *entry) []*entry {
 	var ahead []*entry
 	for _, e := range l.entries {
 		if e != own && (e.created < own.created || e.class == reentry) {
-			ahead = append(ahead, e)
+			one := *e
+			ahead = append(ahead, &one)
 		}
 	}
 	return ahead

@@ -2,6 +2,7 @@ package etcdbackend
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,24 +21,25 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 		ops = append(ops, clientv3.OpDelete(key, clientv3.WithPrevKV()))
 	}
 	deletes := len(ops)
-	if !c.Settled {
+	b.mu.Lock()
+	h := b.holds[p.name(c)]
+	certain := h != nil && h.granted
+	settled := c.Settled && (h == nil || !h.loose) // what we sent twice by ourselves, the caller knows nothing of
+	if h != nil {
+		h.until, h.loose = time.Now(), true // if this is not answered, whoever comes by removes it
+	}
+	b.mu.Unlock()
+	if !settled {
 		on, err := b.leases.burial(ctx, 2*min(max(c.TTL, 0), backend.MaxTTL)+late)
 		if err != nil {
 			return err
 		}
 		ops = append(ops, clientv3.OpPut(p.tombstone(c), "", clientv3.WithLease(on.id)))
 	}
-	b.mu.Lock()
-	h := b.holds[p.name(c)]
-	certain := h != nil && h.granted
-	if h != nil {
-		h.until, h.unsure = time.Now(), true // if this is not answered, whoever comes by removes it
-	}
-	b.mu.Unlock()
 	if !certain {
 		ops = append(ops, p.get())
 	}
-	reply, err := b.client.Txn(ctx).Then(ops...).Commit()
+	reply, loose, err := b.commit(ctx, nil, ops, nil)
 	if noLease(err) {
 		b.leases.unbury()
 	}
@@ -57,8 +59,11 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 			held = held || certain || err == nil && l.find(string(kv.Key)).granted
 		}
 	}
-	if !held {
-		return backend.ErrLost
+	switch {
+	case held:
+		return nil
+	case loose: // the request before may have found it
+		return errors.New("etcd: a member did not say whether it released the lock")
 	}
-	return nil
+	return backend.ErrLost
 }

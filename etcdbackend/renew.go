@@ -24,9 +24,14 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case h != nil && h.over:
 		b.mu.Unlock()
 		return backend.ErrLost
-	case h == nil || !h.granted || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // or the server is late to end it
+	case h == nil || !h.granted || h.lease == nil:
 		b.mu.Unlock()
 		return b.adopt(ctx, p, c, sent)
+	case h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a Linger; or the server is late to end it
+		own := &entry{record: h.record, key: h.key, created: h.created}
+		h.until = later(h.until, sent.Add(c.TTL))
+		b.mu.Unlock()
+		return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
 	}
 	h.until = later(h.until, sent.Add(c.TTL))
 	k := b.leases.cover(h.lease, sent, c.TTL)
@@ -53,11 +58,7 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 // Safety: an entry that held when the line was read, however stale the read, holds for as long as it exists, and the write
 // compares that it does.
 func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time.Time) error {
-	reply, err := b.client.Do(ctx, p.get())
-	if err != nil {
-		return err
-	}
-	l, err := p.read(reply.Get().Header.Revision, reply.Get().Kvs)
+	l, err := b.readLine(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,11 @@ func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time
 	if own == nil || !own.granted {
 		return backend.ErrLost
 	}
-	a := &attempt{b: b, c: c, place: p, sent: sent, h: b.touch(p, c, sent, c.TTL)}
+	return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: b.touch(p, c, sent, c.TTL)}, own)
+}
+
+// move attaches an entry that was seen to hold to a lease of the claim's own length.
+func (b *Backend) move(ctx context.Context, a *attempt, own *entry) error {
 	o, err := a.write(ctx, a.over(own, true))
 	if err != nil {
 		return err
@@ -150,7 +155,7 @@ func (p *prober) look(batch []*probe) {
 	for i, one := range batch {
 		ops[i] = clientv3.OpGet(one.key) // not keys only: that leaves out the lease
 	}
-	reply, err := p.b.client.Txn(ctx).Then(ops...).Commit()
+	reply, _, err := p.b.commit(ctx, nil, ops, nil)
 	for i, one := range batch {
 		if one.err = err; err == nil {
 			kvs := reply.Responses[i].GetResponseRange().Kvs

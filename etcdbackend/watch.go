@@ -165,7 +165,7 @@ func (h *hold) without(key string) bool {
 
 // stands notes that h waits, as of line l. If something was deleted since, it looks again: the event may have been handled
 // before h was noted.
-func (b *Backend) stands(h *hold, l *line, own *entry, until time.Time) {
+func (b *Backend) stands(h *hold, l *line, own *entry, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.holds[h.place.name(h.claim)] != h {
@@ -174,8 +174,8 @@ func (b *Backend) stands(h *hold, l *line, own *entry, until time.Time) {
 	if h.granted && h.created == own.created {
 		return // its turn came meanwhile, and that cannot be undone
 	}
-	h.granted, h.until = false, until // an entry that held is another one
-	h.key, h.created, h.unsure, h.own, h.ahead = own.key, own.created, false, own, l.before(own)
+	h.granted, h.asked, h.until = false, asked, asked.Add(h.claim.Linger) // an entry that held is another one
+	h.key, h.created, h.own, h.ahead = own.key, own.created, own, l.before(own)
 	waiting := b.waiting[h.place.line]
 	if waiting == nil {
 		waiting = map[*hold]struct{}{}
@@ -210,20 +210,19 @@ func (b *Backend) look(h *hold) {
 	b.spawn(func() { b.turn(h, topic) })
 }
 
-// turn proves h's turn by a write that changes nothing, and hands the grant to whoever watches. Otherwise it notes what keeps
-// h waiting now. If that cannot be found out, the claim is to ask itself.
-//
-// The entry keeps its lease, which lasts a Linger from the claim's last answered attempt, or it is gone and the write fails.
-// The token is above that of the refusal: the entry was in line then, behind all that held.
+// turn proves h's turn by a write, and hands the grant to whoever watches. Otherwise it notes what keeps h waiting now. If that
+// cannot be found out, the claim is to ask itself.
 func (b *Backend) turn(h *hold, topic string) {
 	for again := true; again; {
 		b.mu.Lock()
 		h.again = false
-		key, created, linger := h.key, h.created, min(h.claim.Linger, h.claim.TTL)
+		own := h.own
+		a := &attempt{b: b, c: h.claim, place: h.place, sent: h.asked, h: h}
 		b.mu.Unlock()
-		wake := b.prove(h, key, created, linger)
-		if wake != nil {
-			b.hub.Deliver(topic, *wake)
+		if own != nil {
+			if wake := b.prove(a, own); wake != nil {
+				b.hub.Deliver(topic, *wake)
+			}
 		}
 		b.mu.Lock()
 		again = h.again && h.own != nil
@@ -232,36 +231,40 @@ func (b *Backend) turn(h *hold, topic string) {
 	}
 }
 
-// prove returns what h's watcher is to hear, or nil.
-func (b *Backend) prove(h *hold, key string, created int64, linger time.Duration) *backend.Wake {
+// prove returns what the claim's watcher is to hear, or nil. The lease that it is told of is the shorter of Linger and TTL,
+// and counts from its last answered attempt. The token is above that of the refusal: the entry was in line then, behind all
+// that held.
+func (b *Backend) prove(a *attempt, own *entry) *backend.Wake {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	reply, err := b.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", created)).
-		Then(clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease()), h.place.get()).Commit()
-	if err != nil || !reply.Succeeded {
+	lease := min(a.c.Linger, a.c.TTL)
+	w := a.over(own, true)
+	w.ttl = lease
+	o, err := a.write(ctx, w)
+	if err != nil || !o.written {
 		return &backend.Wake{}
 	}
-	l, err := h.place.read(reply.Header.Revision, reply.Responses[1].GetResponseRange().Kvs)
-	if err != nil {
+	b.mu.Lock()
+	k := b.leases.cover(o.lease, a.sent, lease)
+	b.mu.Unlock()
+	if b.join(ctx, k) != nil {
 		return &backend.Wake{}
 	}
-	own := l.find(key)
+	now := o.line.find(own.key)
+	h := a.h
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case h.own == nil: // answered by an attempt, or released
 		return nil
-	case !own.granted:
-		h.own, h.ahead = own, l.before(own)
-		if w := b.watchers[h.place.line]; w != nil && w.seen > l.revision {
+	case !now.granted:
+		h.own, h.ahead = now, o.line.before(now)
+		if w := b.watchers[h.place.line]; w != nil && w.seen > o.line.revision {
 			h.again = true
 		}
 		return nil
 	}
-	h.granted, h.token = true, own.token()
+	h.granted, h.record = true, now.record
 	b.leaveLine(h)
-	return &backend.Wake{Granted: true, Grant: backend.Grant{
-		Token: h.token, TTL: linger, Reserved: max(h.claim.Reserve, 1),
-	}}
+	return &backend.Wake{Granted: true, Grant: backend.Grant{Token: now.token(), TTL: lease, Reserved: max(a.c.Reserve, 1)}}
 }

@@ -150,12 +150,13 @@ func waitEnds(e *env) {
 	key := e.key("k")
 	defer e.unlock(e.lock(a, key))
 
-	_, err := b.Lock(e.ctx, key, locker.WaitLimit(50*time.Millisecond))
+	const wait = 200 * time.Millisecond // for the first answer, which a new client may need several requests for
+	_, err := b.Lock(e.ctx, key, locker.WaitLimit(wait))
 	for _, target := range []error{locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld} {
 		e.is("Lock with a WaitLimit", err, target)
 	}
 	ctx, cancel := context.WithCancelCause(e.ctx)
-	stop := time.AfterFunc(50*time.Millisecond, func() { cancel(errWhy) })
+	stop := time.AfterFunc(wait, func() { cancel(errWhy) })
 	defer stop.Stop()
 	_, err = b.Lock(ctx, key)
 	for _, target := range []error{locker.ErrNotAcquired, context.Canceled, errWhy, backend.ErrHeld} {

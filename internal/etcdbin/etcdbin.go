@@ -3,6 +3,7 @@
 package etcdbin
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -48,7 +49,7 @@ func build(src, pkg, path string) error {
 		return err
 	}
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", fresh, pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", fresh, pkg)
 	cmd.Dir = src
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -32,9 +32,7 @@ func EtcdCluster(t testing.TB, n int, opts ...Option) *EtcdSet {
 		}
 	}
 	for _, m := range set.Members {
-		if err := poll(m.proc.dead, startLimit, m.serves); err != nil {
-			t.Fatalf("testserver: etcd %s: %v", m.name, err)
-		}
+		await(t, "etcd member "+m.name, m.serves)
 	}
 	return set
 }
