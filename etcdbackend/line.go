@@ -192,8 +192,15 @@ func (l *line) token() (last uint64) {
 
 // refusal is what c is told; own is its entry, or nil. RetryAfter is the whole length of the lease that blocks: etcd signals
 // the end of a lease, so nobody needs to know it better. Who is behind others in line is not told when to ask.
+//
+// Token is for the test of a wake-up, see backend.Wake. The line forgets grants that ended, so who stands in it is told the
+// last token before its own entry: all that were granted until now are not above it, also those of its own earlier entries,
+// and the one that its entry will have is.
 func (l *line) refusal(own *entry) error {
 	held := &backend.HeldError{Token: l.token()}
+	if own != nil {
+		held.Token = uint64(own.created)<<tokenShift - 1
+	}
 	for _, e := range l.entries {
 		if own != nil && !e.granted && e.created <= own.created {
 			held.Position++

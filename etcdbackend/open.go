@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"time"
 
@@ -28,6 +29,9 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	t, err := parseURL(u)
 	if err != nil {
 		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		t.dialTimeout = max(time.Millisecond, min(t.dialTimeout, time.Until(deadline)))
 	}
 	client, err := t.client()
 	if err != nil {
@@ -67,7 +71,7 @@ func (b *Backend) ask(ctx context.Context) error {
 func dialError(err error) error {
 	b := &Backend{ctx: context.Background()}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.Join(backend.ErrUnavailable, errors.New("etcd: no answer within the dial timeout"))
+		return fmt.Errorf("%w: etcd: no answer within the dial timeout", backend.ErrUnavailable)
 	}
 	return b.failure(context.Background(), err)
 }

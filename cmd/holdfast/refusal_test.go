@@ -37,7 +37,7 @@ func TestRefusals(t *testing.T) {
 		{"version 2", "unknown command \"2\""},
 		{"demo --backend=" + secret, "is not a URL"},
 		{"demo --backend=redis://u:" + secret + "/@h", "percent-encode special characters"},
-		{"demo --backend=etcd://u:" + secret + "@h", "scheme is not registered"},
+		{"demo --backend=consul://u:" + secret + "@h", "scheme is not registered"},
 		{"demo --backend=redis://u:" + secret + "@h?colour=" + secret, "colour"},
 		{"demo --config=", "--config is empty"},
 		{"demo --backend=", "--backend is empty"},
