@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -64,6 +65,7 @@ type Backend struct {
 	line   *line
 	track  *tracking
 	held   *answers // nil unless Config.HeldAnswers
+	bounds sync.Pool
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -78,7 +80,7 @@ var _ backend.Backend = (*Backend)(nil)
 // The error is an *[backend.InvalidError] for a bad cfg or option, and one that is [backend.ErrUnavailable] or
 // [backend.ErrDenied] if the server cannot be reached or refuses the connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: redisstore.Config{
+	b := &Backend{bounds: sync.Pool{New: newBound}, cfg: redisstore.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
 		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect,
 	}}

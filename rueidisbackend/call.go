@@ -52,7 +52,13 @@ func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 
 // send is not marked as read-only, so rueidis does not repeat it, whatever happens.
 func (s script) send(ctx context.Context, b *Backend, command, what string) (any, error) {
-	run := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys))).Keys(s.keys...).Args(s.args...).Build()
+	words := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys)))
+	if b.line.cluster {
+		words = words.Keys(s.keys...)
+	} else {
+		words = words.Args(s.keys...) // without a look at which slot they are of
+	}
+	run := words.Args(s.args...).Build()
 	if !s.tracked {
 		return answer(b.client.Do(ctx, run))
 	}
@@ -165,7 +171,7 @@ func (b *Backend) patiently(ctx context.Context, q asking) (r result) {
 }
 
 // A bound is a context that ends with another one, or at a time of its own. They are used again: context.WithTimeout would be
-// a tenth of what a request costs.
+// a tenth of what a request costs. (By the same Backend: a timer must not leave the synctest bubble that it was made in.)
 type bound struct {
 	context.Context
 	deadline time.Time
@@ -175,11 +181,11 @@ type bound struct {
 	once     sync.Once
 }
 
-var bounds = sync.Pool{New: func() any {
+func newBound() any {
 	c := &bound{done: make(chan struct{})}
 	c.late = func() { c.once.Do(func() { close(c.done) }) }
 	return c
-}}
+}
 
 // Deadline is its own, which is the earlier one.
 func (c *bound) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -207,7 +213,7 @@ func (b *Backend) bound(ctx context.Context) (c context.Context, free func()) {
 	if theirs, ok := ctx.Deadline(); ok && !theirs.After(deadline) {
 		return ctx, func() {}
 	}
-	own, _ := bounds.Get().(*bound)
+	own, _ := b.bounds.Get().(*bound)
 	own.Context, own.deadline = ctx, deadline
 	if own.timer == nil {
 		own.timer = time.AfterFunc(b.cfg.RequestTimeout, own.late)
@@ -222,7 +228,7 @@ func (b *Backend) bound(ctx context.Context) (c context.Context, free func()) {
 		early := stop()
 		if own.timer.Stop() && early { // neither has run, nor will
 			own.Context = nil
-			bounds.Put(own)
+			b.bounds.Put(own)
 		}
 	}
 }

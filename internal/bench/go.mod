@@ -11,7 +11,6 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.77
-	github.com/rueian/rueidis v0.0.100
 	golang.org/x/sys v0.49.0
 )
 

@@ -7,7 +7,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
-	_ "github.com/holdfast-go/holdfast/redisbackend" // redis://
+	_ "github.com/holdfast-go/holdfast/redisbackend"   // redis://
+	_ "github.com/holdfast-go/holdfast/rueidisbackend" // rueidis://
 )
 
 // Strict is what a name of ours ends in when the store sees every acquisition.
@@ -16,6 +17,8 @@ const Strict = "-strict"
 var (
 	_ = register(newHoldfast("holdfast+goredis", "redis://", "github.com/redis/go-redis/v9"))
 	_ = register(newHoldfast("holdfast+goredis"+Strict, "redis://", "github.com/redis/go-redis/v9"))
+	_ = register(newHoldfast("holdfast+rueidis", "rueidis://", "github.com/redis/rueidis"))
+	_ = register(newHoldfast("holdfast+rueidis"+Strict, "rueidis://", "github.com/redis/rueidis"))
 )
 
 // newHoldfast is holdfast on the backend of a URL scheme. A backend that comes later is a file with one more call of this.

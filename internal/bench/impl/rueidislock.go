@@ -3,8 +3,8 @@ package impl
 import (
 	"context"
 
-	"github.com/rueian/rueidis"
-	"github.com/rueian/rueidis/rueidislock"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
 )
 
 // The README's two settings: the old one tracks its own writes, the newer one (Redis 7.0.5 and later) does not.
@@ -15,8 +15,8 @@ var (
 
 func newRueidislock(name, settings string, noloop bool) Impl {
 	return Impl{
-		Name: name, Role: Peer, Settings: settings, Modules: []string{"github.com/rueian/rueidis"},
-		Sent: []string{"set", "set", "evalsha", "eval"}, Extra: !noloop, // each SET comes with a GET
+		Name: name, Role: Peer, Settings: settings, Modules: []string{"github.com/redis/rueidis"},
+		Sent: []string{"evalsha", "eval"}, Extra: !noloop,
 		Open: func(_ context.Context, addr string) (Client, error) {
 			l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 				ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1, NoLoopTracking: noloop,
