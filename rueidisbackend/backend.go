@@ -142,6 +142,9 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	o.AlwaysPipelining, o.DisableAutoPipelining = true, false
 	o.PipelineMultiplex = -1 // one connection
 	o.ConnLifetime = 0
+	if o.Sentinel.TopologyRefreshInterval == 0 {
+		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
+	}
 	o.MaxFlushDelay = 0 // no lone request waits for others
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale

@@ -47,6 +47,9 @@ func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 	if errors.As(err, &refused) && refused.IsNoScript() {
 		reply, err = s.send(ctx, b, "EVAL", s.Source)
 	}
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "READONLY") && !b.line.cluster {
+		b.line.demoted()
+	}
 	return reply, err
 }
 

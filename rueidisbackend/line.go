@@ -14,6 +14,7 @@ import (
 const (
 	ringScale = 11       // 2,048 requests under way on a connection; one more waits for a place
 	buffer    = 64 << 10 // bytes, each way
+	refresh   = 5 * time.Second
 )
 
 // A line knows how the client's connections are. While nothing has happened to them, rueidis returns as soon as a context
@@ -27,6 +28,8 @@ type line struct {
 	calm   atomic.Uint64 // the events before which a request began that was answered since
 	flying atomic.Int64  // requests in their callers' goroutines
 	places chan struct{} // for those beyond
+
+	reopened atomic.Int64 // when demoted closed the connections, in Unix seconds
 
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -105,6 +108,15 @@ func (l *line) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 		l.conns[c] = struct{}{}
 		l.mu.Unlock()
 		return c, nil
+	}
+}
+
+// demoted closes the connections to a server that answered READONLY, at most once a second: its name may belong to another by
+// now, which only a new connection finds out.
+func (l *line) demoted() {
+	now := time.Now().Unix()
+	if last := l.reopened.Load(); now > last && l.reopened.CompareAndSwap(last, now) {
+		l.closeAll()
 	}
 }
 

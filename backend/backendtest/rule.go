@@ -21,7 +21,7 @@ type rule struct {
 // rules returns the whole suite. In bubbles, where they cost little, more seeds are tried.
 func rules(bubble bool) []rule {
 	return slices.Concat(
-		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules,
+		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules, lossRules,
 		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules,
 		fairRules, readerRules, permitRules, ownerRules, mixedRules, mutexRules(), foreignRules,
 		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),

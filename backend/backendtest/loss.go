@@ -1,0 +1,73 @@
+package backendtest
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+var lossRules = []rule{
+	{
+		name: "loss/signalled", run: lossSignalled, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
+		why: "A backend that claims Loss signals whoever watches a claim that holds when the hold is taken away. Without it the" +
+			" holder works on until the next renewal, a third of the lease later (Redisson never hears of it).",
+	},
+	{
+		name: "loss/before-watch", run: lostBeforeWatch, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
+		why: "A hold that was taken away just before Watch is signalled too: there will be no other change to tell of.",
+	},
+	{
+		name: "loss/guard", run: guardHearsLoss, needs: backend.Capabilities{Loss: true}, hook: hasDrop,
+		why: "A guard ends as soon as its hold is taken away, and not before the store was asked.",
+	},
+}
+
+// covers: B2
+func lossSignalled(e *env) {
+	b := e.open()
+	c := e.claim(e.key("k"))
+	e.acquire(b, c)
+	wake, _ := e.watch(b, c)
+	for range 3 {
+		if err := b.Renew(e.ctx, c); err != nil {
+			e.Fatalf("Renew = %v", err)
+		}
+	}
+	e.h.Drop(e, c.Key)
+	e.await("a signal that is true", patience, func() bool {
+		return e.woken(wake, patience) && b.Renew(e.ctx, c) != nil
+	})
+}
+
+// covers: B2, W1
+func lostBeforeWatch(e *env) {
+	b := e.open()
+	c := e.claim(e.key("k"))
+	e.acquire(b, c)
+	e.h.Drop(e, c.Key)
+	if wake, _ := e.watch(b, c); !e.woken(wake, patience) {
+		e.Error("a hold that was dropped before Watch was not signalled")
+	}
+}
+
+// covers: B2
+func guardHearsLoss(e *env) {
+	b := e.open()
+	g := e.lock(e.locker(b, locker.Config{TTL: e.long}), e.key("k"))
+	e.pause(50 * time.Millisecond) // a hold that is older is watched
+	select {
+	case <-g.Lost():
+		e.Fatal("lost before anything happened")
+	default:
+	}
+	e.h.Drop(e, e.key("k"))
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-g.Lost():
+	case <-timer.C:
+		e.Error("the guard did not hear that its hold was dropped, and its renewals are not due yet")
+	}
+	_ = g.Unlock()
+}

@@ -1,0 +1,113 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Many requests on few connections are all answered, each with its own answer, also right after SCRIPT FLUSH.
+func TestLanesAnswerAll(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL()+"?pool_size=2")
+	for range 3 {
+		var crowd sync.WaitGroup
+		for range 300 {
+			crowd.Go(func() {
+				c := claim("lanes-" + backend.NewOwner())
+				g, err := b.TryAcquire(t.Context(), c)
+				if err != nil {
+					t.Errorf("acquire: %v", err)
+					return
+				}
+				s, err := b.Inspect(t.Context(), c.Key)
+				if err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != c.Owner || s.Token != g.Token {
+					t.Errorf("%+v, %v", s, err)
+				}
+				want(t, "release", b.Release(context.Background(), c), nil) // nothing to cancel: in the caller's goroutine
+				want(t, "again", b.Renew(t.Context(), c), backend.ErrLost)
+			})
+		}
+		srv.MustDo("SCRIPT", "FLUSH")
+		crowd.Wait()
+	}
+	eventually(t, "all lanes to be idle", func() error {
+		b.lanes.mu.Lock()
+		defer b.lanes.mu.Unlock()
+		if n := b.lanes.busy; n != 0 || len(b.lanes.waiting) != 0 {
+			return fmt.Errorf("%d lanes are busy, %d requests wait", n, len(b.lanes.waiting))
+		}
+		return nil
+	})
+}
+
+// While all connections are occupied, who waits for one leaves when its context ends, and what it asked for is not sent. The
+// others go together, as soon as a connection is free.
+//
+// covers: E2, A11
+func TestLanesWait(t *testing.T) {
+	p, b, direct := behind(t, "?pool_size=1")
+	c := claim(key(t))
+	acquired(t, b, c)
+	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(c.Key)})
+	first := make(chan error, 1)
+	go func() { first <- b.Renew(t.Context(), c) }()
+	p.Await(func(n testserver.Counts) bool { return n.Held > 0 })
+
+	gone := claim(key(t))
+	_, err := b.TryAcquire(quick(t, 20*time.Millisecond), gone)
+	want(t, "acquire without a connection", err, context.DeadlineExceeded)
+	cancelled, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	_, err = b.TryAcquire(cancelled, claim(gone.Key))
+	want(t, "acquire without a connection", err, context.Canceled)
+	var waiting sync.WaitGroup
+	for range 10 {
+		waiting.Go(func() { acquired(t, b, claim(key(t))) })
+	}
+	eventually(t, "ten to wait", func() error {
+		b.lanes.mu.Lock()
+		defer b.lanes.mu.Unlock()
+		if len(b.lanes.waiting) < 12 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	p.Pass()
+	waiting.Wait()
+	want(t, "renew", <-first, nil)
+	if s, err := direct.Inspect(t.Context(), gone.Key); err != nil || len(s.Holders) > 0 {
+		t.Errorf("whoever left was granted: %+v, %v", s, err)
+	}
+}
+
+// RequestTimeout counts from the call, not from when a connection was free.
+//
+// covers: E2
+func TestLanesTimeOut(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL()+"?pool_size=1&request_timeout=200ms")
+	acquired(t, b, claim(key(t)))
+	srv.Stop()
+	start := time.Now()
+	var crowd sync.WaitGroup
+	for range 5 {
+		crowd.Go(func() {
+			if err := b.Renew(t.Context(), claim(key(t))); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("renew: %v", err)
+			}
+		})
+	}
+	crowd.Wait()
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	srv.Cont()
+	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+}
