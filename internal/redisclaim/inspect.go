@@ -46,7 +46,7 @@ func decodeHolder(entry any) (backend.Holder, bool) {
 	token, ok3 := r[2].(int64)
 	remaining, ok4 := r[3].(int64)
 	meta, ok5 := r[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || token < 0 || remaining <= 0 {
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || token < 0 || remaining < 0 { // 0: less than one is left
 		return backend.Holder{}, false
 	}
 	return backend.Holder{

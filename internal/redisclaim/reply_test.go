@@ -102,7 +102,7 @@ func TestDecodeInspect(t *testing.T) {
 	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
 		t.Errorf("%+v", w)
 	}
-	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(0), ""}, []any{"a", 1, ""}} {
+	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}} {
 		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
 			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
 				t.Errorf("%v is read as %+v", lists, s)
