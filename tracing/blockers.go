@@ -22,10 +22,10 @@ type blockers struct {
 // blocked is one key. It is there while somebody of this process waits or holds.
 type blocked struct {
 	users  int
-	seen   [maxLinks]trace.SpanContext // a ring
-	n      int                         // how many there ever were
-	inWay  bool                        // whether the last of them still is, as far as is known
-	locals int                         // holds of this process
+	seen   []trace.SpanContext // a ring, once it has maxLinks
+	n      int                 // how many there ever were
+	inWay  bool                // whether the last of them still is, as far as is known
+	locals int                 // holds of this process
 }
 
 func (b *blocked) last() (trace.SpanContext, bool) {
@@ -37,7 +37,11 @@ func (b *blocked) last() (trace.SpanContext, bool) {
 
 func (b *blocked) add(sc trace.SpanContext) {
 	if last, ok := b.last(); !ok || last.SpanID() != sc.SpanID() || last.TraceID() != sc.TraceID() {
-		b.seen[b.n%maxLinks] = sc
+		if b.n < maxLinks {
+			b.seen = append(b.seen, sc)
+		} else {
+			b.seen[b.n%maxLinks] = sc
+		}
 		b.n++
 	}
 	b.inWay = true

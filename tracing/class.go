@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,23 +29,21 @@ const (
 // without a trailing - or _. "order-17" is "order", "user:jo:cart" is "user", "flash-sale" is itself, "17" is "".
 func Class(key string) string { return keyclass.Of(key) }
 
-// A class is what is the same for all locks of one class and mode, made once.
+// A class is what is the same for all locks of one class and mode, made once, and the numbers that are counted of them. Numbers
+// are atomic integers that the meter reads when it collects: on the way of a lock an instrument would cost ten times as much.
 type class struct {
-	span    trace.SpanStartEventOption // the attributes of spans
-	plain   metricOptions              // of metrics
-	results map[string]metricOptions   // with a result
-	causes  map[string]metricOptions   // with a cause
+	span trace.SpanStartEventOption // the attributes of spans
+	hold []metric.RecordOption
+	wait map[string][]metric.RecordOption // by result
+
+	waiters, holds, contended, passes, quarantined *number
+	acquisitions, renewals, lost                   map[string]*number // by result, or cause
 }
 
-// metricOptions are one set of attributes in the forms that instruments take.
-type metricOptions struct {
-	add    []metric.AddOption
-	record []metric.RecordOption
-}
-
-func optionsOf(attrs ...attribute.KeyValue) metricOptions {
-	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
-	return metricOptions{[]metric.AddOption{set}, []metric.RecordOption{set}}
+// A number is one time series.
+type number struct {
+	atomic.Int64
+	attrs []metric.ObserveOption
 }
 
 var (
@@ -57,17 +56,33 @@ var (
 
 func newClass(name string, mode backend.Mode) *class {
 	attrs := []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
+	plain := func() *number { return newNumber(attrs...) }
+	by := func(key attribute.Key, values []string) map[string]*number {
+		m := map[string]*number{}
+		for _, v := range values {
+			m[v] = newNumber(append(slices.Clone(attrs), key.String(v))...)
+		}
+		return m
+	}
+	onSpan := attrs
+	if mode == backend.Exclusive {
+		onSpan = attrs[:1] // as most are; every attribute of a span costs
+	}
 	c := &class{
-		span: trace.WithAttributes(attrs...), plain: optionsOf(attrs...),
-		results: map[string]metricOptions{}, causes: map[string]metricOptions{},
+		span: trace.WithAttributes(onSpan...), hold: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
+		wait:    map[string][]metric.RecordOption{},
+		waiters: plain(), holds: plain(), contended: plain(), passes: plain(), quarantined: plain(),
+		acquisitions: by(AttrResult, allResults), renewals: by(AttrResult, allResults), lost: by(AttrCause, allCauses),
 	}
 	for _, r := range allResults {
-		c.results[r] = optionsOf(append(attrs, AttrResult.String(r))...)
-	}
-	for _, r := range allCauses {
-		c.causes[r] = optionsOf(append(attrs, AttrCause.String(r))...)
+		set := attribute.NewSet(append(slices.Clone(attrs), AttrResult.String(r))...)
+		c.wait[r] = []metric.RecordOption{metric.WithAttributeSet(set)}
 	}
 	return c
+}
+
+func newNumber(attrs ...attribute.KeyValue) *number {
+	return &number{attrs: []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}}
 }
 
 // classes remembers the classes seen.

@@ -39,20 +39,19 @@ func (o *Observer) beginHold(ctx context.Context, h locker.Hold) (context.Contex
 	if w.outer.SpanContext().IsValid() {
 		outer = trace.ContextWithSpan(ctx, w.outer)
 	}
-	opts := []trace.SpanStartOption{w.class.span, trace.WithTimestamp(k.began)}
 	if w.holdID.IsValid() {
-		k.span = startAs(outer, o.tracer, w.holdID, SpanHold, opts...)
+		k.span = startAs(outer, o.tracer, w.holdID, SpanHold, w.class.span)
 		if k.span.SpanContext().SpanID() != w.holdID {
 			o.reserving.Store(reservesNot) // the provider was replaced
 		}
 	} else {
-		_, k.span = o.tracer.Start(outer, SpanHold, opts...)
+		_, k.span = o.tracer.Start(outer, SpanHold, w.class.span)
 	}
 	k.describe(h)
 	k.takeLease()
 	o.blockers.held(h.Key, k.span.SpanContext())
 	k.ctx = context.WithValue(trace.ContextWithSpan(ctx, k.span), opKey{}, k)
-	o.metrics.holds.Add(k.ctx, 1, k.class.plain.add...)
+	k.class.holds.Add(1)
 	return k.ctx, k.end
 }
 
@@ -87,14 +86,13 @@ func (k *hold) takeLease() {
 func (k *hold) end(h locker.Hold, err error) {
 	ended := time.Now()
 	k.o.blockers.freed(k.key, k.span.SpanContext(), k.next)
-	m := &k.o.metrics
-	m.holds.Add(k.ctx, -1, k.class.plain.add...)
-	m.hold.Record(k.ctx, ended.Sub(k.began).Seconds(), k.class.plain.record...)
+	k.class.holds.Add(-1)
+	k.o.metrics.hold.Record(k.ctx, ended.Sub(k.began).Seconds(), k.class.hold...)
 	if k.passed {
-		m.passes.Add(k.ctx, 1, k.class.plain.add...)
+		k.class.passes.Add(1)
 	}
 	if cause := causeOf(err); cause != "" {
-		m.lost.Add(k.ctx, 1, k.class.causes[cause].add...)
+		k.class.lost[cause].Add(1)
 		k.span.SetAttributes(AttrCause.String(cause))
 		k.o.fail(k.span, h, cause, err)
 	}
@@ -103,7 +101,7 @@ func (k *hold) end(h locker.Hold, err error) {
 	case k.passed:
 		k.shared.leave(k.span, ended)
 	default:
-		k.span.End(trace.WithTimestamp(ended))
+		k.span.End()
 		k.o.leases.over(k.lease.Traceparent, ended)
 	}
 }

@@ -214,3 +214,20 @@ func TestHoldersInBetween(t *testing.T) {
 		}
 	})
 }
+
+// An agent that is granted a key that nobody wants any more gives it back, and its lease is over.
+func TestDroppedLease(t *testing.T) {
+	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
+		ctx, end := p.obs.Begin(t.Context(), locker.OpErrand, locker.Hold{Key: "k"})
+		end(locker.Hold{Key: "k", Token: 7}, nil)
+		if p.obs.Left() != 1 {
+			t.Error("the lease is not there")
+		}
+		sc := trace.SpanContextFromContext(ctx)
+		traceparent := fmt.Sprintf("00-%s-%s-01", sc.TraceID(), sc.SpanID())
+		p.obs.Event(ctx, locker.Event{Kind: locker.EventDrop, Lease: locker.Lease{Traceparent: traceparent}})
+		if s := p.one(t, tracing.SpanLease); !slices.Contains(events(s), "granted") {
+			t.Errorf("events %q", events(s))
+		}
+	})
+}

@@ -1,20 +1,18 @@
 package tracing
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"go.opentelemetry.io/otel/metric"
 )
 
-type metrics struct {
-	wait, hold                                                   metric.Float64Histogram
-	acquisitions, contended, lost, renewals, passes, quarantined metric.Int64Counter
-	waiters, holds                                               metric.Int64UpDownCounter
-}
+// metrics are the instruments. The histograms are told of each lock, with the ctx that exemplars come from; the rest asks the
+// classes for their numbers when the meter collects.
+type metrics struct{ wait, hold metric.Float64Histogram }
 
-// newMetrics makes the instruments.
-func newMetrics(m metric.Meter) (metrics, error) {
+func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 	var (
 		all  metrics
 		errs []error
@@ -23,26 +21,45 @@ func newMetrics(m metric.Meter) (metrics, error) {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(Buckets...))
 		*to, errs = h, append(errs, err)
 	}
-	counter := func(to *metric.Int64Counter, name, unit, about string) {
-		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about))
-		*to, errs = c, append(errs, err)
+	counter := func(name, unit, about string, of func(c *class, tell func(*number))) {
+		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
+		errs = append(errs, err)
 	}
-	upDown := func(to *metric.Int64UpDownCounter, name, unit, about string) {
-		c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
-		*to, errs = c, append(errs, err)
+	upDown := func(name, unit, about string, of func(c *class, tell func(*number))) {
+		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
+		errs = append(errs, err)
 	}
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
 	histogram(&all.hold, MetricHold, "How long locks were held")
-	counter(&all.acquisitions, MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock")
-	counter(&all.contended, MetricContended, "{acquisition}", "Lock and TryLock that found the key held")
-	counter(&all.lost, MetricLost, "{hold}", "Holds that ended otherwise than by Unlock")
-	counter(&all.renewals, MetricRenewals, "{renewal}", "Renewals of leases")
-	counter(&all.passes, MetricPasses, "{pass}", "Leases handed on inside the process")
-	counter(&all.quarantined, MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused")
-	upDown(&all.waiters, MetricWaiters, "{acquisition}", "Lock and TryLock under way")
-	upDown(&all.holds, MetricHolds, "{hold}", "Locks held")
+	counter(MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock", func(c *class, tell func(*number)) { each(c.acquisitions, tell) })
+	counter(MetricContended, "{acquisition}", "Lock and TryLock that found the key held", func(c *class, tell func(*number)) { tell(c.contended) })
+	counter(MetricLost, "{hold}", "Holds that ended otherwise than by Unlock", func(c *class, tell func(*number)) { each(c.lost, tell) })
+	counter(MetricRenewals, "{renewal}", "Renewals of leases", func(c *class, tell func(*number)) { each(c.renewals, tell) })
+	counter(MetricPasses, "{pass}", "Leases handed on inside the process", func(c *class, tell func(*number)) { tell(c.passes) })
+	counter(MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused", func(c *class, tell func(*number)) { tell(c.quarantined) })
+	upDown(MetricWaiters, "{acquisition}", "Lock and TryLock under way", func(c *class, tell func(*number)) { tell(c.waiters) })
+	upDown(MetricHolds, "{hold}", "Locks held", func(c *class, tell func(*number)) { tell(c.holds) })
 	if err := errors.Join(errs...); err != nil {
 		return all, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
 	return all, nil
+}
+
+func each(numbers map[string]*number, tell func(*number)) {
+	for _, n := range numbers {
+		if n.Load() != 0 { // what has never happened is no time series
+			tell(n)
+		}
+	}
+}
+
+// observe returns a callback that reports some numbers of every class.
+func (cs *classes) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		cs.known.Range(func(_, c any) bool {
+			of(c.(*class), func(n *number) { o.Observe(n.Load(), n.attrs...) }) //nolint:errcheck // nothing else is in there
+			return true
+		})
+		return nil
+	}
 }

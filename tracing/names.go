@@ -33,12 +33,12 @@ const (
 const (
 	AttrClass    = attribute.Key("holdfast.key.class") // (m) what kind of lock it is; see Config.KeyClass
 	AttrKey      = attribute.Key("holdfast.key")       // the key itself, with Config.ShowKeys
-	AttrMode     = attribute.Key("holdfast.mode")      // (m) exclusive, shared, permit
+	AttrMode     = attribute.Key("holdfast.mode")      // (m) exclusive, shared, permit; spans have it unless it is exclusive
 	AttrResult   = attribute.Key("holdfast.result")    // (m) of an acquisition, an attempt or a renewal; see the results
 	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
 	AttrToken    = attribute.Key("holdfast.fence")     // the fencing token; collectors black out what is called a token
 	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
-	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself
+	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself, unless once
 	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before
 	AttrPosition = attribute.Key("holdfast.position")  // in the store's line; 1 is next
 	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, line, pass

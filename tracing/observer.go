@@ -37,12 +37,12 @@ const (
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg = cfg.withDefaults()
-	m, err := newMetrics(cfg.Meter.Meter(scope))
-	if err != nil {
+	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope)}
+	o.classes.of = cfg.KeyClass
+	var err error
+	if o.metrics, err = newMetrics(cfg.Meter.Meter(scope), &o.classes); err != nil {
 		return nil, err
 	}
-	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope), metrics: m}
-	o.classes.of = cfg.KeyClass
 	return o, nil
 }
 
@@ -79,7 +79,7 @@ func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context
 	case locker.OpRenew:
 		return o.beginRenewal(ctx, h)
 	case locker.OpRelease:
-		return o.beginRelease(ctx, h)
+		return o.beginRelease(ctx)
 	}
 	return ctx, ignore
 }
@@ -106,12 +106,14 @@ func (o *Observer) Event(ctx context.Context, e locker.Event) {
 }
 
 // beginRelease starts the span of a release. A hold's is a child of the hold, a withdrawn wait's of the wait.
-func (o *Observer) beginRelease(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	withdrawal := holdOf(ctx) == nil
-	ctx, span := o.tracer.Start(ctx, SpanRelease, o.classes.class(h).span)
+	ctx, span := o.tracer.Start(ctx, SpanRelease)
 	return ctx, func(h locker.Hold, err error) {
 		result := renewalOf(err)
-		span.SetAttributes(AttrResult.String(result))
+		if err != nil {
+			span.SetAttributes(AttrResult.String(result))
+		}
 		if !withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
 			o.fail(span, h, result, err)
 		}
@@ -128,7 +130,7 @@ func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Con
 	}
 	return ctx, func(h locker.Hold, err error) {
 		result := renewalOf(err)
-		o.metrics.renewals.Add(ctx, 1, c.results[result].add...)
+		c.renewals[result].Add(1)
 		if span == nil && err != nil {
 			_, span = o.tracer.Start(ctx, SpanRenew, c.span, began)
 		}

@@ -34,14 +34,14 @@ type wait struct {
 
 func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
 	w := &wait{o: o, outer: trace.SpanFromContext(ctx), class: o.classes.class(h), began: time.Now(), key: h.Key}
-	ctx, w.span = o.tracer.Start(ctx, SpanWait, w.class.span, trace.WithTimestamp(w.began))
+	ctx, w.span = o.tracer.Start(ctx, SpanWait, w.class.span)
 	if o.cfg.ShowKeys {
 		w.span.SetAttributes(AttrKey.String(h.Key))
 	}
 	w.from = o.blockers.enter(h.Key)
 	ctx = context.WithValue(ctx, opKey{}, w)
 	w.ctx = locker.WithTraceparent(ctx, traceparent(w.identity()))
-	o.metrics.waiters.Add(w.ctx, 1, w.class.plain.add...)
+	w.class.waiters.Add(1)
 	return w.ctx, w.end
 }
 
@@ -67,18 +67,17 @@ func (w *wait) end(h locker.Hold, err error) {
 				w.span.AddLink(link(sc, LinkBlockedBy))
 			}
 		}
-		w.span.SetAttributes(AttrResult.String(result), AttrAttempts.Int(w.attempts))
-		if h.Token != 0 {
-			w.span.SetAttributes(token(h))
+		w.span.SetAttributes(AttrResult.String(result))
+		if w.attempts != 1 {
+			w.span.SetAttributes(AttrAttempts.Int(w.attempts))
 		}
 		w.o.fail(w.span, h, result, err)
 	}
-	m, opts := &w.o.metrics, w.class.results[result]
-	m.waiters.Add(w.ctx, -1, w.class.plain.add...)
-	m.wait.Record(w.ctx, waited.Seconds(), opts.record...)
-	m.acquisitions.Add(w.ctx, 1, opts.add...)
+	w.class.waiters.Add(-1)
+	w.o.metrics.wait.Record(w.ctx, waited.Seconds(), w.class.wait[result]...)
+	w.class.acquisitions[result].Add(1)
 	if contended {
-		m.contended.Add(w.ctx, 1, w.class.plain.add...)
+		w.class.contended.Add(1)
 	}
 	w.span.End()
 	if err != nil {
@@ -101,7 +100,7 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 	}
 	result := resultOf(err)
 	if result == ResultQuarantined {
-		o.metrics.quarantined.Add(ctx, 1, o.classes.class(h).plain.add...)
+		o.classes.class(h).quarantined.Add(1)
 		o.report(ctx, h, result, err)
 	}
 	span := trace.SpanFromContext(ctx)

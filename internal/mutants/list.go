@@ -213,4 +213,39 @@ var storeMutants = []mutant{
 		"lua: a grant that is handed over is not told", "internal/redisclaim/common/commit.lua",
 		"redis.pcall('PUBLISH', base", "text(0, base", "./redisbackend", "HandOff|OneChannel",
 	},
+
+	// Package tracing.
+	{
+		"children see the reserved id", "tracing/hold.go",
+		"k.ctx = context.WithValue(trace.ContextWithSpan(ctx, k.span)", "k.ctx = context.WithValue(trace.ContextWithSpan(context.WithValue(ctx, reservedKey{}, w.holdID), k.span)",
+		"./tracing", "ManyAtOnce|Uncontended",
+	},
+	{
+		"the claim names the wait", "tracing/wait.go",
+		"return sc.WithSpanID(w.holdID)", "return sc", "./tracing", "LinksBetween",
+	},
+	{
+		"a wait forgets who was there before it", "tracing/blockers.go",
+		"if k.inWay {\n\t\treturn k.n - 1", "if false {\n\t\treturn k.n - 1", "./tracing", "Passes",
+	},
+	{
+		"a lease that was dropped is remembered", "tracing/observer.go",
+		"o.leases.over(e.Lease.Traceparent, time.Now())", "_ = e.Lease", "./tracing", "DroppedLease",
+	},
+	{
+		"a passed hold ends when its lease does", "tracing/lease.go",
+		"at = l.ended", "_ = l.ended", "./tracing", "Passes",
+	},
+	{
+		"errors quote the key", "tracing/observer.go",
+		"return withoutKey(err.Error(), h.Key)", "return err.Error()", "./tracing", "KeysAreNotShown",
+	},
+	{
+		"the agent's attempts are its sender's", "tracing/contention/tracker.go",
+		"return context.WithValue(ctx, opKey{}, nil), ignore", "return ctx, ignore", "./tracing/contention", "Snapshot|Profile",
+	},
+	{
+		"a nested lock speaks for the outer one", "locker/observer.go",
+		"if c.cfg.Observer == nil {\n\t\treturn // one", "if false {\n\t\treturn // one", "./locker", "ClientsOwn",
+	},
 }

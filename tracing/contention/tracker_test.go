@@ -106,7 +106,7 @@ func TestSnapshot(t *testing.T) {
 			switch b := w.Blocker; {
 			case b == nil:
 				t.Errorf("nobody blocks %+v", w)
-			case b.Here && w.Key == "order-17<x>" && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
+			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
 				here++
 			case !b.Here && w.Key == "invoice-4" && b.Meta.PID == 7 && b.Meta.Traceparent == "00-abc" && w.Position == 1 && w.Attempts > 1:
 				there++

@@ -1,0 +1,77 @@
+package tracing_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing"
+	"github.com/holdfast-go/holdfast/tracing/contention"
+)
+
+func Example() {
+	ctx, b := context.Background(), membackend.New()
+	exporter, mp := tracetest.NewInMemoryExporter(), metric.NewMeterProvider()
+	traced := func() (*locker.Client[struct{}], *sdktrace.TracerProvider, error) {
+		tp := sdktrace.NewTracerProvider(
+			sdktrace.WithBatcher(exporter),
+			sdktrace.WithIDGenerator(tracing.IDs{}), // lets others link to a hold; see below
+		)
+		obs, err := tracing.NewObserver(tracing.Config{Tracer: tp, Meter: mp})
+		if err != nil {
+			return nil, nil, err
+		}
+		b := tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each question to the store
+		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs})
+		return l, tp, err
+	}
+	l, tp, err := traced()
+	if err != nil {
+		panic(err)
+	}
+	_ = locker.Do(ctx, l, "order-17", func(context.Context, struct{}) error { return nil })
+	_ = l.Close(ctx)
+	_ = tp.ForceFlush(ctx)
+	for _, span := range exporter.GetSpans() {
+		if strings.HasPrefix(span.Name, "lock.") {
+			fmt.Println(span.Name)
+		}
+	}
+	_ = tp.Shutdown(ctx)
+	// Output:
+	// lock.wait
+	// lock.release
+	// lock.hold
+}
+
+func ExampleObserver_contention() {
+	ctx, b := context.Background(), membackend.New()
+	obs, err := tracing.NewObserver(tracing.Config{})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	tracker := contention.New(contention.Config{})
+	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(tracker, obs)})
+	mux.Handle("/debug/locks/", tracker)
+	if err != nil {
+		panic(err)
+	}
+	g, err := l.Lock(ctx, "order-17")
+	if err != nil {
+		panic(err)
+	}
+	page := httptest.NewRecorder()
+	mux.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/debug/locks/", nil))
+	fmt.Println(strings.Contains(page.Body.String(), "<td>order-17</td>"))
+	_, _ = g.Unlock(), l.Close(ctx)
+	// Output: true
+}
