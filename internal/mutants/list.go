@@ -248,4 +248,26 @@ var storeMutants = []mutant{
 		"a nested lock speaks for the outer one", "locker/observer.go",
 		"if c.cfg.Observer == nil {\n\t\treturn // one", "if false {\n\t\treturn // one", "./locker", "ClientsOwn",
 	},
+
+	// Package etcdbackend.
+	{
+		"etcd: a free lock is not compared with the line", "etcdbackend/acquire.go",
+		"guards := []clientv3.Cmp{absent(p.line, p.end())}", "guards := []clientv3.Cmp{absent(p.entry(a.c), \"\")}", "./etcdbackend", "Conformance/one",
+	},
+	{
+		"etcd: a released claim may come again", "etcdbackend/acquire.go",
+		"w.guards = append(w.guards, absent(p.tombstone(a.c), \"\"))", "", "./etcdbackend", "Conformance/one/tombstone",
+	},
+	{
+		"etcd: a shared lease keeps the silent alive", "etcdbackend/lease.go",
+		"p.b.evict(l)", "", "./etcdbackend", "Silent|Forgotten",
+	},
+	{
+		"etcd: a renewal does not look at the entry", "etcdbackend/renew.go",
+		"len(kvs) == 0 || kvs[0].CreateRevision != one.created", "false", "./etcdbackend", "Revoked|DeletedKey|Conformance/one/dropped",
+	},
+	{
+		"etcd: every renewal is a keepalive", "etcdbackend/lease.go",
+		"ttl += ttl / 3", "ttl += 0", "./etcdbackend", "Keepalives",
+	},
 }

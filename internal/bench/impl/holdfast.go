@@ -37,14 +37,19 @@ func newHoldfast(name, scheme string, modules ...string) Impl {
 			if err != nil {
 				return nil, err
 			}
-			l, err := locker.New(b, locker.Bare, cfg)
-			if err != nil {
-				_ = b.Close()
-				return nil, err
-			}
-			return &holdfast{b, l}, nil
+			return On(b, cfg)
 		},
 	}
+}
+
+// On is holdfast on a backend, which it closes.
+func On(b backend.Backend, cfg locker.Config) (Client, error) {
+	l, err := locker.New(b, locker.Bare, cfg)
+	if err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return &holdfast{b, l}, nil
 }
 
 type holdfast struct {

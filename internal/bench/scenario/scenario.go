@@ -57,7 +57,7 @@ type Extra struct {
 
 // All are the scenarios in their order.
 func All() []Scenario {
-	return []Scenario{uncontended, contended, processes, handOff, waiters, layout}
+	return []Scenario{uncontended, contended, processes, handOff, waiters, layout, etcdPairs, etcdHandOff}
 }
 
 // Env is what a cell has.

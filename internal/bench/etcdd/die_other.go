@@ -1,0 +1,7 @@
+//go:build !linux
+
+package etcdd
+
+import "syscall"
+
+var dieWithParent *syscall.SysProcAttr
