@@ -125,8 +125,9 @@ func (o *Observer) beginErrand(ctx context.Context, h locker.Hold) (context.Cont
 		opts = append(opts, trace.WithAttributes(AttrKey.String(h.Key)))
 	}
 	ctx, span := o.tracer.Start(ctx, SpanLease, opts...)
-	e := &errand{o: o, span: span, traceparent: traceparent(span.SpanContext()), class: c}
-	if span.IsRecording() {
+	e := &errand{o: o, span: span, class: c}
+	if span.SpanContext().IsSampled() {
+		e.traceparent = traceparent(span.SpanContext())
 		o.leases.put(e.traceparent, &lease{span: span})
 	}
 	ctx = context.WithValue(ctx, opKey{}, e)

@@ -45,10 +45,14 @@ func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Contex
 	return w.ctx, w.end
 }
 
-// identity is the span that the claim names: the hold to come, which will be in the wait's trace, or else the wait itself.
+// identity is the span that the claim names: the hold to come, which will be in the wait's trace, or else the wait itself. What
+// is not sampled is not named, as nobody could look at it.
 func (w *wait) identity() trace.SpanContext {
 	sc := w.span.SpanContext()
-	if !sc.IsValid() || !w.o.reserves() {
+	if !sc.IsSampled() {
+		return trace.SpanContext{}
+	}
+	if !w.o.reserves() {
 		return sc
 	}
 	w.holdID = newSpanID()
