@@ -18,50 +18,38 @@ type Hub[M any] struct {
 
 type watcher[M any] struct{ wake chan M }
 
-// Watch returns a channel that Wake(topic) signals until ctx is done, and first, which says that the topic had no watcher
-// before: the caller then subscribes. When the topic loses its last watcher, vacant is called (without the Hub's lock), so
-// that the caller can unsubscribe. After Close the channel is closed at once.
-func (h *Hub[M]) Watch(ctx context.Context, topic string, vacant func(topic string)) (wake <-chan M, first bool) {
+// Watch returns a channel that Wake(topic) signals until ctx is done. After Close the channel is closed at once.
+func (h *Hub[M]) Watch(ctx context.Context, topic string) <-chan M {
 	w := &watcher[M]{wake: make(chan M, 1)}
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
 		close(w.wake)
-		return w.wake, false
+		return w.wake
 	}
 	if h.topics == nil {
 		h.topics = map[string]map[*watcher[M]]struct{}{}
 	}
 	watchers := h.topics[topic]
-	if first = watchers == nil; first {
+	if watchers == nil {
 		watchers = map[*watcher[M]]struct{}{}
 		h.topics[topic] = watchers
 	}
 	watchers[w] = struct{}{}
 	h.mu.Unlock()
 
-	context.AfterFunc(ctx, func() {
-		if h.remove(topic, w) && vacant != nil {
-			vacant(topic)
-		}
-	})
-	return w.wake, first
+	context.AfterFunc(ctx, func() { h.remove(topic, w) })
+	return w.wake
 }
 
-// remove takes w out and reports whether topic has nobody left.
-func (h *Hub[M]) remove(topic string, w *watcher[M]) (vacant bool) {
+func (h *Hub[M]) remove(topic string, w *watcher[M]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	watchers := h.topics[topic]
-	if _, ok := watchers[w]; !ok {
-		return false
-	}
 	delete(watchers, w)
-	if len(watchers) > 0 {
-		return false
+	if len(watchers) == 0 {
+		delete(h.topics, topic)
 	}
-	delete(h.topics, topic)
-	return true
 }
 
 // Watched reports whether topic has a watcher.
@@ -76,17 +64,6 @@ func (h *Hub[M]) Empty() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.topics) == 0
-}
-
-// Topics returns the topics that are watched, in no order.
-func (h *Hub[M]) Topics() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	topics := make([]string, 0, len(h.topics))
-	for t := range h.topics {
-		topics = append(topics, t)
-	}
-	return topics
 }
 
 // Wake signals every watcher of topic.

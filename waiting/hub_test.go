@@ -11,8 +11,8 @@ import (
 // covers: W16
 func TestHubDeliver(t *testing.T) {
 	var h waiting.Hub[int]
-	wake, _ := h.Watch(t.Context(), "a", nil)
-	other, _ := h.Watch(t.Context(), "b", nil)
+	wake := h.Watch(t.Context(), "a")
+	other := h.Watch(t.Context(), "b")
 
 	h.Wake("a", 1)
 	h.Wake("a", 2) // dropped: one waits there
@@ -39,7 +39,7 @@ func TestHubDeliverToReaders(t *testing.T) {
 	const rounds = 1000
 	var watchers sync.WaitGroup
 	for range 4 {
-		wake, _ := h.Watch(t.Context(), "a", nil)
+		wake := h.Watch(t.Context(), "a")
 		watchers.Go(func() {
 			for got := range wake {
 				if got == rounds {
@@ -50,7 +50,7 @@ func TestHubDeliverToReaders(t *testing.T) {
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	h.Watch(ctx, "a", nil) // does not read
+	h.Watch(ctx, "a") // does not read
 	for i := range rounds {
 		go h.Wake("a", 0)
 		h.Deliver("a", i+1)

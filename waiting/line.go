@@ -178,11 +178,10 @@ func (l *Line[K, B]) Waiting(k K) (n int, near bool) {
 func (l *Line[K, B]) Ahead(k K, p *Place[B]) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.waits {
-		return 0
+	if c := l.crews[k]; p.waits {
+		return min(p.number-c.first.number, c.waits-1) + c.asker()
 	}
-	c := l.crews[k]
-	return min(p.number-c.first.number, c.waits-1) + c.asker()
+	return 0
 }
 
 func (c *crew[B]) asker() int {

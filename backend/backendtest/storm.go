@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -236,24 +235,9 @@ func (s *storm) closeLocker(l *locker.Client[struct{}]) {
 	}
 }
 
-// judge looks at what everybody believed. Readers that were let in together may learn of it in any order, so the order of
-// tokens is that of writers, and of each reader among them.
+// judge looks at what everybody believed.
 func (s *storm) judge() {
-	var writers, readers, untold []history.Event
-	for _, e := range s.log.Events() {
-		if e.Weight == everybody {
-			writers = append(writers, e)
-		} else {
-			readers = append(readers, e)
-		}
-		e.Token = 0
-		untold = append(untold, e)
-	}
-	found := append(history.CheckCapacity(untold, everybody), history.CheckCapacity(writers, everybody)...)
-	for _, reader := range readers {
-		found = append(found, history.CheckCapacity(append(slices.Clip(writers), reader), everybody)...)
-	}
-	if err := history.Join(found); err != nil {
+	if err := history.Join(history.CheckCapacity(s.log.Events(), everybody)); err != nil {
 		s.Errorf("%v", err)
 	}
 	if s.holds == 0 {

@@ -25,7 +25,8 @@ func Check(events []Event) []Violation { return CheckCapacity(events, 1) }
 // CheckCapacity returns what is wrong, key by key in order of time; nil is a history that a correct lock explains. At any
 // moment the weights of the beliefs in one key must not add up to more than capacity; a belief ends before one that
 // starts at the same time. Tokens other than 0 must differ within a key, and an event's must be above that of every belief
-// that was over when it started (for exclusive locks: they rise in order of start).
+// that was over when it started, and for which there is no room beside it (for exclusive locks: they rise in order of start).
+// Those for which there is room may have been let in together, and learn of it in any order.
 //
 // Readers beside one writer are checked with a capacity as large as there may be readers, and the writers' Weight equal to
 // it. An event without a moment of belief counts as a grant, for its token only. It takes O(n log n).
@@ -33,7 +34,7 @@ func CheckCapacity(events []Event, capacity int) []Violation {
 	var found []Violation
 	for _, key := range byKey(events) {
 		found = append(found, overlaps(key, capacity)...)
-		found = append(found, regressions(key)...)
+		found = append(found, regressions(key, capacity)...)
 		found = append(found, repeated(key)...)
 	}
 	return found
@@ -110,21 +111,27 @@ func excess(before, capacity int, a, b Event) string {
 		b.Key, capacity, together, before, b.weight())
 }
 
-// regressions finds tokens that are not above that of every belief which had ended before.
-func regressions(events []Event) []Violation {
+// regressions finds tokens that are not above that of every belief which had ended before, and excludes this one.
+func regressions(events []Event, capacity int) []Violation {
 	var found []Violation
 	granted := slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Token == 0 || !e.believed() })
 	ends := byEnd(granted)
-	var highest Event // of those that ended, whose token is the highest
+	highest := map[int]Event{} // of those that ended, by weight: whose token is the highest
 	for _, e := range granted {
 		for len(ends) > 0 && ends[0].End <= e.Start {
-			if ends[0].Token > highest.Token {
-				highest = ends[0]
+			if w := ends[0].weight(); ends[0].Token > highest[w].Token {
+				highest[w] = ends[0]
 			}
 			ends = ends[1:]
 		}
-		if highest.Token > e.Token {
-			found = append(found, Violation{fmt.Sprintf("token of %q fell from %d to %d", e.Key, highest.Token, e.Token), highest, e})
+		var above Event
+		for w, h := range highest {
+			if w+e.weight() > capacity && h.Token > max(e.Token, above.Token) {
+				above = h
+			}
+		}
+		if above.Token != 0 {
+			found = append(found, Violation{fmt.Sprintf("token of %q fell from %d to %d", e.Key, above.Token, e.Token), above, e})
 		}
 	}
 	return found

@@ -73,10 +73,16 @@ func TestCheck(t *testing.T) {
 			[]history.Event{ev("a", 1, 10, 31), ev("b", 2, 20, 40), ev("c", 3, 30, 50)},
 			[]string{"over its capacity of 2 for up to 10ns"},
 		},
-		"permits seen in another order than granted": {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 20, 40)}, nil},
-		"permit granted after one ended, with a lower token": {
-			2,
-			[]history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)},
+		"permits seen in another order than granted":                              {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 20, 40)}, nil},
+		"permits granted together, one of which was seen when the other was over": {2, []history.Event{ev("a", 2, 10, 30), ev("b", 1, 30, 40)}, nil},
+		"writer after a reader, with a lower token": {
+			100,
+			[]history.Event{ev("r", 2, 10, 30), weighing(100, ev("w", 1, 30, 40))},
+			[]string{"fell from 2 to 1"},
+		},
+		"reader after a writer and a reader, with a lower token than both": {
+			100,
+			[]history.Event{weighing(100, ev("w", 2, 10, 20)), ev("r1", 3, 20, 30), ev("r2", 1, 30, 40)},
 			[]string{"fell from 2 to 1"},
 		},
 		"weights": {4, []history.Event{weighing(3, ev("a", 1, 10, 30)), ev("b", 2, 20, 40), weighing(3, ev("c", 3, 30, 50))}, nil},

@@ -82,8 +82,7 @@ func (s *Store) Validate(c backend.Claim) error {
 
 // Watch signals until ctx is done: for a claim in line what is made for it, for another one releases of the key.
 func (s *Store) Watch(ctx context.Context, c backend.Claim) <-chan backend.Wake {
-	wake, _ := s.hub.Watch(ctx, topic(c), nil)
-	return wake
+	return s.hub.Watch(ctx, topic(c))
 }
 
 // Acquire grants c, or refuses it and with Queue gives it a place in line. All checks come before the first write, except

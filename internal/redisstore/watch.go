@@ -23,7 +23,7 @@ func (s *Subscription) watch(
 		return nil, err
 	}
 	watching, leave := context.WithCancel(ctx)
-	wake, _ := hub.Watch(watching, topic, nil)
+	wake := hub.Watch(watching, topic)
 	state, err := s.want(channel)
 	if err == nil {
 		err = s.await(ctx, state)

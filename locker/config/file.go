@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -65,6 +67,10 @@ func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) 
 	b, err := backend.Open(ctx, cmp.Or(f.Backend.Reveal(), DefaultBackend))
 	if err == nil {
 		return b, f.Locker, nil
+	}
+	// As the key has the name of the package whose error it is, that is told once.
+	if cause := errors.Unwrap(err); cause != nil {
+		err = fmt.Errorf("open %s: %w", backend.Redact(f.Backend.Reveal()), cause)
 	}
 	from := f.backendFrom
 	if f.Backend != f.loaded {

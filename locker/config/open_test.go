@@ -65,17 +65,17 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("got %s\nwant %s…", text, start)
 		}
 	}
-	expect(f, "config: holdfast.yaml:2: backend (from NODE): backend: open: invalid url \"nosuch://\": scheme is not registered", backend.ErrInvalid)
+	expect(f, "config: holdfast.yaml:2: backend (from NODE): open nosuch://h: invalid url \"nosuch://\": scheme is not registered", backend.ErrInvalid)
 
 	// The program puts another URL there, which the file is not to be blamed for.
 	if f.Backend, err = ParseURL("down://u:hunter2@h"); err != nil {
 		t.Fatal(err)
 	}
-	expect(f, "config: holdfast.yaml: backend: backend: open down://h: store is down", errDown)
+	expect(f, "config: holdfast.yaml: backend: open down://h: store is down", errDown)
 
 	t.Setenv("HOLDFAST_BACKEND", "down://u:hunter2@h")
 	if f, err = Load(path); err != nil {
 		t.Fatal(err)
 	}
-	expect(f, "config: backend (from HOLDFAST_BACKEND): backend: open down://h: store is down", errDown)
+	expect(f, "config: backend (from HOLDFAST_BACKEND): open down://h: store is down", errDown)
 }
