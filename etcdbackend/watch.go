@@ -25,7 +25,7 @@ type watcher struct {
 // watch has topic signalled until ctx ends, and returns when the server has confirmed that it watches the lock.
 func (b *Backend) watch(ctx context.Context, p place, topic string) (<-chan backend.Wake, error) {
 	watching, leave := context.WithCancel(ctx)
-	wake, _ := b.hub.Watch(watching, topic, nil)
+	wake := b.hub.Watch(watching, topic)
 	w := b.share(p)
 	context.AfterFunc(watching, func() { b.unshare(w) })
 	limit, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
