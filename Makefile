@@ -62,6 +62,10 @@ interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the str
 	@cd internal/interop/js && npm ci --silent --no-audit --no-fund
 	cd internal/interop && $(GO) vet ./... && $(GO) test -count=1 ./...
 
+.PHONY: soak
+soak: deps ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
+	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))

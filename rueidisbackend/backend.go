@@ -136,9 +136,12 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	timeout := b.cfg.RequestTimeout
 	o.DialCtxFn = b.line.dialer(timeout, o.DialCtxFn)
 	o.Dialer.Timeout = timeout
-	o.Dialer.KeepAlive = max(timeout/2, time.Millisecond) // a connection that was silent for so long is pinged,
-	o.ConnWriteTimeout = timeout                          // and given up if it stays so
-	o.DisableRetry = true                                 // the caller repeats, and knows what it repeats
+	o.Dialer.KeepAlive = timeout // a connection that was silent for so long is pinged,
+	if o.ForceSingleClient || o.Sentinel.MasterSet != "" {
+		o.Dialer.KeepAlive *= 2 // rarely, as a request without an answer ends it too, see line.doubted
+	}
+	o.ConnWriteTimeout = timeout // and given up if it stays so
+	o.DisableRetry = true        // the caller repeats, and knows what it repeats
 	o.AlwaysPipelining, o.DisableAutoPipelining = true, false
 	o.PipelineMultiplex = -1 // one connection
 	o.ConnLifetime = 0

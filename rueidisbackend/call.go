@@ -47,8 +47,8 @@ func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 	if errors.As(err, &refused) && refused.IsNoScript() {
 		reply, err = s.send(ctx, b, "EVAL", s.Source)
 	}
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "READONLY") && !b.line.cluster {
-		b.line.demoted()
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "READONLY") {
+		b.line.doubted()
 	}
 	return reply, err
 }
@@ -126,6 +126,7 @@ func (b *Backend) call(ctx context.Context, q asking) (any, error) {
 		case ended: // its place in the ring is still taken
 			b.line.happened()
 			if ctx.Err() == nil {
+				b.line.doubted()
 				err = redisstore.ErrNoAnswer
 			}
 		}
@@ -157,6 +158,7 @@ func (b *Backend) call(ctx context.Context, q asking) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	b.line.doubted()
 	return nil, redisstore.ErrNoAnswer
 }
 

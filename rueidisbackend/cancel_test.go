@@ -172,3 +172,42 @@ func TestSentOnce(t *testing.T) {
 		}
 	}
 }
+
+// A connection that leads nowhere is given up with the first request that is not answered.
+//
+// covers: R21, E2
+func TestDeadConnection(t *testing.T) {
+	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=1s")
+	c := claim(key(t))
+	acquired(t, b, c)
+	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
+	if err := b.Renew(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("renew: %v", err)
+	}
+	p.Pass() // for new connections; the old one stays dead
+	start := time.Now()
+	eventually(t, "renew", func() error { return b.Renew(quick(t, 200*time.Millisecond), c) })
+	if took := time.Since(start); took > 900*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A server that answers READONLY is left, as its name may belong to another by now.
+//
+// covers: R14
+func TestDemoted(t *testing.T) {
+	srv := testserver.Redis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b := opened(t, "rueidis://"+p.Addr())
+	c := claim(key(t))
+	acquired(t, b, c)
+	conns := p.Counts().Conns
+	srv.MustDo("REPLICAOF", "127.0.0.1", "1")
+	want(t, "renew on a replica", b.Renew(t.Context(), c), backend.ErrUnavailable)
+	srv.MustDo("REPLICAOF", "NO", "ONE")
+	eventually(t, "renew", func() error { return b.Renew(t.Context(), c) })
+	if p.Counts().Conns == conns {
+		t.Error("no new connection was made")
+	}
+}

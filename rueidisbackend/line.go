@@ -29,7 +29,7 @@ type line struct {
 	flying atomic.Int64  // requests in their callers' goroutines
 	places chan struct{} // for those beyond
 
-	reopened atomic.Int64 // when demoted closed the connections, in Unix seconds
+	reopened atomic.Int64 // when doubted closed the connections, in Unix seconds
 
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -111,11 +111,12 @@ func (l *line) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 	}
 }
 
-// demoted closes the connections to a server that answered READONLY, at most once a second: its name may belong to another by
-// now, which only a new connection finds out.
-func (l *line) demoted() {
+// doubted closes the connections, at most once a second, when the server answered READONLY or not at all: its name may belong
+// to another by now, or the connection lead nowhere, which only a new one finds out. A cluster has many servers, and rueidis
+// knows itself when one is another's replica.
+func (l *line) doubted() {
 	now := time.Now().Unix()
-	if last := l.reopened.Load(); now > last && l.reopened.CompareAndSwap(last, now) {
+	if last := l.reopened.Load(); !l.cluster && now > last && l.reopened.CompareAndSwap(last, now) {
 		l.closeAll()
 	}
 }
