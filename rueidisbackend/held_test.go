@@ -56,6 +56,21 @@ func TestHeldAnswers(t *testing.T) {
 	acquired(t, b, claim(mine.Key)) // at once
 }
 
+// A release counts before the server's message about it has come.
+func TestHeldAnswersOfOwnRelease(t *testing.T) {
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr()+"?held_answers=true")
+	c := claim(key(t))
+	g := acquired(t, b, c)
+	name := b.store.Layout.Key(c.Key)
+	b.held.keep(name, b.held.begin(name), time.Now(), backend.State{ // of which the server does not tell
+		Holders: []backend.Holder{{Owner: c.Owner, TTL: time.Minute}}, Token: g.Token,
+	})
+	_, err := b.TryAcquire(t.Context(), claim(c.Key))
+	want(t, "acquire", err, backend.ErrHeld)
+	want(t, "release", b.Release(t.Context(), c), nil)
+	acquired(t, b, claim(c.Key))
+}
+
 // What is read while the key changes is not kept, and what is kept ends with the lease, a flush and the connection.
 func TestHeldAnswersAreDropped(t *testing.T) {
 	a := newAnswers()
