@@ -8,6 +8,7 @@ MAKEFLAGS   += --no-print-directory
 GO       ?= go
 PKGS     ?= ./...
 TIMEOUT  ?= 8m  # per package; the whole of `make test` stays under 12 minutes on a fresh machine with 2 cores
+SEEDS    ?= 1000 # of make sim
 FUZZTIME ?= 10s # per fuzz target; 5000x is a number of inputs
 
 gotest := $(GO) run ./internal/repo/gotest
@@ -69,6 +70,10 @@ soak: deps ## half a minute each way of what `make test` does for a second: conn
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))
+
+.PHONY: sim
+sim: ## the quorum in simulated time, SEEDS (1000) of them, and with one safeguard removed at a time; ten seeds a second or more
+	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
 
 .PHONY: mutants
 mutants: deps ## break the code on purpose, one defect at a time: the tests must notice each; some minutes

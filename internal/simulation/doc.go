@@ -1,0 +1,16 @@
+// Package simulation runs the real locker on the real redlock over simulated nodes, in virtual time, for many seeds: its tests are
+// all there is of it.
+//
+//	make sim SEEDS=10000
+//	go test ./internal/simulation -run TestSimulation -seed=4711        repeats a seed
+//
+// A node keeps its locks in internal/memstore, which is mem://'s store. That the Lua on a real Redis does the same with the same
+// sequences of operations is what redisbackend's TestEquivalence shows, so what holds here of nodes holds of Redis.
+//
+// What a seed decides: how many nodes, clients and keys there are, how fast each node's clock runs, when nodes crash, restart with and without
+// their memory and step their clocks, when clients pause and cancel, and what befalls the n-th request of each connection. What
+// it does not: the jitter of the code under test, and which of two goroutines that wake at one moment runs first. So a seed is
+// repeated some times, and nearly always shows again what it showed.
+//
+// The same is run with one safeguard removed, which must be found within a number of seeds. Otherwise the simulation shows nothing.
+package simulation

@@ -1,0 +1,119 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", 0, "how many seeds to simulate; 0 is a short form")
+	first = flag.Uint64("first", 1, "the first seed")
+	one   = flag.Uint64("seed", 0, "a seed to repeat, ten times")
+)
+
+// TestSimulation runs the world as it is meant to be: nothing may be wrong in any seed.
+//
+// covers: A2, A3, A5, B7, B8, C4, C9, D2, D4, G1, K1, K3, Q1, Q6, Q7, Q8, Q9, Q10, Q14, R3, W1, W2
+func TestSimulation(t *testing.T) {
+	if *one != 0 {
+		for range 10 {
+			found, holds := run(t, *one, variant{})
+			t.Logf("seed %d: %d holds", *one, holds)
+			report(t, *one, found)
+		}
+		return
+	}
+	n := *seeds
+	if n == 0 {
+		n = 300
+		if testing.Short() {
+			n = 60
+		}
+	}
+	began := time.Now()
+	var holds atomic.Int64
+	var mu sync.Mutex
+	each(t, n, func(t *testing.T, seed uint64) bool {
+		found, h := run(t, seed, variant{})
+		holds.Add(int64(h))
+		mu.Lock()
+		defer mu.Unlock()
+		report(t, seed, found)
+		return true
+	})
+	t.Logf("%d seeds, %d holds, %.0f seeds a second", n, holds.Load(), float64(n)/time.Since(began).Seconds())
+	if holds.Load() < int64(n) {
+		t.Errorf("only %d holds in %d seeds: that shows nothing", holds.Load(), n)
+	}
+}
+
+func report(t *testing.T, seed uint64, found []string) {
+	t.Helper()
+	if len(found) > 0 {
+		t.Errorf("seed %d; repeat with go test ./internal/simulation -run 'TestSimulation$' -seed=%d\n%s",
+			seed, seed, strings.Join(found, "\n"))
+	}
+}
+
+// each runs f for n seeds, on all processors, until it says to stop.
+func each(t *testing.T, n int, f func(t *testing.T, seed uint64) bool) {
+	t.Helper()
+	var next atomic.Uint64
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					k := next.Add(1) - 1
+					if k >= uint64(n) || !f(t, *first+k) {
+						next.Store(uint64(n))
+						return
+					}
+				}
+			})
+		}
+	})
+}
+
+var variants = []variant{
+	{name: "no-quarantine", budget: 40, noQuarantine: true},
+	{name: "no-write-back", budget: 400, noWriteBack: true},
+	{name: "no-time-in-tokens", budget: 120, noTime: true, amnesia: true},
+	{name: "no-tombstone", budget: 100, noTombstone: true},
+	{name: "deadline-from-reply", budget: 1500, fromReply: true},
+	{name: "majorities-that-do-not-meet", budget: 40, minority: true},
+	{name: "clocks-beyond-the-drift", budget: 400, drift: 0.5},
+}
+
+// TestVariants removes one safeguard at a time, which must show within its budget of seeds.
+//
+// covers: Q10, Q11, K3, D3
+func TestVariants(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			var mu sync.Mutex
+			tried, what := 0, ""
+			each(t, v.budget, func(t *testing.T, seed uint64) bool {
+				found, _ := run(t, seed, v)
+				mu.Lock()
+				defer mu.Unlock()
+				tried++
+				if len(found) > 0 && what == "" {
+					what = found[0]
+				}
+				return what == ""
+			})
+			if what == "" {
+				t.Errorf("not found in %d seeds", v.budget)
+			}
+			first, _, _ := strings.Cut(what, "\n")
+			t.Logf("%s: found in %d seeds: %s", v.name, tried, first)
+		})
+	}
+}
