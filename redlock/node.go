@@ -73,8 +73,9 @@ func (n *node) ask(ctx context.Context, limit time.Duration, send func(context.C
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	err = send(ctx, b)
-	if err != nil && ctx.Err() != nil && backend.AnswerOf(err) == backend.Unknown {
-		err = silentError{limit}
+	if backend.AnswerOf(err) == backend.Unknown &&
+		(ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		err = silentError{limit} // a client may be a moment before its ctx
 	}
 	n.note(err)
 	return err

@@ -45,7 +45,7 @@ func (u *claimRun) release(ctx context.Context, c backend.Claim) error {
 			return nil
 		case len(u.lanes)-votes.lost() < u.red.quorum:
 			return votes.failed(backend.ErrLost)
-		case votes.pending() == 0:
+		case votes.open():
 			return votes.inconclusive()
 		}
 		select {

@@ -37,7 +37,7 @@ func (u *claimRun) renew(ctx context.Context, c backend.Claim) error {
 		case len(u.lanes)-votes.lost() < u.red.quorum:
 			u.giveAllBack(ctx, c)
 			return votes.failed(backend.ErrLost)
-		case votes.yes+votes.pending() < u.red.quorum:
+		case votes.open():
 			return votes.inconclusive()
 		}
 		select {
@@ -47,6 +47,11 @@ func (u *claimRun) renew(ctx context.Context, c backend.Claim) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// open reports whether what is still to come can make no majority for a yes, nor one against it.
+func (v *votes) open() bool {
+	return v.yes+v.pending() < v.red.quorum && len(v.errs)-v.lost()-v.pending() >= v.red.quorum
 }
 
 // lost is how many nodes have certainly not what was asked about.
