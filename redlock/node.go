@@ -15,6 +15,10 @@ const (
 	// sickAfter is how many requests in a row must fail for a node to be passed over.
 	sickAfter = 3
 
+	// lag is by how many requests without an answer more than four times those of the others a node is passed over: one that has begun to hang
+	// must not gather thousands before the first of them is given up.
+	lag = 32
+
 	// probes come at first and at most this far apart.
 	probeFirst = 50 * time.Millisecond
 	probeMost  = time.Second
@@ -32,8 +36,9 @@ type node struct {
 	name string
 	open func(context.Context) (backend.Backend, error) // makes b, where it could not be opened yet; else nil
 
-	fails atomic.Int32
-	sick  atomic.Bool
+	fails   atomic.Int32
+	sick    atomic.Bool
+	waiting atomic.Int32 // requests that have no answer yet
 
 	mu      sync.Mutex
 	b       backend.Backend // nil until open has succeeded
@@ -72,6 +77,8 @@ func (n *node) ask(ctx context.Context, limit time.Duration, send func(context.C
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
+	n.waiting.Add(1)
+	defer n.waiting.Add(-1)
 	err = send(ctx, b)
 	if backend.AnswerOf(err) == backend.Unknown &&
 		(ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -215,11 +216,17 @@ func (r *Backend) Close() error {
 	return errors.Join(errs...)
 }
 
-// asked returns which nodes a request goes to: those that answer, if they can be a majority, else all.
+// asked returns which nodes a request goes to: those that answer, and keep up, if they can be a majority, else all.
 func (r *Backend) asked() []bool {
 	asked, well := make([]bool, len(r.nodes)), 0
+	least := int32(math.MaxInt32 / 8)
+	for _, n := range r.nodes {
+		if !n.sick.Load() {
+			least = min(least, n.waiting.Load())
+		}
+	}
 	for i, n := range r.nodes {
-		if asked[i] = !n.sick.Load(); asked[i] {
+		if asked[i] = !n.sick.Load() && n.waiting.Load() <= lag+4*least; asked[i] {
 			well++
 		}
 	}

@@ -19,8 +19,9 @@ type claimRun struct {
 	red *Backend
 	key runKey
 
-	users int       // verbs under way; guarded by red.mu
-	stale time.Time // when an idle run may be forgotten; guarded by red.mu
+	users int           // verbs under way; guarded by red.mu
+	idle  time.Duration // how long an idle run is remembered: longer than an attempt may be late; guarded by red.mu
+	stale time.Time     // when it may be forgotten; guarded by red.mu
 
 	turn chan struct{} // of an attempt: one at a time
 
@@ -61,7 +62,8 @@ func (r *Backend) enter(c backend.Claim, fresh bool) *claimRun {
 		r.runs[k] = u
 	}
 	u.users++
-	u.stale = time.Now().Add(2*min(max(c.TTL, 0), backend.MaxTTL) + time.Second)
+	u.idle = max(u.idle, 2*min(max(c.TTL, 0), backend.MaxTTL)+time.Second)
+	u.stale = time.Now().Add(u.idle)
 	return u
 }
 
@@ -73,11 +75,12 @@ func (u *claimRun) leave() {
 	u.forget()
 }
 
-// forget drops the run if nothing is lost by it. The caller has red.mu.
+// forget drops the run if nothing is lost by it, or nothing any more. While a request is under way it stays, however long that takes (the
+// process may have been stopped): with a new run, the next request would not come behind it. The caller has red.mu.
 func (u *claimRun) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.users == 0 && u.calls == 0 && u.empty() && u.red.runs[u.key] == u {
+	if u.users == 0 && u.calls == 0 && (u.empty() || time.Now().After(u.stale)) && u.red.runs[u.key] == u {
 		delete(u.red.runs, u.key)
 	}
 }
@@ -108,11 +111,9 @@ func (u *claimRun) answered() bool {
 
 // sweep looks at two random runs, and forgets those that nobody has asked about for longer than a lease. The caller has mu.
 func (r *Backend) sweep() {
-	looked, now := 0, time.Now()
-	for k, u := range r.runs {
-		if u.users == 0 && now.After(u.stale) {
-			delete(r.runs, k)
-		}
+	looked := 0
+	for _, u := range r.runs {
+		u.forget()
 		if looked++; looked == 2 {
 			return
 		}
@@ -146,6 +147,7 @@ func (u *claimRun) through() {
 	if last {
 		u.red.mu.Lock()
 		defer u.red.mu.Unlock()
+		u.stale = time.Now().Add(u.idle)
 		u.forget()
 	}
 }

@@ -21,11 +21,17 @@ type node struct {
 	down   bool
 	offset time.Duration // of its clock
 	origin time.Time     // of its clock
+	boots  int           // with an empty memory
 	sent   map[string]sentMark
 }
 
 // A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its own acquire.
-type sentMark struct{ released uint64 } // when the latest release that was executed had been sent
+type sentMark struct {
+	released uint64 // when the latest release that was executed had been sent
+	settled  bool   // and what it said
+	boots    int    // of the node when it was executed
+	at       time.Duration
+}
 
 func newNode(w *world, r *rand.Rand) *node {
 	n := &node{w: w, rate: 1, origin: time.Now(), sent: map[string]sentMark{}}
@@ -55,6 +61,7 @@ func (n *node) boot(quarantine time.Duration) {
 	if n.w.v.noTime {
 		n.origin = time.Now()
 	}
+	n.boots++
 	n.store = memstore.New(memstore.Config{Now: n.now, Quarantine: quarantine})
 }
 
@@ -109,7 +116,9 @@ func (c conn) Capabilities() backend.Capabilities { return c.n.w.caps }
 func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant, err error) {
 	err = c.do(func(s *memstore.Store) (err error) {
 		if g, err = s.Acquire(cl); err == nil && sentAt(ctx) < c.n.sent[cl.Key+cl.Owner].released {
-			c.n.w.violate("an attempt of %s took %q on a node after its own release had been there", cl.Owner, cl.Key)
+			mark := c.n.sent[cl.Key+cl.Owner]
+			c.n.w.violate("after %v an attempt took %q on a node where its own release had been at %v (settled: %v, restarts since: %d)",
+				time.Since(c.n.w.start), cl.Key, mark.at, mark.settled, c.n.boots-mark.boots)
 		}
 		return err
 	})
@@ -130,7 +139,7 @@ func (c conn) Release(ctx context.Context, cl backend.Claim) error {
 	return c.do(func(s *memstore.Store) error {
 		k := cl.Key + cl.Owner
 		if !c.n.w.v.blind {
-			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx))}
+			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx)), cl.Settled, c.n.boots, time.Since(c.n.w.start)}
 		}
 		return s.Release(cl)
 	})
