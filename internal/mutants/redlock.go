@@ -1,0 +1,47 @@
+package main
+
+// Package redlock: what a majority rests on. The simulation finds most of them; these are the tests that name the reason.
+func init() {
+	mutants = append(mutants, []mutant{
+		{
+			"redlock: half of an even number is a majority", "redlock/redlock.go",
+			"quorum: len(nodes)/2 + 1", "quorum: (len(nodes) + 1) / 2", "./redlock", "Minority",
+		},
+		{
+			"redlock: a minority's grants are kept", "redlock/acquire.go",
+			"a.queue(i, func() { a.giveBack(ctx, i, a.claim) })", "_, _ = ctx, i", "./redlock", "Minority|MajorityDown",
+		},
+		{
+			"redlock: a release overtakes its acquire", "redlock/run.go",
+			"if before != nil {", "if false {", "./redlock", "Overtakes",
+		},
+		{
+			"redlock: a release without answer is forgotten", "redlock/release.go",
+			"u.red.nodes[i].owe(on)", "_ = on", "./redlock", "Owed",
+		},
+		{
+			"redlock: a token is not written back", "redlock/token.go",
+			"if s != 0 && s >= t.highest {", "if s != 0 {", "./redlock", "WrittenBack",
+		},
+		{
+			"redlock: a hung node is asked for ever", "redlock/node.go",
+			"n.sick.CompareAndSwap(false, true)", "n.sick.CompareAndSwap(true, true)", "./redlock", "Hung",
+		},
+		{
+			"redlock: nodes are not filled in", "redlock/renew.go",
+			"			u.fillIn(ctx, c)\n", "", "./redlock", "RenewBy",
+		},
+		{
+			"redlock: a minority can renew", "redlock/renew.go",
+			"case votes.yes >= u.red.quorum:", "case votes.yes > 0:", "./redlock", "RenewBy",
+		},
+		{
+			"redlock: one server twice is two", "redlock/redlock.go",
+			"if other != n && other.identity() == id {", "if false {", "./redlock", "SameServer",
+		},
+		{
+			"redlock: claims that meet go away", "redlock/acquire.go",
+			"if !a.met ||", "if true ||", "./redlock", "Meet",
+		},
+	}...)
+}
