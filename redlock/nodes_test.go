@@ -18,6 +18,7 @@ type peer struct {
 	*membackend.Backend
 	mu     sync.Mutex
 	hang   bool // verbs wait for the end of their ctx and do nothing
+	frozen bool // renewals hang
 	refuse bool
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
@@ -43,7 +44,7 @@ func (p *peer) count() int {
 func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 	p.mu.Lock()
 	p.asked++
-	hang, refuse, mute, slow := p.hang, p.refuse, p.mute, p.slow
+	hang, refuse, mute, slow := p.hang || p.frozen && verb == "renew", p.refuse, p.mute, p.slow
 	p.mu.Unlock()
 	switch {
 	case refuse:

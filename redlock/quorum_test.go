@@ -100,15 +100,7 @@ func TestRenewByMajority(t *testing.T) {
 // covers: K3, K1
 func TestTokensRiseOverMajorities(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
-		// One node's counter is far ahead of all clocks.
-		ahead := claim("k")
-		q.on(ahead, q.peers[0])
-		ahead.Floor = uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
-		if err := q.peers[0].Backend.Renew(q.Context(), ahead); err != nil {
-			q.Fatal(err)
-		}
-		_ = q.peers[0].Backend.Release(q.Context(), ahead)
-
+		floor := q.ahead(q.peers[0])
 		last := uint64(0)
 		next := func(without *peer) {
 			q.Helper()
@@ -124,12 +116,39 @@ func TestTokensRiseOverMajorities(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		next(q.peers[1]) // the token is that of the node ahead, and the third is told
-		if last <= ahead.Floor {
-			q.Fatalf("token %d, though a node of the majority has given %d", last, ahead.Floor)
+		if last <= floor {
+			q.Fatalf("token %d, though a node of the majority has given %d", last, floor)
 		}
 		next(q.peers[0])
 		next(q.peers[2])
 		next(q.peers[0])
+	})
+}
+
+// ahead sets a node's counter of k far ahead of all clocks.
+func (q *quorum) ahead(p *peer) uint64 {
+	q.Helper()
+	c := claim("k")
+	q.on(c, p)
+	c.Floor = uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+	if err := p.Backend.Renew(q.Context(), c); err != nil {
+		q.Fatal(err)
+	}
+	_ = p.Backend.Release(q.Context(), c)
+	return c.Floor
+}
+
+// A majority has granted, but has not stored the token: that is no grant yet.
+// covers: K3
+func TestTokenIsWrittenBack(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
+		q.ahead(q.peers[0])
+		q.peers[1].set(func() { q.peers[1].hang = true })
+		q.peers[2].set(func() { q.peers[2].frozen = true })
+		g, err := q.TryAcquire(q.Context(), claim("k"))
+		if backend.AnswerOf(err) != backend.Unknown {
+			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three knows the token", g.Token, err)
+		}
 	})
 }
 
