@@ -9,11 +9,11 @@ import (
 )
 
 // mostMeetings is how often in a row a claim that meets others halfway asks again by itself.
-const mostMeetings = 8
+const mostMeetings = 16
 
 // TryAcquire asks all nodes at once, and returns as soon as a majority has granted c, or cannot any more. What the others grant is
 // kept if it was, and given back if it was not. Where claims met halfway and none got a majority, it asks again a few times, at random, for the
-// node timeout at most: a free key is then granted to one of those who ask at once. If that fails, HeldError.RetryAfter is random.
+// double node timeout at most: a free key is then granted to one of those who ask at once. If that fails, HeldError.RetryAfter is random.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if err := c.Validate(r.caps.Capabilities); err != nil {
 		return backend.Grant{}, err
@@ -30,7 +30,7 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	case <-ctx.Done():
 		return backend.Grant{}, ctx.Err()
 	}
-	limit := time.Now().Add(r.cfg.timeout(c.TTL))
+	limit := time.Now().Add(2 * r.cfg.timeout(c.TTL))
 	for tries := 1; ; tries++ {
 		a := u.attempt(ctx, c)
 		g, err := a.run()
@@ -225,6 +225,7 @@ func (a *attempt) lose() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wish = 0
+	a.red.took(time.Since(a.began))
 	ctx := context.WithoutCancel(a.ctx)
 	for i := range a.lanes {
 		a.queue(i, func() { a.giveBack(ctx, i, a.claim) })

@@ -11,8 +11,8 @@ import (
 const (
 	DefaultDrift = 0.01
 
-	// minTTL is the shortest lease: a round to all nodes, or two, takes a part of it.
-	minTTL = 10 * time.Millisecond
+	// minTTL is the shortest lease: two rounds to all nodes, on a busy machine, must be a small part of it.
+	minTTL = 100 * time.Millisecond
 
 	// shortest and longest are the bounds of the node timeout where none is given.
 	shortest = 10 * time.Millisecond

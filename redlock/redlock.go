@@ -238,15 +238,15 @@ func (r *Backend) asked() []bool {
 	return asked
 }
 
-// took learns how long an acquisition takes.
+// took learns how long an acquisition takes: at once if it takes longer, and slowly if it does not.
 func (r *Backend) took(d time.Duration) {
 	old := r.round.Load()
-	r.round.Store(old + (int64(d)-old)/8)
+	r.round.Store(max(int64(d), old+(int64(d)-old)/8))
 }
 
 // apart is how long a claim waits that met another halfway: at random, and longer than an acquisition takes, so that one of the two is
 // through before the other asks again. The more often that happened, the longer.
 func (r *Backend) apart(times int) time.Duration {
-	d := max(time.Duration(r.round.Load()), time.Millisecond)
-	return d + rand.N(d<<min(times, 6))
+	d := min(max(time.Duration(r.round.Load()), time.Millisecond), longest)
+	return d + rand.N(d<<min(times, 4))
 }

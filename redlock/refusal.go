@@ -69,7 +69,8 @@ func (a *attempt) refusal() error {
 	case t.away > spare:
 		return a.votes.failed(backend.ErrUnavailable)
 	case t.held != nil:
-		return &backend.HeldError{RetryAfter: a.again(when), Holder: t.held.Holder}
+		holder, _ := untagged(t.held.Holder)
+		return &backend.HeldError{RetryAfter: a.again(when), Holder: holder}
 	case t.quarantine != nil:
 		return &backend.QuarantineError{RetryAfter: when, Why: t.quarantine.Why}
 	}
@@ -114,24 +115,27 @@ func (a *attempt) again(when time.Duration) time.Duration {
 }
 
 // split reports whether nobody seems to hold: some nodes granted, and no majority of the others was granted to one claim. Then those who met
-// give back what they got, no lease needs to end, and whoever asks first wins. One claim's grants have one token, as it was written back.
+// give back what they got, no lease needs to end, and whoever asks first wins.
 func (a *attempt) split() bool { return a.votes.yes > 0 && !a.taken() }
 
 // unclear reports whether the answers to come tell whether claims met halfway: it may be that no node has granted only because those that did
 // were not heard yet. All who met would go away then, and nobody would get a key that is free.
 func (a *attempt) unclear() bool { return a.votes.yes == 0 && a.votes.pending() > 0 && !a.taken() }
 
-// taken reports whether a majority is held with one token, and thus by one claim, as far as was heard. Where nodes say nothing of tokens, it
-// cannot be told, and is taken for granted: who waits is woken.
+// taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not say who holds, it cannot be told, and is
+// taken for granted: who waits is woken.
 func (a *attempt) taken() bool {
-	tokens := map[uint64]int{}
+	holders := map[string]int{}
 	for i, err := range a.votes.errs {
 		var h *backend.HeldError
-		if a.votes.heard[i] && errors.As(err, &h) && h.Token != 0 {
-			if tokens[h.Token]++; tokens[h.Token] >= a.red.quorum {
+		if !a.votes.heard[i] || !errors.As(err, &h) {
+			continue
+		}
+		if _, tag := untagged(h.Holder); tag != "" {
+			if holders[tag]++; holders[tag] >= a.red.quorum {
 				return true
 			}
 		}
 	}
-	return len(tokens) == 0
+	return len(holders) == 0
 }

@@ -156,6 +156,7 @@ func (u *claimRun) through() {
 func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
 	c.TTL = u.red.cfg.lease(c.TTL)
 	c.Floor = 0
+	c.Meta = tagged(c.Meta, c.Owner)
 	if gen := u.lanes[i].gen; gen > 0 {
 		c.Owner = generation(c.Owner, gen)
 	}
@@ -172,6 +173,23 @@ func generation(owner string, gen int) string {
 		owner = owner[over:]
 	}
 	return owner + tail
+}
+
+// tagged marks what a node tells others of its holder with the end of the owner's name, so that they can tell one claim that holds several
+// nodes from several claims. Tokens do not: claims that meet may be given the same one, by different nodes.
+func tagged(m backend.Meta, owner string) backend.Meta {
+	const shown = 8
+	tag := mark + owner[max(0, len(owner)-shown):]
+	if len(m.Service)+len(m.Host)+len(m.Traceparent)+len(tag) <= backend.MaxMeta {
+		m.Service += tag
+	}
+	return m
+}
+
+// untagged undoes tagged, and returns the tag, empty if there is none.
+func untagged(m backend.Meta) (clean backend.Meta, tag string) {
+	m.Service, tag, _ = strings.Cut(m.Service, mark)
+	return m, tag
 }
 
 // ownerOf undoes generation, for people.

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -32,16 +31,16 @@ import (
 //
 // Shared holds of one moment may have the same token; any exclusive one differs from them, by claim 1.
 
-// lead is how far ahead of the client's clock a wish is at least, and half of what it is at most: more than clocks differ that are kept in time, and a request takes. It
+// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in time, and a request takes. It
 // must stay below the quarter of a TTL that nodes allow for, but nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
 
-// wish is the token that the nodes are asked for. It has a random part, so that claims of one moment can be told by their tokens.
+// wish is the token that the nodes are asked for.
 func (r *Backend) wish(now time.Time) uint64 {
 	if !r.caps.Fencing {
 		return 0
 	}
-	return min(uint64(max(now.Add(lead+rand.N(lead)).UnixMicro(), 0)), backend.MaxFloor)
+	return min(uint64(max(now.Add(lead).UnixMicro(), 0)), backend.MaxFloor)
 }
 
 // tokens is what is known of the counters while an attempt is made.
