@@ -16,10 +16,13 @@ import (
 )
 
 // redisURL names a quorum of servers.
-func redisURL(servers []*testserver.Server, more ...string) string {
+func redisURL(servers []*testserver.Server, more ...string) string { return quorumURL("redis", servers, more...) }
+
+// quorumURL names them for one of the two clients.
+func quorumURL(scheme string, servers []*testserver.Server, more ...string) string {
 	var nodes []string
 	for _, s := range servers {
-		nodes = append(nodes, "node="+url.QueryEscape(s.URL()))
+		nodes = append(nodes, "node="+url.QueryEscape(strings.Replace(s.URL(), "redis", scheme, 1)))
 	}
 	return "redlock://?" + strings.Join(append(nodes, more...), "&")
 }
