@@ -30,7 +30,7 @@ func newHoldfast(name, scheme string, modules ...string) Impl {
 		settings, skip = "locker.Config{TTL: 8s}, Wait.Passes: -1, so that the store sees every acquisition", []string{"S1", "S4", "S6"}
 	}
 	return Impl{
-		Name: name, Role: Ours, Modules: modules, Fenced: true, Settings: scheme + ", " + settings, Skip: skip,
+		Name: name, Role: Ours, Modules: modules, Fenced: true, Extra: name == "holdfast+rueidis"+Strict, Settings: scheme + ", " + settings, Skip: skip,
 		Sent: []string{"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "hello"},
 		Open: func(ctx context.Context, addr string) (Client, error) {
 			b, err := backend.Open(ctx, scheme+addr)
