@@ -16,7 +16,9 @@ import (
 )
 
 // redisURL names a quorum of servers.
-func redisURL(servers []*testserver.Server, more ...string) string { return quorumURL("redis", servers, more...) }
+func redisURL(servers []*testserver.Server, more ...string) string {
+	return quorumURL("redis", servers, more...)
+}
 
 // quorumURL names them for one of the two clients.
 func quorumURL(scheme string, servers []*testserver.Server, more ...string) string {
@@ -114,10 +116,21 @@ func TestRedisNodesFail(t *testing.T) {
 	}
 }
 
+// guardedURL names a quorum of servers with the guard on.
+func guardedURL(servers []*testserver.Server, longest time.Duration) string {
+	nodes := url.Values{}
+	for _, s := range servers {
+		nodes.Add("node", s.URL()+"?max_ttl="+longest.String())
+	}
+	return "redlock://?" + nodes.Encode() + "&node-timeout=300ms"
+}
+
 // awaitGrant asks until a majority grants: servers that were away are reconnected to.
-func awaitGrant(t testing.TB, b backend.Backend) {
+func awaitGrant(t testing.TB, b backend.Backend) { awaitGrantOf(t, b, 0) }
+
+func awaitGrantOf(t testing.TB, b backend.Backend, ttl time.Duration) {
 	t.Helper()
-	l, err := locker.New(b, locker.Bare, locker.Config{StoreTimeout: 30 * time.Second})
+	l, err := locker.New(b, locker.Bare, locker.Config{StoreTimeout: 30 * time.Second, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
