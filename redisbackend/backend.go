@@ -45,6 +45,11 @@ type Config struct {
 	// names as they are, and excludes those libraries. Such locks are exclusive and have no line; a release by another
 	// library wakes nobody, so waiters find out when they ask next (waiting.Config.Fallback). Default: a layout of our own.
 	Dialect string
+
+	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
+	// (WAIT). Without them the answer is unknown, and the lock is given back. It makes a loss in a failover unlikely, not
+	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
+	Replicas int
 }
 
 type verbs = redisstore.Verbs // under a name that is not a part of Backend for others

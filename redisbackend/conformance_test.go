@@ -28,3 +28,5 @@ func TestConformanceDialect(t *testing.T) {
 func TestRestarts(t *testing.T) { redistest.Restarts(t, "redis") }
 
 func TestIdentity(t *testing.T) { redistest.SameServer(t, "redis") }
+
+func TestReplicas(t *testing.T) { redistest.Replicas(t, "redis") }

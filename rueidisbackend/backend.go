@@ -47,6 +47,11 @@ type Config struct {
 	// names as they are, and excludes those libraries. Such locks are exclusive and have no line. Default: a layout of our own.
 	Dialect string
 
+	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
+	// (WAIT). Without them the answer is unknown, and the lock is given back. It makes a loss in a failover unlikely, not
+	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
+	Replicas int
+
 	// HeldAnswers lets an exclusive TryAcquire that does not stand in line be refused without asking, while this client
 	// knows from the server that another claim holds the key: the server tells it of every change. The answer may be as
 	// old as that message takes, so a TryLock just after another process has released may still be refused. A free key
@@ -82,7 +87,7 @@ var _ backend.Backend = (*Backend)(nil)
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	b := &Backend{bounds: sync.Pool{New: newBound}, cfg: redisstore.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
-		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect,
+		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
 	}}
 	var err error
 	if b.store, err = redisstore.New(&b.cfg); err != nil {

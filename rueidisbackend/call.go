@@ -43,14 +43,19 @@ type asking interface {
 // That happens at any time, so it is looked for on each call.
 func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 	reply, err := s.send(ctx, b, "EVALSHA", s.SHA1)
-	var refused *rueidis.RedisError
-	if errors.As(err, &refused) && refused.IsNoScript() {
+	if refusedAs(err, "NOSCRIPT") {
 		reply, err = s.send(ctx, b, "EVAL", s.Source)
 	}
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "READONLY") {
+	if refusedAs(err, "READONLY") {
 		b.line.doubted()
 	}
 	return reply, err
+}
+
+// refusedAs reports whether err is the server's reply with this code.
+func refusedAs(err error, code string) bool {
+	var refused *rueidis.RedisError
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Error(), code)
 }
 
 // send is not marked as read-only, so rueidis does not repeat it, whatever happens.

@@ -23,6 +23,7 @@
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks
 //	max_ttl            the longest lease; turns on the guard against servers that forget, see [Config.MaxTTL]
 //	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
+//	replicas           wait for so many replicas to have a grant, see [Config.Replicas]
 //	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
 //	held_answers       true: refuse a TryLock of a key that is known to be held without asking, see [Config]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are

@@ -48,7 +48,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		b, err := New(t.option(), Config{
 			Prefix: t.Config.Prefix, Retention: t.Config.Retention, RequestTimeout: t.Config.RequestTimeout,
 			AllowEviction: t.Config.AllowEviction, HeldAnswers: t.heldAnswers,
-			MaxTTL: t.Config.MaxTTL, ReplicaLag: t.Config.ReplicaLag, Dialect: t.Config.Dialect,
+			MaxTTL: t.Config.MaxTTL, ReplicaLag: t.Config.ReplicaLag, Dialect: t.Config.Dialect, Replicas: t.Config.Replicas,
 		})
 		done <- opened{b, err}
 	}()

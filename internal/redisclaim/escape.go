@@ -4,12 +4,22 @@ import "strings"
 
 const hexDigits = "0123456789ABCDEF"
 
-// escape percent-encodes '%', control characters and the characters of special, byte by byte. It is injective: what it
-// writes for '%' no other input gives.
-func escape(s, special string) string {
+// A special is which bytes cannot stand for themselves: '%', control characters, and some more.
+type special [256]bool
+
+func newSpecial(more string) *special {
+	var s special
+	for c := range s {
+		s[c] = c < 0x20 || c == 0x7f || c == '%' || strings.IndexByte(more, byte(c)) >= 0
+	}
+	return &s
+}
+
+// escape percent-encodes what is special, byte by byte. It is injective: what it writes for '%' no other input gives.
+func escape(s string, special *special) string {
 	n := 0
 	for i := range len(s) {
-		if mustEscape(s[i], special) {
+		if special[s[i]] {
 			n++
 		}
 	}
@@ -19,17 +29,13 @@ func escape(s, special string) string {
 	var b strings.Builder
 	b.Grow(len(s) + 2*n)
 	for i := range len(s) {
-		if c := s[i]; mustEscape(c, special) {
+		if c := s[i]; special[c] {
 			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
 		} else {
 			b.WriteByte(c)
 		}
 	}
 	return b.String()
-}
-
-func mustEscape(c byte, special string) bool {
-	return c < 0x20 || c == 0x7f || c == '%' || strings.IndexByte(special, c) >= 0
 }
 
 // unescape undoes escape; ok is false if s has a '%' that escape did not write.

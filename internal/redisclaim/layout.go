@@ -78,7 +78,7 @@ func (l Layout) Key(key string) string {
 	if l.dialect {
 		return l.prefix + key
 	}
-	return l.prefix + "{" + escape(key, "{}") + "}"
+	return l.prefix + "{" + escape(key, inKey) + "}"
 }
 
 // UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout has.
@@ -198,8 +198,11 @@ func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp
 // clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }
 
+// What cannot stand in a key, whose braces are the hash tag, and in a name.
+var inKey, inName = newSpecial("{}"), newSpecial(" ;")
+
 // name makes an owner or an id fit for the scripts, which split at blanks and semicolons.
-func name(s string) string { return escape(s, " ;") }
+func name(s string) string { return escape(s, inName) }
 
 // millis rounds up: a lease may be longer than asked, never shorter (0 would be "PX 0").
 func millis(d time.Duration) string {

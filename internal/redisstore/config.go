@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -25,6 +26,7 @@ type Config struct {
 	MaxTTL         time.Duration
 	ReplicaLag     time.Duration
 	Dialect        string
+	Replicas       int
 }
 
 // layout checks cfg, puts defaults into it, and returns what it makes of locks.
@@ -44,6 +46,8 @@ func (cfg *Config) layout() (redisclaim.Layout, error) {
 		return refuse("max_ttl", cfg.MaxTTL.String(), "must be between "+redisclaim.MinTTL.String()+" and "+backend.MaxTTL.String())
 	case cfg.MaxTTL != 0 && cfg.Dialect != "":
 		return refuse("max_ttl", cfg.MaxTTL.String(), "cannot be had with a dialect: the other libraries would not heed the guard")
+	case cfg.Replicas < 0 || cfg.Replicas > 100:
+		return refuse("replicas", strconv.Itoa(cfg.Replicas), "must be a small number")
 	case cfg.ReplicaLag < 0 || cfg.ReplicaLag > backend.MaxTTL || cfg.ReplicaLag != 0 && cfg.MaxTTL == 0:
 		return refuse("replica_lag", cfg.ReplicaLag.String(), "must be positive, and goes with max_ttl")
 	}
@@ -59,13 +63,19 @@ func (cfg *Config) layout() (redisclaim.Layout, error) {
 
 // RefuseCluster returns an *[backend.InvalidError] if cfg asks for what a cluster cannot have.
 func (cfg *Config) RefuseCluster() error {
-	if cfg.MaxTTL == 0 {
-		return nil
+	switch {
+	case cfg.MaxTTL != 0:
+		return &backend.InvalidError{
+			Field: "max_ttl", Value: cfg.MaxTTL.String(),
+			Reason: "cannot be had with a cluster: its locks and the mark of a server are in different slots",
+		}
+	case cfg.Replicas != 0:
+		return &backend.InvalidError{
+			Field: "replicas", Value: strconv.Itoa(cfg.Replicas),
+			Reason: "cannot be had with a cluster: its clients do not say on which connection they wait",
+		}
 	}
-	return &backend.InvalidError{
-		Field: "max_ttl", Value: cfg.MaxTTL.String(),
-		Reason: "cannot be had with a cluster: its locks and the mark of a server are in different slots",
-	}
+	return nil
 }
 
 // capabilities are all but stored state, and of the dialect what its locks can do.

@@ -19,6 +19,7 @@ func TestConfigRefuses(t *testing.T) {
 		"not heed":        {MaxTTL: time.Minute, Dialect: DialectString},
 		"with max_ttl":    {ReplicaLag: time.Second},
 		"positive":        {MaxTTL: time.Minute, ReplicaLag: -1},
+		"small number":    {Replicas: -1},
 		"control":         {Dialect: DialectString, Prefix: "a\n"},
 		"over 1024 bytes": {Dialect: DialectString, Prefix: strings.Repeat("p", backend.MaxKey+1)},
 	} {

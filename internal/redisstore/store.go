@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
@@ -14,6 +15,12 @@ type Transport interface {
 	// It returns when ctx is done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice
 	// that the server may have executed. What it leaves behind is counted in the Gate.
 	Run(ctx context.Context, s redisclaim.Script, keys, args []string) (reply any, err error)
+
+	// RunAcknowledged is Run, and then waits on the same connection until so many replicas have what the script wrote, or
+	// until limit has passed. It returns how many had it.
+	RunAcknowledged(
+		ctx context.Context, s redisclaim.Script, keys, args []string, replicas int, limit time.Duration,
+	) (reply any, acknowledged int, err error)
 
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)

@@ -185,6 +185,8 @@ func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
 		t.Config.Retention, err = positive(value)
 	case "request_timeout":
 		t.Config.RequestTimeout, err = positive(value)
+	case "replicas":
+		err = Count(&t.Config.Replicas)(value)
 	case "max_ttl":
 		t.Config.MaxTTL, err = positive(value)
 	case "replica_lag":

@@ -47,11 +47,12 @@ func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, 
 	if err := v.s.Check(ctx); err != nil {
 		return backend.Grant{}, err
 	}
-	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Acquire, v.s.Layout.Keys(c.Key), v.s.Layout.Acquire(c))
-	if err != nil {
-		return backend.Grant{}, err
-	}
-	return redisclaim.DecodeAcquire(reply, c)
+	var g backend.Grant
+	err := v.s.keep(ctx, v.s.Layout.Scripts().Acquire, v.s.Layout.Keys(c.Key), v.s.Layout.Acquire(c), func(reply any) (err error) {
+		g, err = redisclaim.DecodeAcquire(reply, c)
+		return err
+	})
+	return g, err
 }
 
 // Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
@@ -62,11 +63,7 @@ func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
 	if err := v.s.cfg.fits(c); err != nil {
 		return err
 	}
-	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c))
-	if err != nil {
-		return err
-	}
-	return redisclaim.DecodeRenew(reply)
+	return v.s.keep(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c), redisclaim.DecodeRenew)
 }
 
 // Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
