@@ -36,7 +36,7 @@ func (t transport) RunAcknowledged(
 func (r replicated) ask(ctx context.Context, b *Backend) (any, error) {
 	var a acknowledged
 	err := b.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
-		if a.reply, err = r.script.on(ctx, c); err != nil {
+		if a.reply, err = r.on(ctx, c); err != nil {
 			return err
 		}
 		wait := c.B().Wait().Numreplicas(int64(r.replicas)).Timeout(max(r.limit.Milliseconds(), 1)).Build()
