@@ -49,12 +49,13 @@ func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
 	return backend.Grant{}, errRestless
 }
 
-// first looks whether a claim in line has come to its turn, which costs no write, or takes a free lock.
+// first looks whether a claim in line has come to its turn, which costs no write, or takes a free lock. A shared claim looks, too:
+// another client may have made its entry before, beside those of others.
 func (a *attempt) first(ctx context.Context) (outcome, error) {
 	a.b.mu.Lock()
-	waits := a.h.own != nil
+	looks := a.h.own != nil || a.c.Mode == backend.Shared
 	a.b.mu.Unlock()
-	if !waits {
+	if !looks {
 		if a.c.Queue {
 			a.b.leases.prepare(leaseSeconds(a.c.TTL), leaseSeconds(a.c.Linger))
 		}
@@ -67,7 +68,7 @@ func (a *attempt) first(ctx context.Context) (outcome, error) {
 // next takes the step that the line, as it was read, leaves to a claim. Each step that lets the claim in is a write whose
 // compares, or whose reply, prove it at the write's own revision: a read may be stale (etcd #20418) and is never proof.
 func (a *attempt) next(ctx context.Context, l *line) (outcome, error) {
-	own := l.find(a.place.own(a.c)...)
+	own := l.own(a.c)
 	holder := l.holder(a.c)
 	switch {
 	case own != nil && own.granted:
@@ -104,17 +105,13 @@ func (a *attempt) granted(ctx context.Context, o outcome) (backend.Grant, error)
 	return backend.Grant{Token: o.grant.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1)}, nil
 }
 
-// enterEmpty creates the entry if the line is empty of all that excludes it, and reads the line otherwise.
+// enterEmpty creates the entry if the line is empty, and reads the line otherwise.
 //
-// Safety: at the write's revision nobody holds and nobody waits, or, for a shared claim, only others that share. From then on
-// its own entry keeps out all who must be.
+// Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps out all who must be.
 func (a *attempt) enterEmpty(ctx context.Context) (outcome, error) {
 	p := a.place
-	guards := []clientv3.Cmp{absent(p.line, p.end())}
-	if a.c.Mode == backend.Shared {
-		guards = []clientv3.Cmp{absent(p.line+"p/", p.line+"s/"), absent(p.line+"x/", p.end()), absent(p.entry(a.c), "")}
-	}
-	return a.write(ctx, write{guards: guards, key: p.entry(a.c), ttl: a.c.TTL})
+	key := p.entry(a.c, a.h.slot)
+	return a.write(ctx, write{guards: []clientv3.Cmp{absent(p.line, p.end())}, key: key, ttl: a.c.TTL})
 }
 
 // enter creates the entry of a claim that fits into the line as it was read, if nothing was created since.
@@ -123,7 +120,8 @@ func (a *attempt) enterEmpty(ctx context.Context) (outcome, error) {
 func (a *attempt) enter(ctx context.Context, l *line) (outcome, error) {
 	p := a.place
 	unchanged := clientv3.Compare(clientv3.CreateRevision(p.line), "<", l.revision+1).WithRange(p.end())
-	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged}, key: p.entry(a.c), ttl: a.c.TTL})
+	key := p.entry(a.c, a.h.slot)
+	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged, absent(key, "")}, key: key, ttl: a.c.TTL})
 }
 
 // reenter creates a further hold of an owner who holds, and takes its claim out of the line.
@@ -131,12 +129,10 @@ func (a *attempt) enter(ctx context.Context, l *line) (outcome, error) {
 // Safety: an entry that holds does so for as long as it exists, and the write compares that it does.
 func (a *attempt) reenter(ctx context.Context, holder, own *entry) (outcome, error) {
 	p := a.place
-	w := write{
-		guards: []clientv3.Cmp{same(holder), absent(p.reentry(a.c), "")},
-		key:    p.reentry(a.c), token: holder.token(), ttl: a.c.TTL,
-	}
+	key := p.reentry(a.c, a.h.slot)
+	w := write{guards: []clientv3.Cmp{same(holder), absent(key, "")}, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
-		w.also = []clientv3.Op{clientv3.OpDelete(own.key)}
+		w.guards, w.also = append(w.guards, same(own)), []clientv3.Op{clientv3.OpDelete(own.key)}
 	}
 	return a.write(ctx, w)
 }
@@ -144,7 +140,8 @@ func (a *attempt) reenter(ctx context.Context, holder, own *entry) (outcome, err
 // stand creates the entry behind all others. If they have gone by then it holds, and is confirmed like one whose turn came.
 func (a *attempt) stand(ctx context.Context) (outcome, error) {
 	p := a.place
-	w := write{guards: []clientv3.Cmp{absent(p.entry(a.c), "")}, key: p.entry(a.c), ttl: a.c.Linger, waits: true, look: true}
+	key := p.entry(a.c, a.h.slot)
+	w := write{guards: []clientv3.Cmp{absent(key, "")}, key: key, ttl: a.c.Linger, waits: true, look: true}
 	if a.c.Mode == backend.Permit {
 		ours := p.limit(a.c)
 		w.guards = append(w.guards, absent(p.line+"p/", ours), absent(clientv3.GetPrefixRangeEnd(ours), p.line+"p0"))
@@ -159,7 +156,7 @@ func (a *attempt) stand(ctx context.Context) (outcome, error) {
 func (a *attempt) confirm(ctx context.Context, own *entry) (outcome, error) {
 	o, err := a.write(ctx, a.over(own, true))
 	if err == nil && o.written {
-		if e := o.line.find(own.key); e != nil && e.granted {
+		if e := o.line.at(own.key); e != nil && e.granted {
 			o.grant = e
 		}
 	}
@@ -181,10 +178,10 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 		b.mu.Unlock()
 		if !kept {
 			o, err := a.write(ctx, a.over(own, false))
-			if err != nil || !o.written || o.line.find(own.key) == nil || o.line.find(own.key).granted {
+			if err != nil || !o.written || o.line.at(own.key) == nil || o.line.at(own.key).granted {
 				return o, err
 			}
-			l, own = o.line, o.line.find(own.key)
+			l, own = o.line, o.line.at(own.key)
 			b.mu.Lock()
 			k = b.leases.cover(o.lease, a.sent, a.c.Linger)
 			b.mu.Unlock()
@@ -199,9 +196,13 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 	return outcome{}, l.refusal(own)
 }
 
-// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a Linger.
+// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a Linger. It
+// is made only if nobody wrote to the entry since: what another request of the claim was granted must not be cut short.
 func (a *attempt) over(own *entry, holds bool) write {
 	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, exists: true}
+	if own.modified != 0 {
+		w.guards = append(w.guards, clientv3.Compare(clientv3.ModRevision(own.key), "=", own.modified))
+	}
 	if w.ttl, w.waits = a.c.TTL, !holds; w.waits {
 		w.ttl = a.c.Linger
 	}
@@ -222,6 +223,7 @@ type write struct {
 	also   []clientv3.Op
 	look   bool // read the line after the write: then it decides, and not that the write was made
 	exists bool // the entry is there already
+	record record
 }
 
 // write makes the transaction: the entry, or a read of the line and of the claim's tombstone. An entry is never created for a
@@ -233,7 +235,8 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	value, err := record{a.c.Owner, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}.encode()
+	w.record = record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}
+	value, err := w.record.encode()
 	if err != nil {
 		return outcome{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
 	}
@@ -266,9 +269,7 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome, error) {
 	revision := reply.Header.Revision
 	if reply.Succeeded && !w.look {
-		e := &entry{key: w.key, created: revision, granted: true}
-		e.Token, e.Held = w.token, true
-		return outcome{grant: e, lease: on}, nil
+		return outcome{grant: &entry{record: w.record, key: w.key, created: revision, granted: true}, lease: on}, nil
 	}
 	ranges := reply.Responses
 	if !reply.Succeeded && ranges[1].GetResponseRange().Count > 0 {

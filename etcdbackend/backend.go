@@ -52,6 +52,9 @@ type Backend struct {
 
 	mu       sync.Mutex // guards the rest, all holds, leases and watchers, and tasks.Add against closed
 	closed   bool
+	id       string   // of this client, in its slots
+	slots    []string // free
+	made     int
 	holds    map[string]*hold              // by place.name
 	waiting  map[string]map[*hold]struct{} // in line, by place.line
 	watchers map[string]*watcher           // by place.line
@@ -74,7 +77,7 @@ func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		client: client, cfg: cfg, scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl},
+		client: client, cfg: cfg, scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl}, id: backend.NewOwner() + ".",
 		holds: map[string]*hold{}, waiting: map[string]map[*hold]struct{}{}, watchers: map[string]*watcher{},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -124,6 +127,7 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 	err = b.call(ctx, c.Key, func(ctx context.Context) error {
 		a := &attempt{b: b, c: c, place: b.scheme.at(c.Key), sent: time.Now()}
 		a.h = b.touch(a.place, c, a.sent, a.span())
+		defer b.done(a.h)
 		g, err = a.run(ctx)
 		if err != nil {
 			b.refused(a.h, err)

@@ -2,6 +2,7 @@ package etcdbackend
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +17,9 @@ type hold struct {
 	place place
 	until time.Time // the end of all belief in it, by what the claim was last told
 
+	slot    string // names its entries, and no other claim's
+	busy    int    // attempts under way, which may create an entry
+	gone    bool   // out of the tables
 	key     string // its entry
 	created int64  // the entry's create revision; 0 unknown
 	granted bool   // the entry was seen to hold, in the reply of a write
@@ -34,18 +38,47 @@ type hold struct {
 // name is the key of the table of holds.
 func (p place) name(c backend.Claim) string { return p.line + "\xff" + c.ID() }
 
-// touch returns the hold of c, with its end put off to t+ttl.
+// touch returns the hold of c, with its end put off to t+ttl. The caller says when it is done with it.
 func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration) *hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.holds[p.name(c)]
 	if h == nil || h.over { // what was removed is not revived
-		h = &hold{place: p, key: p.entry(c)}
+		h = &hold{place: p, slot: b.takeSlot()}
+		h.key = p.entry(c, h.slot)
 		b.holds[p.name(c)] = h
 	}
 	h.claim = c
+	h.busy++
 	h.until = later(h.until, t.Add(ttl))
 	return h
+}
+
+// done ends an attempt.
+func (b *Backend) done(h *hold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.busy--
+	b.giveSlot(h)
+}
+
+// takeSlot returns a slot that no claim of this client has. The caller has mu.
+func (b *Backend) takeSlot() string {
+	if n := len(b.slots); n > 0 {
+		slot := b.slots[n-1]
+		b.slots = b.slots[:n-1]
+		return slot
+	}
+	b.made++
+	return b.id + strconv.Itoa(b.made)
+}
+
+// giveSlot takes a slot back when nothing can write to its keys any more. The caller has mu.
+func (b *Backend) giveSlot(h *hold) {
+	if h.gone && h.busy == 0 && !h.loose && h.slot != "" {
+		b.slots = append(b.slots, h.slot)
+		h.slot = ""
+	}
 }
 
 // drop forgets what is certainly not in the store.
@@ -91,6 +124,8 @@ func (b *Backend) forget(h *hold) {
 		delete(h.lease.entries, h)
 	}
 	b.leaveLine(h)
+	h.gone = true
+	b.giveSlot(h)
 }
 
 // holding notes that the entry holds.

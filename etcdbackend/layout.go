@@ -36,13 +36,17 @@ const (
 
 // A scheme makes and reads keys.
 //
-//	Native:  <prefix><name>/q/x/<id>          an entry: who holds or stands in line
-//	                          s/<id>
-//	                          p/<limit>/<id>
-//	                          r/<owner>/<id>
+//	Native:  <prefix><name>/q/x/<slot>        an entry: who holds or stands in line
+//	                          s/<slot>
+//	                          p/<limit>/<slot>
+//	                          r/<owner>/<slot>
 //	         <prefix><name>/t/<id>            a tombstone
-//	Etcdctl: <prefix><name>/holdfast-<id>     with the name as it is
+//	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
+//
+// A slot is a name of a client's that it uses again when it is certain that the entry is gone and no attempt is under way. A
+// key that was deleted is scanned by every range read until etcd is compacted, so a fresh key for each claim would make a busy
+// lock slower from one acquisition to the next. Whose entry it is, its value says.
 //
 // Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no lock's keys are within
 // another's range.
@@ -76,34 +80,25 @@ func (s scheme) check(key string) error {
 
 func (p place) end() string { return clientv3.GetPrefixRangeEnd(p.line) }
 
-// entry is the key of c's entry when it does not enter again what its owner holds.
-func (p place) entry(c backend.Claim) string {
-	id := escape(c.ID())
+// entry is the key of an entry of c's mode, when it does not enter again what its owner holds.
+func (p place) entry(c backend.Claim, slot string) string {
 	switch {
 	case p.etcdctl:
-		return p.line + "holdfast-" + id
+		return p.line + "holdfast-" + slot
 	case c.Mode == backend.Shared:
-		return p.line + "s/" + id
+		return p.line + "s/" + slot
 	case c.Mode == backend.Permit:
-		return p.limit(c) + id
+		return p.limit(c) + slot
 	}
-	return p.line + "x/" + id
+	return p.line + "x/" + slot
 }
 
 // limit is the prefix of permits of c's limit.
 func (p place) limit(c backend.Claim) string { return p.line + "p/" + strconv.Itoa(c.Limit) + "/" }
 
-// reentry is the key of c's entry when it does.
-func (p place) reentry(c backend.Claim) string {
-	return p.line + "r/" + escape(c.Owner) + "/" + escape(c.ID())
-}
-
-// own are the keys that an entry of c may have.
-func (p place) own(c backend.Claim) []string {
-	if c.Reentrant {
-		return []string{p.entry(c), p.reentry(c)}
-	}
-	return []string{p.entry(c)}
+// reentry is the key of an entry of c when it does.
+func (p place) reentry(c backend.Claim, slot string) string {
+	return p.line + "r/" + escape(c.Owner) + "/" + slot
 }
 
 func (p place) tombstone(c backend.Claim) string { return p.side + "t/" + escape(c.ID()) }
@@ -124,6 +119,12 @@ func (p place) class(key string) (class byte, limit int, ok bool) {
 		return permit, n, err == nil && n > 0
 	}
 	return 0, 0, false
+}
+
+// classOf is class for a key that is ours.
+func (p place) classOf(key string) byte {
+	class, _, _ := p.class(key)
+	return class
 }
 
 // escape is injective and its results have no slash.

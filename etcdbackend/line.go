@@ -22,6 +22,7 @@ func Revision(token uint64) int64 { return int64(token >> tokenShift) }
 // A record is an entry's value.
 type record struct {
 	Owner     string       `json:"owner"`
+	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
 	Reentrant bool         `json:"reentrant,omitempty"`
 	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
 	Held      bool         `json:"held,omitempty"`  // written by a claim that knew it held, with a lease for its TTL
@@ -44,6 +45,11 @@ type entry struct {
 	modified int64
 	attached int64 // the lease it is on
 	granted  bool
+}
+
+// of reports whether the entry is the claim's.
+func (e *entry) of(c backend.Claim) bool {
+	return e.Owner == c.Owner && e.Reentrant == c.Reentrant && (!c.Reentrant || e.Hold == c.Hold)
 }
 
 func (e *entry) token() uint64 {
@@ -136,14 +142,33 @@ func (l *line) settle() {
 	}
 }
 
-// find returns the entry with one of keys, or nil.
-func (l *line) find(keys ...string) *entry {
+// own returns the entry of a claim, or nil. Should there be two, it is the one that is nearer to its turn.
+func (l *line) own(c backend.Claim) *entry {
 	for _, e := range l.entries {
-		if slices.Contains(keys, e.key) {
+		if e.of(c) {
 			return e
 		}
 	}
 	return nil
+}
+
+// at returns the entry with a key, or nil.
+func (l *line) at(key string) *entry {
+	for _, e := range l.entries {
+		if e.key == key {
+			return e
+		}
+	}
+	return nil
+}
+
+// with settles the line anew with an entry that is not in it any more, and reports whether it holds.
+func (l *line) with(e *entry) bool {
+	gone := *e
+	gone.granted = false
+	l.entries = append(l.entries, &gone)
+	l.settle()
+	return gone.granted
 }
 
 // admits reports whether c would hold if it were created now.

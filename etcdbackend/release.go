@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,23 +11,29 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// release deletes whatever there is of c, in one transaction with a tombstone unless c is settled, and tells from its reply
-// whether c held. The key of an entry is made of the claim's own id, so no other claim's is ever deleted (etcd #22082).
+// errLoose is an unknown answer: the request before, which was not answered, may have found the entry.
+var errLoose = errors.New("etcd: a member did not say whether it released the lock")
+
+// release deletes whatever there is of c, leaves a tombstone unless c is settled, and tells whether c held. What this client
+// knows of is deleted in one transaction; the rest is looked for. An entry is deleted by its create revision, so another
+// claim's never is (etcd #22082).
 //
 // Cancel and grant: the line is a function of its entries, so what the deletion lets in holds in the same step.
 func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	p := b.scheme.at(c.Key)
-	var ops []clientv3.Op
-	for _, key := range p.own(c) {
-		ops = append(ops, clientv3.OpDelete(key, clientv3.WithPrevKV()))
-	}
-	deletes := len(ops)
+	r := &releasing{b: b, c: c, place: p}
 	b.mu.Lock()
 	h := b.holds[p.name(c)]
-	certain := h != nil && h.granted
 	settled := c.Settled && (h == nil || !h.loose) // what we sent twice by ourselves, the caller knows nothing of
 	if h != nil {
-		h.until, h.loose = time.Now(), true // if this is not answered, whoever comes by removes it
+		r.certain = h.granted && !h.loose
+		if h.created != 0 {
+			known := h.record
+			if h.own != nil {
+				known = h.own.record
+			}
+			r.known = &entry{record: known, key: h.key, created: h.created, class: p.classOf(h.key), limit: c.Limit}
+		}
 	}
 	b.mu.Unlock()
 	if !settled {
@@ -34,36 +41,96 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 		if err != nil {
 			return err
 		}
-		ops = append(ops, clientv3.OpPut(p.tombstone(c), "", clientv3.WithLease(on.id)))
+		r.bury = []clientv3.Op{clientv3.OpPut(p.tombstone(c), "", clientv3.WithLease(on.id))}
 	}
-	if !certain {
-		ops = append(ops, p.get())
-	}
-	reply, loose, err := b.commit(ctx, nil, ops, nil)
+	err := r.run(ctx)
 	if noLease(err) {
 		b.leases.unbury()
+	}
+	if h != nil {
+		b.mu.Lock()
+		if h.until = time.Now(); err == nil { // else whoever keeps the lease alive removes it, but not while we do
+			b.forget(h)
+		}
+		b.mu.Unlock()
 	}
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	if h != nil {
-		b.forget(h)
-	}
-	b.mu.Unlock()
-	held := false
-	for i := range deletes {
-		for _, kv := range reply.Responses[i].GetResponseDeleteRange().PrevKvs {
-			kvs := append(reply.Responses[len(ops)-1].GetResponseRange().GetKvs(), kv)
-			l, err := p.read(reply.Header.Revision, kvs)
-			held = held || certain || err == nil && l.find(string(kv.Key)).granted
-		}
-	}
 	switch {
-	case held:
+	case r.held:
 		return nil
-	case loose: // the request before may have found it
-		return errors.New("etcd: a member did not say whether it released the lock")
+	case r.loose:
+		return errLoose
 	}
 	return backend.ErrLost
+}
+
+// releasing is one release at work.
+type releasing struct {
+	b       *Backend
+	c       backend.Claim
+	place   place
+	known   *entry // what this client knows of; nil if nothing
+	certain bool   // that is all there is, and it holds
+	bury    []clientv3.Op
+
+	held, loose bool
+}
+
+// run deletes one entry after the other until there is none of the claim's.
+func (r *releasing) run(ctx context.Context) error {
+	e := r.known
+	for range restless {
+		l, err := r.step(ctx, e)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			return nil
+		}
+		if e = l.own(r.c); e == nil {
+			return nil
+		}
+	}
+	return errRestless
+}
+
+// step deletes e, if there is one, with the tombstone if that was not yet done, and returns the line without it; nil if
+// nothing can be left.
+func (r *releasing) step(ctx context.Context, e *entry) (*line, error) {
+	var guards []clientv3.Cmp
+	then := r.bury
+	if e != nil {
+		guards = append(guards, same(e))
+		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, r.bury...)
+	}
+	if !r.certain {
+		then = append(then[:len(then):len(then)], r.place.get())
+	}
+	otherwise := slices.Concat(r.bury, []clientv3.Op{r.place.get()})
+	reply, loose, err := r.b.commit(ctx, guards, then, otherwise)
+	r.loose = r.loose || loose
+	if err != nil {
+		return nil, err
+	}
+	r.bury = nil
+	if r.certain && reply.Succeeded {
+		r.held = true
+		return nil, nil
+	}
+	r.certain = false
+	last := reply.Responses[len(reply.Responses)-1].GetResponseRange()
+	l, err := r.place.read(reply.Header.Revision, last.Kvs)
+	if err != nil { // foreign entries: ours is deleted, and whether it held is not to be said
+		return nil, nil //nolint:nilerr // as it was done
+	}
+	if e != nil && reply.Succeeded {
+		left := *l
+		r.held = left.with(e) || r.held
+		if l, err = r.place.read(reply.Header.Revision, last.Kvs); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
 }

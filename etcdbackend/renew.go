@@ -62,29 +62,37 @@ func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time
 	if err != nil {
 		return err
 	}
-	own := l.find(p.own(c)...)
+	own := l.own(c)
 	if own == nil || !own.granted {
 		return backend.ErrLost
 	}
-	return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: b.touch(p, c, sent, c.TTL)}, own)
+	h := b.touch(p, c, sent, c.TTL)
+	defer b.done(h)
+	return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
 }
 
 // move attaches an entry that was seen to hold to a lease of the claim's own length.
 func (b *Backend) move(ctx context.Context, a *attempt, own *entry) error {
-	o, err := a.write(ctx, a.over(own, true))
-	if err != nil {
-		return err
-	}
-	if !o.written {
-		if o.lease == nil {
-			return errors.New("etcd: lease ended before the lock was attached to it") // to be asked again
+	for range restless {
+		o, err := a.write(ctx, a.over(own, true))
+		switch {
+		case err != nil:
+			return err
+		case o.written:
+			o.grant = own
+			_, err = a.granted(ctx, o)
+			return err
+		case o.lease == nil: // it ended; the next try takes another
+			continue
 		}
-		b.drop(a.h)
-		return backend.ErrLost
+		now := o.line.at(own.key)
+		if now == nil || now.created != own.created {
+			b.drop(a.h)
+			return backend.ErrLost
+		}
+		own = now // somebody else wrote to it: another request of the claim
 	}
-	o.grant = own
-	_, err = a.granted(ctx, o)
-	return err
+	return errRestless
 }
 
 // errMoved says that another client of the same claim put the entry on a lease of its own.

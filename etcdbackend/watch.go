@@ -250,7 +250,7 @@ func (b *Backend) prove(a *attempt, own *entry) *backend.Wake {
 	if b.join(ctx, k) != nil {
 		return &backend.Wake{}
 	}
-	now := o.line.find(own.key)
+	now := o.line.at(own.key)
 	h := a.h
 	b.mu.Lock()
 	defer b.mu.Unlock()

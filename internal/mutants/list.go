@@ -252,7 +252,7 @@ var storeMutants = []mutant{
 	// Package etcdbackend.
 	{
 		"etcd: a free lock is not compared with the line", "etcdbackend/acquire.go",
-		"guards := []clientv3.Cmp{absent(p.line, p.end())}", "guards := []clientv3.Cmp{absent(p.entry(a.c), \"\")}", "./etcdbackend", "Conformance/one",
+		"guards: []clientv3.Cmp{absent(p.line, p.end())}", "guards: []clientv3.Cmp{absent(key, \"\")}", "./etcdbackend", "Conformance/one",
 	},
 	{
 		"etcd: a released claim may come again", "etcdbackend/acquire.go",
@@ -269,5 +269,9 @@ var storeMutants = []mutant{
 	{
 		"etcd: every renewal is a keepalive", "etcdbackend/lease.go",
 		"ttl += ttl / 3", "ttl += 0", "./etcdbackend", "Keepalives",
+	},
+	{
+		"etcd: what is being released is over already", "etcdbackend/release.go",
+		"r.certain = h.granted && !h.loose", "h.until, r.certain = time.Now(), h.granted && !h.loose", "./etcdbackend", "BesideKeepalives",
 	},
 }
