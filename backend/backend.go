@@ -2,6 +2,8 @@ package backend
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -41,11 +43,20 @@ type Backend interface {
 	mustEmbedBase()
 }
 
-// An Identifier is a [Backend] that can tell which server it talks to. Wrappers forward it as far as they can.
+// An Identifier is a [Backend] that can tell which server it talks to. Wrappers forward it, by [IdentityOf].
 type Identifier interface {
 	// Identity returns what is different for every server, and for every life of one, and the same for all its clients:
-	// Redis's run_id. It is for finding the same server listed twice, and restarts; it is no secret.
+	// Redis's run_id. It is for finding the same server listed twice, and restarts; it is no secret. An error that is
+	// [errors.ErrUnsupported] says that there is no such thing, as for a cluster, or for a wrapper of what is no Identifier.
 	Identity(ctx context.Context) (string, error)
+}
+
+// IdentityOf asks b for its Identity; the error is [errors.ErrUnsupported] if b is no [Identifier].
+func IdentityOf(ctx context.Context, b Backend) (string, error) {
+	if who, ok := b.(Identifier); ok {
+		return who.Identity(ctx)
+	}
+	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
 }
 
 // Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is answered by Base with

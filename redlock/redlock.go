@@ -103,14 +103,14 @@ func (r *Backend) identify(ctx context.Context, n *node) error {
 		return err
 	}
 	n.mu.Lock()
-	who, ok := n.b.(backend.Identifier)
+	node := n.b // also if it is barred: it may have become another
 	n.mu.Unlock()
-	if !ok {
+	id, asked := backend.IdentityOf(ctx, node)
+	switch {
+	case errors.Is(asked, errors.ErrUnsupported):
 		return err
-	}
-	id, err := who.Identity(ctx)
-	if err != nil || id == "" {
-		return err
+	case asked != nil || id == "":
+		return asked
 	}
 	return r.claimIdentity(n, id)
 }

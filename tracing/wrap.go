@@ -119,6 +119,11 @@ func (b *wrapped) Inspect(ctx context.Context, key string) (backend.State, error
 	return state, err
 }
 
+// Identity implements [backend.Identifier]: a quorum tells by it that a server is among its nodes twice.
+func (b *wrapped) Identity(ctx context.Context) (string, error) {
+	return backend.IdentityOf(ctx, b.Backend)
+}
+
 // linkNext links a hold that is about to be released with whoever of another process is next in line. It is for people and
 // never in the way: it is asked once per hold, of long holds only, and its failure is nobody's concern.
 func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {

@@ -149,6 +149,11 @@ func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) error {
 	})
 }
 
+// Identity tells what the backend behind the network does. It is not disturbed.
+func (f *FaultyBackend) Identity(ctx context.Context) (string, error) {
+	return backend.IdentityOf(ctx, f.Backend)
+}
+
 // request sends a request in a goroutine of its own, which lives until the request is executed, and returns when it is
 // answered or ctx is done.
 func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Claim, send func(context.Context) error) error {

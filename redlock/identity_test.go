@@ -1,0 +1,76 @@
+package redlock_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/redlock"
+	"github.com/holdfast-go/holdfast/tracing"
+)
+
+// A wrapper must not hide that two nodes are one server.
+// covers: Q3
+func TestSameServerBehindWrappers(t *testing.T) {
+	for name, wrap := range map[string]func(backend.Backend) backend.Backend{
+		"traced":         func(b backend.Backend) backend.Backend { return tracing.Wrap(b, tracing.Store{}) },
+		"over a network": func(b backend.Backend) backend.Backend { return backendtest.FaultyWith(b, 1, backendtest.Faults{}) },
+		"wrapped in both": func(b backend.Backend) backend.Backend {
+			return tracing.Wrap(backendtest.Faulty(b, 1), tracing.Store{})
+		},
+	} {
+		one, other := membackend.New(), membackend.New()
+		nodes := []backend.Backend{wrap(one), wrap(other), wrap(one.Client())}
+		if _, err := redlock.New(nodes, redlock.Config{}); !errors.Is(err, backend.ErrUnsafe) {
+			t.Errorf("%s: New with one server twice = %v, want ErrUnsafe", name, err)
+		}
+		for _, n := range nodes {
+			_ = n.Close()
+		}
+	}
+}
+
+// A node that has no identity to tell, as a cluster has none, comes back like any other.
+// covers: Q5
+func TestNamelessNodeComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var peers []*peer
+		var nodes []backend.Backend
+		for range 3 {
+			p := newPeer(membackend.Config{})
+			defer p.Close()
+			peers = append(peers, p)
+			nodes = append(nodes, tracing.Wrap(struct{ backend.Backend }{p}, tracing.Store{}))
+		}
+		q, err := redlock.New(nodes, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		pair := func() (margin int) {
+			c := claim("k")
+			_, err := q.TryAcquire(t.Context(), c)
+			synctest.Wait() // all that answer have
+			margin = q.Margin(c)
+			if err := errors.Join(err, q.Release(t.Context(), c)); err != nil {
+				t.Errorf("a pair: %v", err)
+			}
+			return margin
+		}
+		peers[0].set(func() { peers[0].refuse = true })
+		for range 5 {
+			if m := pair(); m != 0 {
+				t.Errorf("Margin without one of three = %d, want 0", m)
+			}
+		}
+		peers[0].set(func() { peers[0].refuse = false })
+		time.Sleep(3 * time.Second) // in the bubble: longer than probes are apart
+		if m := pair(); m != 1 {
+			t.Errorf("Margin when it is back = %d, want 1", m)
+		}
+	})
+}
