@@ -42,7 +42,6 @@ func TestNamelessNodeComesBack(t *testing.T) {
 		var nodes []backend.Backend
 		for range 3 {
 			p := newPeer(membackend.Config{})
-			defer p.Close()
 			peers = append(peers, p)
 			nodes = append(nodes, tracing.Wrap(struct{ backend.Backend }{p}, tracing.Store{}))
 		}
@@ -50,7 +49,12 @@ func TestNamelessNodeComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer q.Close()
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
 		pair := func() (margin int) {
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)

@@ -51,7 +51,7 @@ func parse(args []string) (s settings, err error) {
 	f.BoolVar(&s.quick, "quick", false, "shorter cells, fewer cases and peers: under 3 minutes")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds (default 5, with -quick 2)")
 	f.IntVar(&s.patience, "patience", 1, "how often a cell is measured again if others took over 10 % of the two CPUs")
-	f.StringVar(&s.scenarios, "scenario", "", "only these, by commas: S1,S2,S3,S4,S6,layout,E1,E4")
+	f.StringVar(&s.scenarios, "scenario", "", "only these, by commas: S1,S2,S3,S4,S5,S5-killed,S5-hung,S6,layout,E1,E4")
 	f.StringVar(&s.only, "only", "", "only participants whose name contains one of these, by commas; limits always run")
 	f.StringVar(&s.jsonFile, "json", "", "write every sample to this `file` too")
 	f.StringVar(&s.cpu, "cpuprofile", "", "write a CPU profile of the clients in this process to this `file`")
@@ -87,6 +87,7 @@ func run(args []string, out io.Writer) error {
 	}
 	defer server.Stop()
 	defer scenario.StopEtcd()
+	defer scenario.StopQuorum()
 	cpus := runtime.NumCPU()
 	pinned := cpus > 1 && pin.To(server.Pid(), 1) == nil && pin.To(0, 0) == nil
 	if pinned {

@@ -40,6 +40,14 @@ func init() {
 			"if other != n && other.identity() == id {", "if false {", "./redlock", "SameServer",
 		},
 		{
+			"redlock: a node without an identity stays away", "redlock/redlock.go",
+			"case errors.Is(asked, errors.ErrUnsupported):", "case false:", "./redlock", "Nameless",
+		},
+		{
+			"tracing: a wrapped node hides which server it is", "tracing/wrap.go",
+			"return backend.IdentityOf(ctx, b.Backend)", "return \"\", nil", "./redlock", "SameServer",
+		},
+		{
 			"redlock: claims that meet go away", "redlock/acquire.go",
 			"if !a.met ||", "if true ||", "./redlock", "Meet",
 		},

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -79,6 +80,12 @@ func (s *Server) connect() (err error) {
 
 // Pid is the server's process.
 func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
+// Suspend makes the server hang: connections stay, and nothing is answered.
+func (s *Server) Suspend() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends that.
+func (s *Server) Continue() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Stop ends the server, by its pid.
 func (s *Server) Stop() {

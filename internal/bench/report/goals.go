@@ -42,6 +42,13 @@ func Goals(results []*scenario.Result) (all []Verdict) {
 		c.waiters()
 		all = append(all, c.verdicts...)
 	}
+	for _, im := range impl.Quorums() {
+		if im.Role == impl.Ours {
+			c := &court{book: b, who: im.Name}
+			c.quorum()
+			all = append(all, c.verdicts...)
+		}
+	}
 	return all
 }
 
@@ -83,6 +90,14 @@ func (b book) median(s, who string, n int, metric string) (float64, bool) {
 		return 0, false
 	}
 	return row.Spread(metric).Median, true
+}
+
+// worst is the largest of a metric's rounds, of this court's own: what must not happen may not happen in any.
+func (c *court) worst(s string, n int, metric string) (float64, bool) {
+	if _, ok := c.median(s, c.who, n, metric); !ok {
+		return 0, false
+	}
+	return c.book[s].Row(c.who, n).Spread(metric).Max, true
 }
 
 // over is the quotient of two participants' medians.
@@ -182,6 +197,25 @@ func (c *court) handOff() {
 	}
 	v, ok = c.over("S4", 2, "p50", "redsync+goredis", c.who)
 	c.atLeast("S4", "faster than redsync", v, ok, 500, "redsync+goredis")
+}
+
+func (c *court) quorum() {
+	const redsync = "redsync-5+rueidis"
+	for _, n := range []int{1, 16} {
+		for _, s := range []struct {
+			name string
+			peer float64
+		}{{"S5", 1.4}, {"S5-killed", map[int]float64{1: 1.1, 16: 1.7}[n]}, {"S5-hung", 1000}} {
+			v, ok := c.median(s.name, c.who, n, "ratio")
+			c.atLeast(s.name, fmt.Sprintf("n=%d, × raw-redlock", n), v, ok, 0.9, "")
+			v, ok = c.over(s.name, n, "rate", c.who, redsync)
+			c.atLeast(s.name, fmt.Sprintf("n=%d, × redsync", n), v, ok, s.peer, redsync)
+		}
+		v, ok := c.worst("S5-hung", n, "max")
+		c.atMost("S5-hung", fmt.Sprintf("n=%d, Lock max ms", n), v/1e3, ok, 20)
+		v, ok = c.worst("S5-hung", n, "left")
+		c.atMost("S5-hung", fmt.Sprintf("n=%d, keys left", n), v, ok, 0)
+	}
 }
 
 func (c *court) waiters() {

@@ -67,7 +67,7 @@ func Header(w io.Writer, m Machine) {
 	fmt.Fprintf(w, "holdfast %s, %s, %s (%d CPUs), kernel %s, load %s before, Go %s, Redis %s on loopback without persistence; %s.\n\n",
 		m.Commit, m.Date, m.CPU, m.CPUs, m.Kernel, m.Load, m.Go, m.Redis, pinned)
 	lines := [][]string{{"implementation", "role", "versions", "settings"}}
-	for _, im := range impl.All() {
+	for _, im := range append(impl.All(), impl.Quorums()...) {
 		lines = append(lines, []string{im.Name, string(im.Role), im.Versions(), im.Settings})
 	}
 	write(w, lines)

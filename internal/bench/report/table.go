@@ -40,7 +40,7 @@ func cell(s stats.Spread, c scenario.Column, spread bool) string {
 	switch {
 	case s.N == 0:
 		return "-"
-	case c.Metric == "faults" || c.Metric == "errors":
+	case c.Metric == "faults" || c.Metric == "errors" || c.Metric == "left":
 		return format(s.Max, c.Format)
 	case spread && s.N > 1:
 		return fmt.Sprintf("%s (%s–%s)", format(s.Median, c.Format), format(s.Min, c.Format), format(s.Max, c.Format))

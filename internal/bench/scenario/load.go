@@ -29,7 +29,8 @@ type load struct {
 	tasks  sync.WaitGroup
 	cancel context.CancelFunc
 	began  time.Time
-	used   time.Duration
+	used   time.Duration // until it began, and from then on when it has been stopped
+	lasted time.Duration
 }
 
 // The phases of a load.
@@ -109,10 +110,17 @@ func (l *load) begin() {
 	l.phase.Store(measuring)
 }
 
-// end stops counting, and then the goroutines.
+// stop stops counting. Who has or wants a lock now goes on until it is through, and then no further.
+func (l *load) stop() {
+	if l.phase.Swap(ending) != ending {
+		l.lasted, l.used = time.Since(l.began), l.usedSoFar()
+	}
+}
+
+// end stops counting, unless that was done, and then the goroutines.
 func (l *load) end() loadResult {
-	l.phase.Store(ending)
-	r := loadResult{Elapsed: time.Since(l.began), CPU: pin.Used() - l.used}
+	l.stop()
+	r := loadResult{Elapsed: l.lasted, CPU: l.used}
 	l.cancel()
 	done := make(chan struct{})
 	go func() {

@@ -76,7 +76,11 @@ func (r *Runner) participants(s Scenario) (all []participant) {
 	if s.Run == nil {
 		return all
 	}
-	for _, im := range impl.All() {
+	impls := impl.All
+	if s.Impls != nil {
+		impls = s.Impls
+	}
+	for _, im := range impls() {
 		if !im.In(s.Name) || r.Quick && im.Extra || !r.Wanted(im.Name) && im.Name != s.Limit {
 			continue
 		}
@@ -119,6 +123,9 @@ func (r *Runner) Run(ctx context.Context, s Scenario) *Result {
 	return result
 }
 
+// serverCPU is the seconds that a cell's own servers have used, which others have not; no column.
+const serverCPU = "servers"
+
 // noisy is the share of both CPUs that others may take of a cell before it is measured again.
 const noisy = 0.1
 
@@ -158,7 +165,8 @@ func (r *Runner) once(ctx context.Context, env *Env, p participant, n int) (Metr
 	if err != nil {
 		return nil, err
 	}
-	m["others"] = max(0, (busy-used-after.Since(server).CPU).Seconds()/(2*wall.Seconds()))
+	m["others"] = max(0, ((busy-used-after.Since(server).CPU).Seconds()-m[serverCPU])/(2*wall.Seconds()))
+	delete(m, serverCPU)
 	return m, env.Server.Flush()
 }
 

@@ -46,6 +46,7 @@ type Scenario struct {
 
 	// Run makes a cell of an implementation; Extras make cells that are no locks: limits, and layouts.
 	Run    func(ctx context.Context, env *Env, im impl.Impl, n int) (Metrics, error)
+	Impls  func() []impl.Impl // default impl.All
 	Extras []Extra
 }
 
@@ -57,7 +58,7 @@ type Extra struct {
 
 // All are the scenarios in their order.
 func All() []Scenario {
-	return []Scenario{uncontended, contended, processes, handOff, waiters, layout, etcdPairs, etcdHandOff}
+	return []Scenario{uncontended, contended, processes, handOff, quorumHealthy, quorumKilled, quorumHung, waiters, layout, etcdPairs, etcdHandOff}
 }
 
 // Env is what a cell has.
