@@ -28,6 +28,10 @@ func linesUp(op string, claim *backend.Claim) bool {
 	return op != opTry && claim.Mode == backend.Exclusive && !claim.Reentrant
 }
 
+// fewPasses is how many tokens a claim asks for whose process has nobody waiting. Most of the time nobody comes, and a store
+// whose tokens are microseconds gives out no more of them than time has passed since the last grant.
+const fewPasses = 16
+
 // reserve asks for a token for every time that the lease may be handed on.
 func (c *core) reserve(claim *backend.Claim) {
 	if c.cfg.Wait.Passes > 0 {
@@ -80,6 +84,7 @@ func (c *core) first(ctx context.Context, k crewKey, claim *backend.Claim, hold 
 		}
 	}()
 	a := &acquisition{core: c, claim: *claim, hold: hold, inLocalLine: true, failFast: o.failFast}
+	a.claim.Reserve = min(a.claim.Reserve, fewPasses)
 	t, err = c.ask(ctx, a, o.waitLimit, false)
 	took = err == nil
 	return t, err

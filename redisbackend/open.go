@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"net/url"
+	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,11 +52,19 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	return b, nil
 }
 
+// lanesPerCPU is how many connections a client of ours has for each CPU, unless it is told. Few: requests that find none free
+// go together, and that costs both sides half of what they cost one by one. (16 goroutines, one CPU: 0.54 of the rate of bare
+// go-redis with 10 connections, 0.89 with 2.)
+const lanesPerCPU = 2
+
 // client makes the go-redis client. Whatever go-redis would do behind our back is off: retries, redials, notifications.
 func (t target) client() redis.UniversalClient {
 	timeout := t.Config.RequestTimeout
 	if timeout == 0 {
 		timeout = DefaultRequestTimeout
+	}
+	if t.poolSize == 0 && t.Topology != redisstore.Cluster { // whose client has no lanes
+		t.poolSize = lanesPerCPU * runtime.GOMAXPROCS(0)
 	}
 	o := &redis.UniversalOptions{
 		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password,
