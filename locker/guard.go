@@ -10,14 +10,21 @@ import (
 // A guard that is dropped without Unlock is noticed by the garbage collector, some time: it is renewed no more and logged
 // with its caller, and the lease then runs out by itself, since code may still be at work. A guard is not dropped while its
 // Context is in use, or a context derived from it has not been cancelled: Config.MaxHold bounds that. A nil or zero Guard
-// behaves like an unlocked one.
+// behaves like an unlocked one. A Guard must not be copied: the copy would not count as in use.
 type Guard[T any] struct {
+	_ noCopy
 	anchor
 	v T
 }
 
+// noCopy lets go vet report copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
 func newGuard[T any](k *keeper, v T) *Guard[T] {
-	g := &Guard[T]{anchor{k}, v}
+	g := &Guard[T]{anchor: anchor{k}, v: v}
 	k.watchOver(&g.anchor)
 	return g
 }

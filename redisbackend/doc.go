@@ -38,5 +38,5 @@
 //
 // A user needs EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys (~holdfast:*) and INFO,
 // which an allow_eviction spares. Wake-ups need PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels (&holdfast:*); without them Watch
-// returns an error that is [errors.ErrUnsupported], and whoever waits polls.
+// returns an error that is [errors.ErrUnsupported], and whoever waits polls. [Config.Replicas] needs WAIT.
 package redisbackend

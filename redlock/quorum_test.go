@@ -23,7 +23,7 @@ func (q *quorum) on(c backend.Claim, peers ...*peer) {
 	}
 }
 
-// covers: Q1, Q2
+// covers: A9, Q1, Q2
 func TestMinorityIsGivenBack(t *testing.T) {
 	for _, n := range []int{3, 4, 5} {
 		quorumTest(t, n, redlock.Config{}, func(q *quorum) {

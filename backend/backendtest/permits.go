@@ -41,7 +41,7 @@ func (e *env) permitInLine(key string, limit int) backend.Claim {
 	return c
 }
 
-// covers: B15, G6
+// covers: B15, D9, G6
 func permitCrash(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")

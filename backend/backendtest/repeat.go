@@ -33,7 +33,7 @@ var repeatRules = []rule{
 	},
 }
 
-// covers: A3, A2
+// covers: A3, A2, X16
 func repeatSameGrant(e *env) {
 	a, b := e.open(), e.open()
 	c := e.claim(e.key("k"))

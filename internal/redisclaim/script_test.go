@@ -103,7 +103,7 @@ func (r rig) now() int64 {
 	return n
 }
 
-// covers: I2, K1, K8
+// covers: I2, K1, K2, K8
 func TestTokens(t *testing.T) {
 	r := newRig(t)
 	us := r.now() * 1000
