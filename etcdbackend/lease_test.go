@@ -78,7 +78,7 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 	const holds, ttl = 1000, 6 * time.Second
 	srv := testserver.Etcd(t)
 	b := opened(t, at(srv.Addr()))
-	l, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl})
+	l, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl, ReleaseTimeout: time.Minute})
 	want(t, "locker", err, nil)
 	defer func() { _ = l.Close(t.Context()) }()
 	guards := make([]*locker.Guard[struct{}], holds)
