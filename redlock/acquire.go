@@ -55,6 +55,7 @@ func (r *Backend) start(ctx context.Context) error {
 type attempt struct {
 	*claimRun
 	ctx     context.Context
+	spell   *spell
 	claim   backend.Claim
 	began   time.Time
 	votes   *votes
@@ -65,6 +66,7 @@ type attempt struct {
 
 func (u *claimRun) attempt(ctx context.Context, c backend.Claim) *attempt {
 	a := &attempt{claimRun: u, ctx: ctx, claim: c, began: time.Now(), votes: u.red.poll(), tokens: u.red.tokens()}
+	a.spell = newSpell(ctx, u.red.cfg.timeout(c.TTL))
 	a.answers = make(chan vote, 4*len(u.lanes)) // no request ever waits for us: an attempt, and an order or two, from each
 	return a
 }
@@ -119,19 +121,19 @@ func (a *attempt) ask() {
 				a.answers <- vote{node: i, err: errNotSent}
 				return
 			}
-			g, err := a.try(a.ctx, i, a.claim, floor)
-			a.answers <- vote{node: i, grant: g, err: err}
+			g, err := a.try(a.spell, i, a.claim, floor)
+			a.answers <- vote{node: i, grant: granted{g.Token, g.Reserved}, err: err}
 		})
 	}
 }
 
 // try asks node i for the claim, in its lane. If a majority has decided meanwhile, the node is brought in line with that.
-func (u *claimRun) try(ctx context.Context, i int, c backend.Claim, floor uint64) (g backend.Grant, err error) {
+func (u *claimRun) try(s *spell, i int, c backend.Claim, floor uint64) (g backend.Grant, err error) {
 	u.mu.Lock()
 	on := u.on(i, c)
 	u.mu.Unlock()
 	on.Floor = floor
-	err = u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) (err error) {
+	err = u.send(s, i, func(ctx context.Context, b backend.Backend) (err error) {
 		g, err = b.TryAcquire(ctx, on)
 		return err
 	})
@@ -149,7 +151,7 @@ func (u *claimRun) try(ctx context.Context, i int, c backend.Claim, floor uint64
 	token := u.token
 	u.mu.Unlock()
 	if token != 0 {
-		u.align(ctx, i, c, token)
+		u.align(s, i, c, token)
 	}
 	return g, err
 }
@@ -180,7 +182,7 @@ func (a *attempt) won() (backend.Grant, bool) {
 	if a.votes.yes < a.red.quorum {
 		return backend.Grant{}, false
 	}
-	g := backend.Grant{TTL: a.claim.TTL, Reserved: a.tokens.reserved(a.claim)}
+	g := backend.Grant{TTL: a.claim.TTL, Reserved: a.tokens.reservation(a.claim)}
 	if a.red.caps.Fencing {
 		if a.tokens.backing() < a.red.quorum {
 			return backend.Grant{}, false
@@ -203,8 +205,7 @@ func (a *attempt) keep(g backend.Grant) (backend.Grant, error) {
 	a.token = g.Token
 	for i := range a.lanes {
 		if l := &a.lanes[i]; l.held && l.token != g.Token && g.Token != 0 {
-			ctx := context.WithoutCancel(a.ctx)
-			a.queue(i, func() { a.align(ctx, i, a.claim, g.Token) })
+			a.queue(i, func() { a.align(a.spell, i, a.claim, g.Token) })
 		}
 	}
 	return g, nil
@@ -226,16 +227,17 @@ func (a *attempt) lose() error {
 	defer a.mu.Unlock()
 	a.wish = 0
 	a.red.took(time.Since(a.began))
-	ctx := context.WithoutCancel(a.ctx)
 	for i := range a.lanes {
-		a.queue(i, func() { a.giveBack(ctx, i, a.claim) })
+		if l := &a.lanes[i]; l.busy || l.held || l.unsure {
+			a.queue(i, func() { a.giveBack(a.spell, i, a.claim) })
+		}
 	}
 	return a.refusal()
 }
 
 // giveBack ends what node i has of a claim that came to nothing, so that the claim can be made again there. If nothing of it is on
 // its way, a settled release does; else this name of it is buried, and the next attempt has another.
-func (u *claimRun) giveBack(ctx context.Context, i int, c backend.Claim) {
+func (u *claimRun) giveBack(s *spell, i int, c backend.Claim) {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	on := u.on(i, c)
@@ -245,7 +247,7 @@ func (u *claimRun) giveBack(ctx context.Context, i int, c backend.Claim) {
 	if nothing {
 		return
 	}
-	err := u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
+	err := u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
 	failed := backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable)
 	u.mu.Lock()
 	if failed || !on.Settled {

@@ -23,7 +23,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		return backend.State{}, errors.ErrUnsupported
 	}
 	votes, states := r.poll(), make([]backend.State, len(r.nodes))
-	answers := make(chan vote, len(r.nodes))
+	answers, spell := make(chan vote, len(r.nodes)), newSpell(ctx, r.cfg.timeout(backend.MaxTTL))
 	for i, ask := range r.asked() {
 		if !ask {
 			votes.count(i, errPassedOver)
@@ -32,7 +32,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		r.tasks.Add(1) // as start has counted this verb, Close is still to wait
 		go func() {
 			defer r.tasks.Done()
-			err := r.nodes[i].ask(ctx, r.cfg.timeout(backend.MaxTTL), func(ctx context.Context, b backend.Backend) (err error) {
+			err := r.nodes[i].ask(spell, func(ctx context.Context, b backend.Backend) (err error) {
 				states[i], err = b.Inspect(ctx, key)
 				return err
 			})

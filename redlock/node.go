@@ -68,21 +68,20 @@ func (n *node) backend() (backend.Backend, error) {
 	return n.b, nil
 }
 
-// ask sends one request, waits for it for limit, and takes note of whether the node answers. It runs on the values of ctx, not
-// on its end: what was sent must be known to be answered or not, whoever is still interested.
-func (n *node) ask(ctx context.Context, limit time.Duration, send func(context.Context, backend.Backend) error) error {
+// ask sends one request, waits for it as long as s says, and takes note of whether the node answers.
+func (n *node) ask(s *spell, send func(context.Context, backend.Backend) error) error {
 	b, err := n.backend()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
+	w := s.enter()
+	defer s.leave(w)
 	n.waiting.Add(1)
 	defer n.waiting.Add(-1)
-	err = send(ctx, b)
+	err = send(w.ctx, b)
 	if backend.AnswerOf(err) == backend.Unknown &&
-		(ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		err = silentError{limit} // a client may be a moment before its ctx
+		(w.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		err = silentError{s.limit} // a client may be a moment before its ctx
 	}
 	n.note(err)
 	return err
@@ -201,7 +200,7 @@ func (n *node) pay() {
 				return
 			}
 			if time.Now().Before(d.until) {
-				err := n.ask(n.red.ctx, n.red.cfg.timeout(d.claim.TTL), func(ctx context.Context, b backend.Backend) error {
+				err := n.ask(newSpell(n.red.ctx, n.red.cfg.timeout(d.claim.TTL)), func(ctx context.Context, b backend.Backend) error {
 					return b.Release(ctx, d.claim)
 				})
 				if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {

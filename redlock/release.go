@@ -27,14 +27,14 @@ func (r *Backend) Release(ctx context.Context, c backend.Claim) error {
 func (u *claimRun) release(ctx context.Context, c backend.Claim) error {
 	votes, answers := u.red.poll(), make(chan vote, len(u.lanes))
 	well := u.red.asked()
-	detached := context.WithoutCancel(ctx)
+	spell := newSpell(ctx, u.red.cfg.timeout(c.TTL))
 	u.mu.Lock()
 	u.ended = true
 	for i := range u.lanes {
 		if l := &u.lanes[i]; l.done {
 			votes.count(i, l.release)
 		} else {
-			u.queue(i, func() { answers <- vote{node: i, err: u.releaseOn(detached, i, c, well[i])} })
+			u.queue(i, func() { answers <- vote{node: i, err: u.releaseOn(spell, i, c, well[i])} })
 		}
 	}
 	u.mu.Unlock()
@@ -70,7 +70,7 @@ func (u *claimRun) spent() {
 
 // releaseOn releases c on node i, in its lane. A tombstone is left unless every attempt is known to have been answered there: the
 // node's own answers are, each before the next request was sent.
-func (u *claimRun) releaseOn(ctx context.Context, i int, c backend.Claim, well bool) error {
+func (u *claimRun) releaseOn(s *spell, i int, c backend.Claim, well bool) error {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	on := u.on(i, c)
@@ -88,7 +88,7 @@ func (u *claimRun) releaseOn(ctx context.Context, i int, c backend.Claim, well b
 	u.mu.Unlock()
 	err := errPassedOver
 	if well {
-		err = u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
+		err = u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
 	}
 	if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {
 		u.red.nodes[i].owe(on)

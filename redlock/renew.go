@@ -28,14 +28,15 @@ func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
 // It is lost when so many nodes have it not that the others are no majority: a renewed minority would block others for nothing.
 func (u *claimRun) renew(ctx context.Context, c backend.Claim) error {
 	votes := u.red.poll()
-	answers := u.extend(ctx, c, votes)
+	spell := newSpell(ctx, u.red.cfg.timeout(c.TTL))
+	answers := u.extend(spell, c, votes)
 	for {
 		switch {
 		case votes.yes >= u.red.quorum:
-			u.fillIn(ctx, c)
+			u.fillIn(spell, c)
 			return nil
 		case len(u.lanes)-votes.lost() < u.red.quorum:
-			u.giveAllBack(ctx, c)
+			u.giveAllBack(spell, c)
 			return votes.failed(backend.ErrLost)
 		case votes.open():
 			return votes.inconclusive()
@@ -89,7 +90,7 @@ func (v *votes) inconclusive() error {
 }
 
 // extend asks the nodes that may hold.
-func (u *claimRun) extend(ctx context.Context, c backend.Claim, votes *votes) <-chan vote {
+func (u *claimRun) extend(s *spell, c backend.Claim, votes *votes) <-chan vote {
 	answers := make(chan vote, len(u.lanes))
 	well := u.red.asked()
 	u.mu.Lock()
@@ -98,7 +99,7 @@ func (u *claimRun) extend(ctx context.Context, c backend.Claim, votes *votes) <-
 	count := 0
 	for i := range u.lanes {
 		l := &u.lanes[i]
-		may[i] = !u.known || l.held || l.unsure || l.busy()
+		may[i] = !u.known || l.held || l.unsure || l.busy
 		if may[i] && well[i] {
 			count++
 		}
@@ -111,23 +112,10 @@ func (u *claimRun) extend(ctx context.Context, c backend.Claim, votes *votes) <-
 		case !well[i] && count >= u.red.quorum:
 			votes.count(i, errPassedOver)
 		default:
-			u.queue(i, func() { answers <- vote{node: i, err: u.raise(ctx, i, c, token)} })
+			u.queue(i, func() { answers <- vote{node: i, err: u.raise(s, i, c, token)} })
 		}
 	}
 	return answers
-}
-
-// busy reports whether a request is under way. The caller has mu.
-func (l *lane) busy() bool {
-	if l.tail == nil {
-		return false
-	}
-	select {
-	case <-l.tail:
-		return false
-	default:
-		return true
-	}
 }
 
 // lapsed takes note that node i said no to the holder. The caller has mu.
@@ -139,14 +127,13 @@ func (u *claimRun) lapsed(i int, err error) {
 
 // fillIn asks the nodes that have not granted c to do so now. It is safe because it only keeps others out: no answer of the hold's
 // rests on them before they have proved the hold in a renewal, while a majority holds.
-func (u *claimRun) fillIn(ctx context.Context, c backend.Claim) {
-	ctx = context.WithoutCancel(ctx)
+func (u *claimRun) fillIn(s *spell, c backend.Claim) {
 	well := u.red.asked()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range u.lanes {
 		l := &u.lanes[i]
-		if !u.known || !well[i] || l.held || l.unsure || l.busy() {
+		if !u.known || !well[i] || l.held || l.unsure || l.busy {
 			continue
 		}
 		u.queue(i, func() {
@@ -154,19 +141,19 @@ func (u *claimRun) fillIn(ctx context.Context, c backend.Claim) {
 			token, ended := u.token, u.ended
 			u.mu.Unlock()
 			if !ended {
-				u.fill(ctx, i, c, token)
+				u.fill(s, i, c, token)
 			}
 		})
 	}
 }
 
 // fill is one node of fillIn. The token that the node grants may be above the hold's, as its clock has gone on: that is as good.
-func (u *claimRun) fill(ctx context.Context, i int, c backend.Claim, token uint64) {
+func (u *claimRun) fill(s *spell, i int, c backend.Claim, token uint64) {
 	u.mu.Lock()
 	on := u.on(i, c)
 	u.mu.Unlock()
 	var g backend.Grant
-	err := u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) (err error) {
+	err := u.send(s, i, func(ctx context.Context, b backend.Backend) (err error) {
 		g, err = b.TryAcquire(ctx, on)
 		return err
 	})
@@ -180,17 +167,16 @@ func (u *claimRun) fill(ctx context.Context, i int, c backend.Claim, token uint6
 	}
 	u.mu.Unlock()
 	if err == nil && g.Token < token {
-		_ = u.raise(ctx, i, c, token)
+		_ = u.raise(s, i, c, token)
 	}
 }
 
 // giveAllBack ends what is left of a hold that is lost.
-func (u *claimRun) giveAllBack(ctx context.Context, c backend.Claim) {
-	ctx = context.WithoutCancel(ctx)
+func (u *claimRun) giveAllBack(s *spell, c backend.Claim) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range u.lanes {
-		u.queue(i, func() { u.giveBack(ctx, i, c) })
+		u.queue(i, func() { u.giveBack(s, i, c) })
 	}
 }
 

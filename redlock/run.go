@@ -33,12 +33,14 @@ type claimRun struct {
 	wish   uint64 // what nodes are asked for until the claim is granted or refused; 0 not chosen yet
 	ended  bool   // a release was asked for
 	splits int    // how often in a row the claim met another halfway
+
+	meta, shown backend.Meta // the claim's, and what nodes are told of it
 }
 
-// A lane is one node's part in a run. Requests in it are one behind another: each waits for tail, the one before it, and a release
-// thus never overtakes its acquire.
+// A lane is one node's part in a run. Requests in it are one behind another, and a release thus never overtakes its acquire.
 type lane struct {
-	tail chan struct{} // closed when the last request in line is through
+	busy bool     // a request is under way
+	line []func() // those behind it
 
 	// gen tells the owners that the claim has on this node. An attempt without answer that is given up is buried under its
 	// name, and the claim goes on under another.
@@ -123,24 +125,32 @@ func (r *Backend) sweep() {
 // queue lets f ask node i, behind every earlier request of this claim to it. The caller has mu, and entered the run.
 func (u *claimRun) queue(i int, f func()) {
 	l := &u.lanes[i]
-	before, done := l.tail, make(chan struct{})
-	l.tail = done
 	u.calls++
+	if l.busy {
+		l.line = append(l.line, f)
+		return
+	}
+	l.busy = true
 	u.red.tasks.Add(1) // Close is still to wait for the verb that we are in, or for the request
-	go func() {
-		defer u.red.tasks.Done()
-		defer u.through()
-		defer close(done)
-		if before != nil {
-			<-before
-		}
-		f()
-	}()
+	go u.work(i, f)
 }
 
-// through ends a request.
-func (u *claimRun) through() {
+// work makes a request of lane i, and those that come behind it meanwhile.
+func (u *claimRun) work(i int, f func()) {
+	defer u.red.tasks.Done()
+	for f != nil {
+		f()
+		f = u.through(i)
+	}
+}
+
+// through ends a request of lane i, and returns the next one in line, or nil.
+func (u *claimRun) through(i int) (next func()) {
 	u.mu.Lock()
+	l := &u.lanes[i]
+	if l.busy = len(l.line) > 0; l.busy {
+		next, l.line = l.line[0], l.line[1:]
+	}
 	u.calls--
 	last := u.calls == 0
 	u.mu.Unlock()
@@ -150,13 +160,17 @@ func (u *claimRun) through() {
 		u.stale = time.Now().Add(u.idle)
 		u.forget()
 	}
+	return next
 }
 
 // on is c as node i knows it. The caller has mu.
 func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
 	c.TTL = u.red.cfg.lease(c.TTL)
 	c.Floor = 0
-	c.Meta = tagged(c.Meta, c.Owner)
+	if u.shown == (backend.Meta{}) || u.meta != c.Meta {
+		u.meta, u.shown = c.Meta, tagged(c.Meta, c.Owner)
+	}
+	c.Meta = u.shown
 	if gen := u.lanes[i].gen; gen > 0 {
 		c.Owner = generation(c.Owner, gen)
 	}
@@ -199,16 +213,22 @@ func ownerOf(name string) string {
 }
 
 // send asks node i.
-func (u *claimRun) send(ctx context.Context, i int, c backend.Claim, f func(context.Context, backend.Backend) error) error {
-	return u.red.nodes[i].ask(ctx, u.red.cfg.timeout(c.TTL), f)
+func (u *claimRun) send(s *spell, i int, f func(context.Context, backend.Backend) error) error {
+	return u.red.nodes[i].ask(s, f)
 }
 
 // A vote is one node's answer to a request of a verb.
 type vote struct {
 	node  int
 	err   error
-	grant backend.Grant
+	grant granted
 	fence uint64 // the answer is to the order to raise the token to this
+}
+
+// granted is what redlock makes use of in a node's grant.
+type granted struct {
+	token    uint64
+	reserved int
 }
 
 // votes is what a verb has heard.

@@ -45,49 +45,49 @@ func (r *Backend) wish(now time.Time) uint64 {
 
 // tokens is what is known of the counters while an attempt is made.
 type tokens struct {
-	highest uint64   // among all nodes that granted
-	grants  []uint64 // what each granted; 0 nothing
-	stored  []uint64 // what each has certainly stored while the claim held there; 0 nothing
-	ordered []uint64 // what each was told to store
-	atLeast []int    // tokens that each has reserved
+	highest uint64 // among all nodes that granted
+	nodes   []counter
 }
 
-func (r *Backend) tokens() tokens {
-	n := len(r.nodes)
-	return tokens{grants: make([]uint64, n), stored: make([]uint64, n), ordered: make([]uint64, n), atLeast: make([]int, n)}
+// A counter is what is known of one node's.
+type counter struct {
+	stored   uint64 // what it has certainly stored while the claim held there; 0 nothing
+	ordered  uint64 // what it was told to store
+	reserved int    // tokens that it has reserved
 }
+
+func (r *Backend) tokens() tokens { return tokens{nodes: make([]counter, len(r.nodes))} }
 
 // granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
-func (t *tokens) granted(i int, g backend.Grant) {
-	t.grants[i], t.stored[i], t.atLeast[i] = g.Token, g.Token, max(g.Reserved, 1)
-	t.highest = max(t.highest, g.Token)
+func (t *tokens) granted(i int, g granted) {
+	t.nodes[i].stored, t.nodes[i].reserved = g.token, max(g.reserved, 1)
+	t.highest = max(t.highest, g.token)
 }
 
-func (t *tokens) confirmed(i int, token uint64) { t.stored[i] = max(t.stored[i], token) }
+func (t *tokens) confirmed(i int, token uint64) { t.nodes[i].stored = max(t.nodes[i].stored, token) }
 
 // drop forgets a node that failed to confirm. The highest stays: too high a token does no harm.
-func (t *tokens) drop(i int) { t.grants[i], t.stored[i], t.atLeast[i] = 0, 0, 0 }
+func (t *tokens) drop(i int) { t.nodes[i].stored, t.nodes[i].reserved = 0, 0 }
 
 // backing is how many nodes have stored the highest token.
-func (t *tokens) backing() int {
-	n := 0
-	for _, s := range t.stored {
-		if s != 0 && s >= t.highest {
-			n++
+func (t *tokens) backing() (count int) {
+	for _, n := range t.nodes {
+		if n.stored != 0 && n.stored >= t.highest {
+			count++
 		}
 	}
-	return n
+	return count
 }
 
-// reserved is how many tokens each node that granted has reserved.
-func (t *tokens) reserved(c backend.Claim) int {
-	n := max(c.Reserve, 1)
-	for _, r := range t.atLeast {
-		if r > 0 {
-			n = min(n, r)
+// reservation is how many tokens each node that granted has reserved.
+func (t *tokens) reservation(c backend.Claim) int {
+	least := max(c.Reserve, 1)
+	for _, n := range t.nodes {
+		if n.reserved > 0 {
+			least = min(least, n.reserved)
 		}
 	}
-	return n
+	return least
 }
 
 // writeBack orders the nodes that granted less than the highest to store it.
@@ -95,23 +95,23 @@ func (a *attempt) writeBack() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.tokens.highest
-	for i, s := range a.tokens.stored {
-		if s == 0 || s >= t || a.tokens.ordered[i] >= t {
+	for i := range a.tokens.nodes {
+		n := &a.tokens.nodes[i]
+		if n.stored == 0 || n.stored >= t || n.ordered >= t {
 			continue
 		}
-		a.tokens.ordered[i] = t
-		ctx := context.WithoutCancel(a.ctx)
-		a.queue(i, func() { a.answers <- vote{node: i, fence: t, err: a.raise(ctx, i, a.claim, t)} })
+		n.ordered = t
+		a.queue(i, func() { a.answers <- vote{node: i, fence: t, err: a.raise(a.spell, i, a.claim, t)} })
 	}
 }
 
 // raise makes node i store token, in its lane, if the claim still holds there.
-func (u *claimRun) raise(ctx context.Context, i int, c backend.Claim, token uint64) error {
+func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64) error {
 	u.mu.Lock()
 	on := u.on(i, c)
 	u.mu.Unlock()
 	on.Floor = min(token, backend.MaxFloor)
-	err := u.send(ctx, i, c, func(ctx context.Context, b backend.Backend) error { return b.Renew(ctx, on) })
+	err := u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Renew(ctx, on) })
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch l := &u.lanes[i]; backend.AnswerOf(err) {
@@ -126,7 +126,7 @@ func (u *claimRun) raise(ctx context.Context, i int, c backend.Claim, token uint
 // align brings a node that was not needed for the majority in line with it: a lower token is raised, and a hold with a higher one is
 // given back, so that whoever repeats the claim is told the token that it has, whichever nodes answer. It costs a node that the hold
 // could do without.
-func (u *claimRun) align(ctx context.Context, i int, c backend.Claim, token uint64) {
+func (u *claimRun) align(s *spell, i int, c backend.Claim, token uint64) {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	held, has, current := l.held, l.token, u.token == token && !u.ended
@@ -134,8 +134,8 @@ func (u *claimRun) align(ctx context.Context, i int, c backend.Claim, token uint
 	switch {
 	case !held || !current || has == token:
 	case has < token:
-		_ = u.raise(ctx, i, c, token)
+		_ = u.raise(s, i, c, token)
 	default:
-		u.giveBack(ctx, i, c)
+		u.giveBack(s, i, c)
 	}
 }

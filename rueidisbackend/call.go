@@ -54,6 +54,9 @@ func (s script) ask(ctx context.Context, b *Backend) (any, error) {
 
 // refusedAs reports whether err is the server's reply with this code.
 func refusedAs(err error, code string) bool {
+	if err == nil {
+		return false // the usual case, without an allocation
+	}
 	var refused *rueidis.RedisError
 	return errors.As(err, &refused) && strings.HasPrefix(refused.Error(), code)
 }

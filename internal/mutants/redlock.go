@@ -9,11 +9,11 @@ func init() {
 		},
 		{
 			"redlock: a minority's grants are kept", "redlock/acquire.go",
-			"a.queue(i, func() { a.giveBack(ctx, i, a.claim) })", "_, _ = ctx, i", "./redlock", "Minority|MajorityDown",
+			"a.queue(i, func() { a.giveBack(a.spell, i, a.claim) })", "_ = l", "./redlock", "Minority|MajorityDown",
 		},
 		{
 			"redlock: a release overtakes its acquire", "redlock/run.go",
-			"if before != nil {", "if false {", "./redlock", "Overtakes",
+			"	if l.busy {\n\t\tl.line", "	if false {\n\t\tl.line", "./redlock", "Overtakes",
 		},
 		{
 			"redlock: a release without answer is forgotten", "redlock/release.go",
@@ -21,7 +21,7 @@ func init() {
 		},
 		{
 			"redlock: a token is not written back", "redlock/token.go",
-			"if s != 0 && s >= t.highest {", "if s != 0 {", "./redlock", "WrittenBack",
+			"if n.stored != 0 && n.stored >= t.highest {", "if n.stored != 0 {", "./redlock", "WrittenBack",
 		},
 		{
 			"redlock: a hung node is asked for ever", "redlock/node.go",
