@@ -25,7 +25,7 @@ type Backend interface {
 
 	// Release forgets c: its hold, its place in line, and (unless c.Settled) an attempt that is still in flight. It wakes
 	// those who wait. It returns nil if c held until now, and [ErrLost] if c did not: the lease had expired, another
-	// holds, or c never held. Either way nothing of c is left.
+	// holds, or c never held. Either way nothing of c is left, but what it saved.
 	Release(ctx context.Context, c Claim) error
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously, whenever c.Key may be free
@@ -69,7 +69,7 @@ func (Base) mustEmbedBase() {}
 type Grant struct {
 	Token uint64        // fencing token: above every earlier token of the key; 0 only without Capabilities.Fencing
 	TTL   time.Duration // the lease granted, never below Claim.TTL; it counts from when the attempt was sent
-	State []byte        // the key's stored state, if Claim.Load
+	State []byte        // the key's stored state, if Claim.Load; nil if none was ever saved, and the caller's to keep
 
 	Reserved int // tokens from Token upward that are this grant's alone, at most Claim.Reserve; 0 is 1
 }

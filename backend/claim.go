@@ -13,6 +13,7 @@ const (
 	MaxKey   = 1 << 10        // bytes of a key, namespace included
 	MaxOwner = 1 << 8         // bytes of an owner
 	MaxMeta  = 4 << 10        // bytes of all texts of a Meta together
+	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
 	MaxReserve = 1 << 10 // tokens of one claim
@@ -56,8 +57,18 @@ type Claim struct {
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
 	Meta      Meta          // who asks; shown to those who wait
 
-	Load bool   // TryAcquire returns the key's stored state in Grant.State
-	Save []byte // non-nil on Renew and Release: written as the key's state only while c holds
+	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted, or, on a repeat, now. A
+	// grant that is handed over carries it, too.
+	Load bool
+
+	// Save, if it is not nil, is what Renew and Release write as the key's state, of up to MaxState bytes: in the step that
+	// proves that c holds, so a refusal writes nothing. TryAcquire writes nothing. The state is part of no hold: it outlives
+	// the hold, its holder and others who save nothing, and among holders together the last to save is heard. Empty is a
+	// state as well.
+	//
+	// A Renew that was not answered may still be executed while c holds, also after a later one. To be sure which state
+	// stays, Release with it: nothing of c is executed after that.
+	Save []byte
 
 	// Floor asks for a token that is not below it (Capabilities.Floor); 0 asks for nothing.
 	//
@@ -111,8 +122,11 @@ func (c Claim) Validate(caps Capabilities) error {
 	}
 	if err := caps.Missing(Capabilities{
 		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
-		State: c.Load || c.Save != nil, Floor: c.Floor != 0,
+		State: c.Load, Floor: c.Floor != 0,
 	}); err != nil {
+		return err
+	}
+	if err := c.validateSave(caps); err != nil {
 		return err
 	}
 	if c.Floor > MaxFloor {
@@ -125,6 +139,22 @@ func (c Claim) Validate(caps Capabilities) error {
 		return validateName("hold", c.Hold)
 	}
 	return nil
+}
+
+// ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a bad key, and a state that
+// cannot be saved.
+func (c Claim) ValidateRelease(caps Capabilities) error {
+	if err := ValidateKey(c.Key); err != nil {
+		return err
+	}
+	return c.validateSave(caps)
+}
+
+func (c Claim) validateSave(caps Capabilities) error {
+	if n := len(c.Save); n > MaxState {
+		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
+	}
+	return caps.Missing(Capabilities{State: c.Save != nil})
 }
 
 // validateMode checks the mode and what depends on it.

@@ -61,7 +61,7 @@
 // Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite is the definition of a
 // backend, and prints the reason of each rule it finds broken. The steps, and what goes wrong in each:
 //
-//  1. Call [Claim.Validate] first in TryAcquire and Renew, [ValidateKey] in the others. Bad input is refused before
+//  1. Call [Claim.Validate] first in TryAcquire and Renew, [Claim.ValidateRelease] in Release, [ValidateKey] in the others. Bad input is refused before
 //     anything is written.
 //  2. TryAcquire is one atomic step (a script, a transaction): if the Owner was released before, refuse with ErrLost; if
 //     the Owner holds, extend and return the same Token; if another holds, return *HeldError; else grant with a Token

@@ -10,7 +10,7 @@ import (
 // Release releases c on all nodes that may have been reached, and returns when a majority has: nil if a majority held until now. A node
 // that does not answer is asked again in the background until the lease has run out.
 func (r *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if err := backend.ValidateKey(c.Key); err != nil {
+	if err := c.ValidateRelease(r.Capabilities()); err != nil {
 		return err
 	}
 	if err := r.start(ctx); err != nil {

@@ -90,6 +90,9 @@ func refusesOthers(e *env) {
 		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
 		plain.Linger, plain.Hold, plain.Floor = wish.claim.Linger, wish.claim.Hold, wish.claim.Floor
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
+		if plain.Save != nil {
+			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)
+		}
 		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.Floor = 0, 0, false, false, false, nil, 0
 		e.release(a, plain)
 	}

@@ -28,6 +28,7 @@ type modelStore struct {
 	mu      sync.Mutex
 	keys    map[string]*modelKey
 	token   uint64
+	state   []byte // of all keys, with a defect
 	watches map[*modelWatch]struct{}
 }
 
@@ -36,6 +37,7 @@ type modelKey struct {
 	holds   []*modelHold
 	line    []modelPlace
 	state   []byte
+	last    string // who was granted
 	token   uint64 // the last one
 	limit   int    // of a semaphore, with a defect
 	tombs   map[string]bool
@@ -130,6 +132,9 @@ func (s *modelStore) expire(k *modelKey) {
 	}
 	if len(k.holds) == 0 && before > 0 && s.is("token counter forgotten at expiry") {
 		s.token = 0
+	}
+	if len(k.holds) < before && s.is("a state goes with its lease") {
+		k.state = nil
 	}
 	if !s.is("places never lapse") {
 		k.line = slices.DeleteFunc(k.line, func(p modelPlace) bool { return !p.until.After(time.Now()) })

@@ -29,7 +29,7 @@ func (m *model) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 			m.mu.Unlock()
 		}
 	}
-	return m.acquire(c)
+	return m.loaded(c)
 }
 
 func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
@@ -154,7 +154,7 @@ func (m *model) advance(k *modelKey, asker string) {
 		}
 		g := m.grant(k, c, lease)
 		if c.ID() != asker && !m.is("hand-off without a wake-up") {
-			m.deliver(c, g)
+			m.deliver(c, m.heard(g))
 		}
 		if m.is("readers are let in one by one") {
 			return
@@ -182,13 +182,14 @@ func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend
 	case m.is("more is reserved than taken"):
 		g.Reserved++
 	}
-	k.token = m.token
+	k.token, k.last = m.token, c.ID()
 	k.holds = append(k.holds, &modelHold{claim: c, grant: g, expires: m.ending(lease)})
 	if m.is("TTL of the grant is rounded down") {
 		g.TTL = g.TTL.Truncate(time.Second)
 	}
-	if c.Load {
-		g.State = k.state
+	m.load(k, c, &g)
+	if m.is("an attempt saves") {
+		m.save(k, c)
 	}
 	return g
 }
@@ -212,6 +213,9 @@ func (m *model) repeat(k *modelKey, h *modelHold, c backend.Claim) backend.Grant
 	m.share(k, h)
 	g := h.grant
 	g.TTL = c.TTL
+	if !m.is("a repeat has the state of its grant") {
+		m.load(k, c, &g)
+	}
 	return g
 }
 
@@ -267,10 +271,11 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 		if m.is("anybody may raise the token") {
 			m.token = max(m.token, c.Floor)
 		}
+		m.saveLost(k, c)
 		return backend.ErrLost
 	}
 	switch {
-	case m.is("renew does nothing"):
+	case m.is("renew does nothing"), m.is("renew saves or extends") && c.Save != nil:
 	case m.is("renew shortens"):
 		h.expires = m.ending(c.TTL)
 	default:
@@ -278,14 +283,12 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 	}
 	m.share(k, h)
 	m.raise(k, h, c)
-	if c.Save != nil {
-		k.state = c.Save
-	}
+	m.save(k, c)
 	return nil
 }
 
 func (m *model) Release(ctx context.Context, c backend.Claim) error {
-	if err := backend.ValidateKey(c.Key); err != nil && !m.is("keys not checked") {
+	if err := c.ValidateRelease(m.caps); err != nil && !m.is("keys not checked") && !m.is("a release saves any size") {
 		return err
 	}
 	if m.is("release checks the TTL") {
@@ -324,8 +327,16 @@ func (m *model) release(c backend.Claim) error {
 	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when settled") && c.Settled) {
 		h = k.holds[0]
 	}
-	if c.Save != nil && (h != nil || m.is("anybody may save")) {
-		k.state = c.Save
+	switch {
+	case h == nil:
+		m.saveLost(k, c)
+	case m.is("release saves after the hand-over"):
+		defer m.save(k, c)
+	default:
+		m.save(k, c)
+	}
+	if m.is("a state goes with its hold") && c.Save == nil && h != nil {
+		k.state = nil
 	}
 	if h == nil {
 		if !m.is("leaving lets nobody in") {

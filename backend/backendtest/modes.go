@@ -1,8 +1,6 @@
 package backendtest
 
 import (
-	"bytes"
-
 	"github.com/holdfast-go/holdfast/backend"
 )
 
@@ -10,7 +8,6 @@ var (
 	shared    = backend.Capabilities{Shared: true}
 	permit    = backend.Capabilities{Permit: true}
 	reentrant = backend.Capabilities{Reentrant: true}
-	state     = backend.Capabilities{State: true}
 )
 
 var modeRules = []rule{
@@ -56,10 +53,6 @@ var modeRules = []rule{
 	{
 		name: "reserve/apart", run: reserveApart, needs: fencing,
 		why: "Tokens that a grant has reserved are its alone: it gives them to those it shares the lock with, one after another.",
-	},
-	{
-		name: "state/saved-by-holder", run: savedByHolder, needs: state,
-		why: "The key's state is loaded with the lock and saved with its release, and a claim that lost the lock cannot write.",
 	},
 }
 
@@ -260,34 +253,4 @@ func reserveApart(e *env) {
 		next = g.Token + uint64(max(g.Reserved, 1))
 		e.release(a, c)
 	}
-}
-
-func savedByHolder(e *env) {
-	a, b := e.open(), e.open()
-	key := e.key("k")
-	load := func(client backend.Backend, want []byte) backend.Claim {
-		e.Helper()
-		c := e.claim(key)
-		c.Load = true
-		if g := e.acquire(client, c); !bytes.Equal(g.State, want) {
-			e.Fatalf("loaded %q, want %q", g.State, want)
-		}
-		return c
-	}
-	c := load(a, nil)
-	c.Save = []byte("one\x00")
-	e.release(a, c)
-	next := load(b, c.Save)
-	stale := c
-	stale.Save = []byte("stale")
-	e.lost("Release with Save after the hold ended", a.Release(e.ctx, stale))
-	e.lost("Renew with Save after the hold ended", a.Renew(e.ctx, stale))
-	next.Save = []byte("two")
-	if err := b.Renew(e.ctx, next); err != nil {
-		e.Fatalf("Renew with Save = %v", err)
-	}
-	next.Save = nil
-	e.release(b, next)
-	e.lost("Release with Save of a key that nobody holds", a.Release(e.ctx, stale))
-	e.release(a, load(a, []byte("two")))
 }

@@ -22,7 +22,7 @@ type rule struct {
 func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules, lossRules,
-		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, queueRules, handoffRules,
+		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, stateRules, queueRules, handoffRules,
 		fairRules, readerRules, permitRules, ownerRules, mixedRules, mutexRules(), foreignRules,
 		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),
 	)

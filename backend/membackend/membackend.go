@@ -78,7 +78,7 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 
 // Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if err := backend.ValidateKey(c.Key); err != nil {
+	if err := c.ValidateRelease(b.Capabilities()); err != nil {
 		return err
 	}
 	if err := b.ready(ctx); err != nil {

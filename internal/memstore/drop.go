@@ -2,11 +2,12 @@ package memstore
 
 import "strings"
 
-// Drop forgets key's holds, line and tombstones, as a restart would.
+// Drop forgets key's holds, line, state and tombstones, as a restart would.
 func (s *Store) Drop(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.locks, key)
+	delete(s.saved, key)
 	for t := range s.tombs {
 		if t.key == key {
 			delete(s.tombs, t)

@@ -20,6 +20,7 @@ func (l *lock) stand(c backend.Claim, now time.Time) {
 		l.line[i].until = later(l.line[i].until, until)
 		return
 	}
+	c.Save = nil // nothing of the caller's is kept
 	l.line = append(l.line, place{c, until})
 }
 

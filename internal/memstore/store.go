@@ -21,6 +21,7 @@ type Store struct {
 
 	mu    sync.Mutex
 	locks map[string]*lock        // by key; a key that is not there is free, and nobody waits
+	saved map[string][]byte       // by key: the state that was last saved; it outlives the lock
 	tombs map[tombstone]time.Time // released claims whose attempts may still be on their way, and until when
 	opens time.Time               // nothing is granted before
 	grace time.Duration           // Config.Quarantine
@@ -47,7 +48,8 @@ type Config struct {
 // New returns an empty store.
 func New(cfg Config) *Store {
 	s := &Store{
-		id: backend.NewOwner(), now: cfg.Now, locks: map[string]*lock{}, tombs: map[tombstone]time.Time{}, grace: cfg.Quarantine,
+		id: backend.NewOwner(), now: cfg.Now, grace: cfg.Quarantine,
+		locks: map[string]*lock{}, saved: map[string][]byte{}, tombs: map[tombstone]time.Time{},
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -62,6 +64,7 @@ func New(cfg Config) *Store {
 func (s *Store) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
+		State:  true,
 		MinTTL: time.Millisecond,
 	}
 }
@@ -106,7 +109,7 @@ func (s *Store) Acquire(c backend.Claim) (backend.Grant, error) {
 	defer s.forget(c.Key, l)
 	if h := l.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant before stands, with its token
 		h.expires = later(h.expires, now.Add(c.TTL))
-		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved}, nil
+		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved, State: s.load(c)}, nil
 	}
 	if l.mismatch(c) {
 		return backend.Grant{}, backend.ErrMismatch
@@ -131,7 +134,8 @@ func (s *Store) quarantined(now time.Time) error {
 }
 
 // Renew extends a running lease of the same acquisition, and nothing else. A floor raises the token of the whole ownership,
-// and with it the store's, in the same step: the proof that c holds is the proof that nobody else was granted meanwhile.
+// and with it the store's, in the same step: the proof that c holds is the proof that nobody else was granted meanwhile. So it is
+// with a state to be saved.
 func (s *Store) Renew(c backend.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,6 +151,7 @@ func (s *Store) Renew(c backend.Claim) error {
 	if c.Floor > h.token {
 		s.raise(l, h, c.Floor)
 	}
+	s.save(c)
 	return nil
 }
 
@@ -178,6 +183,9 @@ func (s *Store) Release(c backend.Claim) error {
 	l := s.at(c.Key, now)
 	defer s.forget(c.Key, l)
 	held, stood := l.drop(c.ID()), l.leave(c.ID())
+	if held {
+		s.save(c) // before others are let in, whose grants carry it
+	}
 	s.advance(c.Key, l, now, "")
 	if (held || stood) && l.open() {
 		s.hub.Wake(keyTopic(c.Key), backend.Wake{})
@@ -228,7 +236,7 @@ func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Durati
 		l.token = s.token
 	}
 	l.holds = append(l.holds, h)
-	return backend.Grant{Token: h.token, TTL: lease, Reserved: h.reserved}
+	return backend.Grant{Token: h.token, TTL: lease, Reserved: h.reserved, State: s.load(c)}
 }
 
 func later(a, b time.Time) time.Time {

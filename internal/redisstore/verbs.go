@@ -68,7 +68,7 @@ func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
 
 // Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
 func (v Verbs) Release(ctx context.Context, c backend.Claim) error {
-	if err := validate(c); err != nil {
+	if err := validate(c, v.Capabilities()); err != nil {
 		return err
 	}
 	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Release, v.s.Layout.Keys(c.Key), v.s.Layout.Release(c))
@@ -110,7 +110,7 @@ func (v Verbs) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake,
 }
 
 // validate is what a release must have: its TTL and its mode may be anything, so that nothing that was acquired is stuck.
-func validate(c backend.Claim) error {
+func validate(c backend.Claim, caps backend.Capabilities) error {
 	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
 		field := "owner"
 		if c.Reentrant {
@@ -118,5 +118,5 @@ func validate(c backend.Claim) error {
 		}
 		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
 	}
-	return backend.ValidateKey(c.Key)
+	return c.ValidateRelease(caps)
 }
