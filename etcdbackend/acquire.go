@@ -3,7 +3,6 @@ package etcdbackend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,7 +29,8 @@ type outcome struct {
 	grant   *entry // it holds
 	lease   *lease // what was written is attached to it
 	written bool
-	line    *line // what is known now, if nothing was settled
+	line    *line  // what is known now, if nothing was settled
+	state   []byte // with what was written
 }
 
 // run makes transactions until one settles the attempt. The first is all there is for a free lock: one Raft write, which
@@ -102,7 +102,7 @@ func (a *attempt) granted(ctx context.Context, o outcome) (backend.Grant, error)
 	ttl := max(a.c.TTL, o.lease.lasts(a.sent))
 	b.mu.Unlock()
 	b.holding(a.h, o.grant, a.sent.Add(ttl))
-	return backend.Grant{Token: o.grant.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1)}, nil
+	return backend.Grant{Token: o.grant.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: o.state}, nil
 }
 
 // enterEmpty creates the entry if the line is empty, and reads the line otherwise.
@@ -199,7 +199,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 // over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a Linger. It
 // is made only if nobody wrote to the entry since: what another request of the claim was granted must not be cut short.
 func (a *attempt) over(own *entry, holds bool) write {
-	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, exists: true}
+	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, own: own}
 	if own.modified != 0 {
 		w.guards = append(w.guards, clientv3.Compare(clientv3.ModRevision(own.key), "=", own.modified))
 	}
@@ -210,77 +210,6 @@ func (a *attempt) over(own *entry, holds bool) write {
 		w.least = own.Lease
 	}
 	return w
-}
-
-// A write is one transaction of an attempt.
-type write struct {
-	guards []clientv3.Cmp
-	key    string // of the entry
-	token  uint64 // if it is not to be the entry's own
-	ttl    time.Duration
-	least  int64 // the lease is not shorter than so many seconds
-	waits  bool  // the entry is for standing in line
-	also   []clientv3.Op
-	look   bool // read the line after the write: then it decides, and not that the write was made
-	exists bool // the entry is there already
-	record record
-}
-
-// write makes the transaction: the entry, or a read of the line and of the claim's tombstone. An entry is never created for a
-// claim that was released.
-func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
-	b, p := a.b, a.place
-	seconds := max(leaseSeconds(w.ttl), w.least)
-	on, err := b.leases.lease(ctx, seconds)
-	if err != nil {
-		return outcome{}, err
-	}
-	w.record = record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}
-	value, err := w.record.encode()
-	if err != nil {
-		return outcome{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
-	}
-	b.mu.Lock()
-	b.leases.cover(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
-	b.mu.Unlock()
-	if !w.exists {
-		w.guards = append(w.guards, absent(p.tombstone(a.c), ""))
-	}
-	then := append([]clientv3.Op{clientv3.OpPut(w.key, value, clientv3.WithLease(on.id))}, w.also...)
-	if w.look {
-		then = append(then, p.get())
-	}
-	reply, loose, err := b.commit(ctx, w.guards, then,
-		[]clientv3.Op{p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())})
-	b.mu.Lock()
-	a.h.wrote(w.key, on, err == nil && reply.Succeeded, loose || err != nil && !noLease(err))
-	b.mu.Unlock()
-	switch {
-	case noLease(err): // nothing was written
-		b.leases.lost(on)
-		return outcome{line: &line{}}, nil
-	case err != nil:
-		return outcome{}, err
-	}
-	return a.read(reply, w, on)
-}
-
-// read takes the reply of a write apart.
-func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome, error) {
-	revision := reply.Header.Revision
-	if reply.Succeeded && !w.look {
-		return outcome{grant: &entry{record: w.record, key: w.key, created: revision, granted: true}, lease: on}, nil
-	}
-	ranges := reply.Responses
-	if !reply.Succeeded && ranges[1].GetResponseRange().Count > 0 {
-		return outcome{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
-	}
-	found := ranges[0]
-	if reply.Succeeded {
-		found = ranges[len(ranges)-1]
-	}
-	l, err := a.place.read(revision, found.GetResponseRange().Kvs)
-	return outcome{line: l, lease: on, written: reply.Succeeded}, err
 }
 
 func absent(key, end string) clientv3.Cmp {

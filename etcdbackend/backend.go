@@ -109,11 +109,11 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// Capabilities are all but stored state, and exclusive claims only in the layout [Etcdctl].
+// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise all but Floor.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
-		Shared: native, Permit: native, Reentrant: native,
+		Shared: native, Permit: native, Reentrant: native, State: native,
 		Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
 	}
 }
@@ -138,11 +138,12 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 }
 
 // Renew extends the hold by a keepalive that it shares with others, and looks whether it is still there. It writes only if the
-// hold was made by another client, or with a shorter TTL.
+// hold was made by another client, or with a shorter TTL, or if there is a state to save.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(b.Capabilities()); err != nil {
 		return err
 	}
+	c.Load = false
 	return b.call(ctx, c.Key, func(ctx context.Context) error { return b.renew(ctx, c, time.Now()) })
 }
 
@@ -155,7 +156,7 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 		}
 		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
 	}
-	if err := backend.ValidateKey(c.Key); err != nil {
+	if err := c.ValidateRelease(b.Capabilities()); err != nil {
 		return err
 	}
 	return b.call(ctx, c.Key, func(ctx context.Context) error { return b.release(ctx, c) })

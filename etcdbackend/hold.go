@@ -22,6 +22,7 @@ type hold struct {
 	gone    bool   // out of the tables
 	key     string // its entry
 	created int64  // the entry's create revision; 0 unknown
+	written int64  // its last write that we know of; 0 unknown
 	granted bool   // the entry was seen to hold, in the reply of a write
 	record  record // its value then
 	lease   *lease // what the entry is attached to; nil unknown
@@ -49,6 +50,7 @@ func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration
 		b.holds[p.name(c)] = h
 	}
 	h.claim = c
+	h.claim.Save = nil // may be long, and is of one verb
 	h.busy++
 	h.until = later(h.until, t.Add(ttl))
 	return h
@@ -132,7 +134,7 @@ func (b *Backend) forget(h *hold) {
 func (b *Backend) holding(h *hold, e *entry, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h.key, h.created, h.granted, h.record = e.key, e.created, true, e.record
+	h.key, h.created, h.written, h.granted, h.record = e.key, e.created, e.modified, true, e.record
 	h.until = later(h.until, until)
 	b.leaveLine(h)
 }

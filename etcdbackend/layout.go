@@ -41,6 +41,7 @@ const (
 //	                          p/<limit>/<slot>
 //	                          r/<owner>/<slot>
 //	         <prefix><name>/t/<id>            a tombstone
+//	         <prefix><name>/state             what a holder saved; it has no lease
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
 //
@@ -102,6 +103,9 @@ func (p place) reentry(c backend.Claim, slot string) string {
 }
 
 func (p place) tombstone(c backend.Claim) string { return p.side + "t/" + escape(c.ID()) }
+
+// state is the key of the lock's stored state, in [Native] alone.
+func (p place) state() string { return p.side + "state" }
 
 // class reads what kind of entry a key is, and its limit. It reports false for a key that is not ours.
 func (p place) class(key string) (class byte, limit int, ok bool) {

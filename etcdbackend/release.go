@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// errUnsaved is an unknown answer, too: c was let in between a look and its release.
+var errUnsaved = errors.New("etcd: the lock was handed over while it was released, and nothing was saved")
+
 // errLoose is an unknown answer: the request before, which was not answered, may have found the entry.
 var errLoose = errors.New("etcd: a member did not say whether it released the lock")
 
@@ -58,6 +61,8 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 		return err
 	}
 	switch {
+	case r.held && r.c.Save != nil && !r.saved:
+		return errUnsaved
 	case r.held:
 		return nil
 	case r.loose:
@@ -75,12 +80,15 @@ type releasing struct {
 	certain bool   // that is all there is, and it holds
 	bury    []clientv3.Op
 
-	held, loose bool
+	held, loose, saved bool
 }
 
 // run deletes one entry after the other until there is none of the claim's.
 func (r *releasing) run(ctx context.Context) error {
-	e := r.known
+	e, err := r.first(ctx)
+	if err != nil {
+		return err
+	}
 	for range restless {
 		l, err := r.step(ctx, e)
 		if err != nil {
@@ -96,14 +104,41 @@ func (r *releasing) run(ctx context.Context) error {
 	return errRestless
 }
 
+// first is the entry to begin with. A state is saved by an entry that is known to hold, so it is looked for if this client
+// does not know. Among foreign entries that is not to be said, and nothing is saved.
+func (r *releasing) first(ctx context.Context) (*entry, error) {
+	if r.c.Save == nil || r.certain {
+		return r.known, nil
+	}
+	l, err := r.b.readLine(ctx, r.place)
+	if errors.Is(err, backend.ErrForeign) {
+		return r.known, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.own(r.c), nil
+}
+
+// save is the write of the claim's state in the step that deletes e.
+//
+// Safety: an entry that held when it was seen, however long ago, holds for as long as it exists, and the step compares that
+// it does.
+func (r *releasing) save(e *entry) []clientv3.Op {
+	if r.c.Save == nil || e == nil || r.saved || !e.granted && !r.certain {
+		return nil
+	}
+	return []clientv3.Op{clientv3.OpPut(r.place.state(), string(r.c.Save))}
+}
+
 // step deletes e, if there is one, with the tombstone if that was not yet done, and returns the line without it; nil if
 // nothing can be left.
 func (r *releasing) step(ctx context.Context, e *entry) (*line, error) {
 	var guards []clientv3.Cmp
-	then := r.bury
+	then, save := r.bury, r.save(e)
 	if e != nil {
 		guards = append(guards, same(e))
-		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, r.bury...)
+		then = slices.Concat([]clientv3.Op{clientv3.OpDelete(e.key)}, r.bury, save)
 	}
 	if !r.certain {
 		then = append(then[:len(then):len(then)], r.place.get())
@@ -115,6 +150,9 @@ func (r *releasing) step(ctx context.Context, e *entry) (*line, error) {
 		return nil, err
 	}
 	r.bury = nil
+	if reply.Succeeded && save != nil {
+		r.held, r.saved = true, true
+	}
 	if r.certain && reply.Succeeded {
 		r.held = true
 		return nil, nil

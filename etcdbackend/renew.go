@@ -27,8 +27,8 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case h == nil || !h.granted || h.lease == nil:
 		b.mu.Unlock()
 		return b.adopt(ctx, p, c, sent)
-	case h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a Linger; or the server is late to end it
-		own := &entry{record: h.record, key: h.key, created: h.created}
+	case c.Save != nil || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a Linger; or the server is late to end it
+		own := &entry{record: h.record, key: h.key, created: h.created, modified: h.written}
 		h.until = later(h.until, sent.Add(c.TTL))
 		b.mu.Unlock()
 		return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
@@ -71,15 +71,23 @@ func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time
 	return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
 }
 
-// move attaches an entry that was seen to hold to a lease of the claim's own length.
+// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the claim's state.
+//
+// Safety: the write compares that the entry is there, so the state is written while the claim holds. It also compares that
+// nobody wrote to the entry since, and writes to it: a request that was not answered and was made again is not made after
+// that, so it does not bring back an older state.
 func (b *Backend) move(ctx context.Context, a *attempt, own *entry) error {
 	for range restless {
-		o, err := a.write(ctx, a.over(own, true))
+		w := a.over(own, true)
+		w.look = false
+		if a.c.Save != nil {
+			w.also = []clientv3.Op{clientv3.OpPut(a.place.state(), string(a.c.Save))}
+		}
+		o, err := a.write(ctx, w)
 		switch {
 		case err != nil:
 			return err
 		case o.written:
-			o.grant = own
 			_, err = a.granted(ctx, o)
 			return err
 		case o.lease == nil: // it ended; the next try takes another

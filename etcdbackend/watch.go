@@ -264,7 +264,9 @@ func (b *Backend) prove(a *attempt, own *entry) *backend.Wake {
 		}
 		return nil
 	}
-	h.granted, h.record = true, now.record
+	h.granted, h.written, h.record = true, now.modified, now.record
 	b.leaveLine(h)
-	return &backend.Wake{Granted: true, Grant: backend.Grant{Token: now.token(), TTL: lease, Reserved: max(a.c.Reserve, 1)}}
+	return &backend.Wake{Granted: true, Grant: backend.Grant{
+		Token: now.token(), TTL: lease, Reserved: max(a.c.Reserve, 1), State: o.state,
+	}}
 }

@@ -147,10 +147,7 @@ func stateAfterExpiry(e *env) {
 			if another || !e.caps.Inspect {
 				e.ranOut(b, c)
 			} else {
-				e.await("a lease to run out", 4*e.short+patience, func() bool {
-					state, err := b.Inspect(e.ctx, key)
-					return err == nil && len(state.Holders) == 0
-				})
+				e.unheld(b, key)
 			}
 			if c.Save = []byte("late"); verb == "Renew" {
 				e.lost("Renew with Save after the lease ended", a.Renew(e.ctx, c))
