@@ -41,6 +41,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"limit", func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, -1 }},
 		{"limit", func(c *backend.Claim) { c.Limit = 1 }},
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
+		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
 		{"linger", func(c *backend.Claim) { c.Queue = true }},
 		{"linger", func(c *backend.Claim) { c.Queue, c.Linger = true, backend.MaxTTL+1 }},
 		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
@@ -60,6 +61,26 @@ func TestValidateRefuses(t *testing.T) {
 		} else if len(err.Error()) > 300 {
 			t.Errorf("the text has %d bytes: %s", len(err.Error()), err)
 		}
+	}
+}
+
+// A release is refused for what it cannot do, and for nothing else: what is refused stays held.
+func TestValidateRelease(t *testing.T) {
+	c := backend.Claim{Key: "k", Mode: 77, TTL: -1, Save: make([]byte, backend.MaxState)}
+	if err := c.ValidateRelease(all); err != nil {
+		t.Errorf("ValidateRelease = %v, want nil", err)
+	}
+	if err := c.ValidateRelease(backend.Capabilities{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("ValidateRelease without State = %v, want errors.ErrUnsupported", err)
+	}
+	var bad *backend.InvalidError
+	c.Save = append(c.Save, 0)
+	if err := c.ValidateRelease(all); !errors.As(err, &bad) || bad.Field != "save" {
+		t.Errorf("ValidateRelease of a long state = %v", err)
+	}
+	c.Key, c.Save = "", nil
+	if err := c.ValidateRelease(all); !errors.As(err, &bad) || bad.Field != "key" {
+		t.Errorf("ValidateRelease without a key = %v", err)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestStateCosts(t *testing.T) {
 	cycle := func() {
 		lock := claim(name)
 		lock.Load, lock.Settled, lock.TTL = true, true, time.Minute
-		acquired(t, b, lock)
+		acquired(t, b, saving(lock, "ignored"))
 		want(t, "Renew", b.Renew(t.Context(), saving(lock, "1")), nil)
 		b.mu.Lock()
 		if h := b.holds[b.scheme.at(name).name(lock)]; h == nil || h.claim.Save != nil {

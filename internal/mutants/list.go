@@ -55,6 +55,14 @@ var storeMutants = []mutant{
 		"len(l.line) == 0 && l.fits(c)", "l.fits(c)", "./backend/membackend", ".",
 	},
 	{
+		"mem: anybody saves", "internal/memstore/store.go",
+		"	if held {\n		s.save(c)", "	if true {\n		s.save(c)", "./backend/membackend", "Conformance",
+	},
+	{
+		"mem: a state is the caller's memory", "internal/memstore/state.go",
+		"slices.Clone(c.Save)", "c.Save", "./backend/membackend", "Conformance",
+	},
+	{
 		"mem: a cancelled claim stays in line", "internal/memstore/store.go",
 		"l.drop(c.ID()), l.leave(c.ID())", "l.drop(c.ID()), false", "./backend/membackend", ".",
 	},
@@ -255,7 +263,7 @@ var storeMutants = []mutant{
 		"guards: []clientv3.Cmp{absent(p.line, p.end())}", "guards: []clientv3.Cmp{absent(key, \"\")}", "./etcdbackend", "Conformance/one",
 	},
 	{
-		"etcd: a released claim may come again", "etcdbackend/acquire.go",
+		"etcd: a released claim may come again", "etcdbackend/write.go",
 		"w.guards = append(w.guards, absent(p.tombstone(a.c), \"\"))", "", "./etcdbackend", "Conformance/one/tombstone",
 	},
 	{
@@ -273,5 +281,17 @@ var storeMutants = []mutant{
 	{
 		"etcd: what is being released is over already", "etcdbackend/release.go",
 		"r.certain = h.granted && !h.loose", "h.until, r.certain = time.Now(), h.granted && !h.loose", "./etcdbackend", "BesideKeepalives",
+	},
+	{
+		"etcd: a late request brings back an older state", "etcdbackend/renew.go",
+		", modified: h.written}", "}", "./etcdbackend", "LateSave",
+	},
+	{
+		"etcd: who waits may save", "etcdbackend/release.go",
+		"r.saved || !e.granted && !r.certain", "r.saved", "./etcdbackend", "LetIn|Conformance/one/state",
+	},
+	{
+		"etcd: a renewal takes the short way and saves nothing", "etcdbackend/renew.go",
+		"case c.Save != nil || h.lease", "case h.lease", "./etcdbackend", "Conformance/one/state",
 	},
 }
