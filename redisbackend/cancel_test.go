@@ -59,7 +59,7 @@ func TestContextEndsEveryVerb(t *testing.T) {
 func TestRequestTimeout(t *testing.T) {
 	srv := testserver.Redis(t)
 	for name, b := range clients(t, srv.Addr(), 100*time.Millisecond) {
-		acquired(t, b, claim(key(t)))
+		answers(t, b)
 		srv.Stop()
 		for kind, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": t.Context()} {
 			start := time.Now()
@@ -72,8 +72,14 @@ func TestRequestTimeout(t *testing.T) {
 			}
 		}
 		srv.Cont()
-		acquired(t, b, claim(key(t)))
+		answers(t, b)
 	}
+}
+
+// answers waits until the server does, within a request timeout that is short for a busy machine.
+func answers(t *testing.T, b *Backend) {
+	t.Helper()
+	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 }
 
 // An answer that has come counts, even if the context ends at the same time.

@@ -137,7 +137,8 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	}
 	const fallback = 2500 * time.Millisecond
 	srv := testserver.Redis(t)
-	holder, l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{}), Quiet(t, Closing(t, scheme+"://"+srv.Addr()), waitingUpTo(fallback))
+	url := scheme + "://" + srv.Addr() + "?request_timeout=1m" // all ask at once, and the machine may be busy
+	holder, l := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url), waitingUpTo(fallback))
 	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
 	guards := make([]*locker.Guard[struct{}], n)
 	each(16, n, func(i int) {
@@ -159,7 +160,7 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 			}
 		})
 	}
-	watcher := Closing(t, scheme+"://"+srv.Addr())
+	watcher := Closing(t, url)
 	each(16, n, func(i int) {
 		until(t, "everybody to stand in line", func() bool { return len(inspect(t, watcher, key(i)).Waiters) == 1 })
 	})
