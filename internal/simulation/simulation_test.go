@@ -32,8 +32,8 @@ func TestSimulation(t *testing.T) {
 	n := *seeds
 	if n == 0 {
 		n = 300
-		if testing.Short() {
-			n = 60
+		if testing.Short() || raceEnabled { // the detector makes it ten times slower; make sim runs many without it
+			n = 40
 		}
 	}
 	began := time.Now()
