@@ -33,7 +33,7 @@ func TestSimulation(t *testing.T) {
 	if n == 0 {
 		n = 300
 		if testing.Short() || raceEnabled { // the detector makes it ten times slower; make sim runs many without it
-			n = 40
+			n = 15
 		}
 	}
 	began := time.Now()
@@ -95,7 +95,11 @@ var variants = []variant{
 //
 // covers: Q10, Q11, K3, D3
 func TestVariants(t *testing.T) {
-	for _, v := range variants {
+	all := variants
+	if raceEnabled {
+		all = all[:2]
+	}
+	for _, v := range all {
 		t.Run(v.name, func(t *testing.T) {
 			var mu sync.Mutex
 			tried, what := 0, ""
