@@ -95,7 +95,7 @@ func TestRequestTimeout(t *testing.T) {
 
 // Many more requests than the connection has places for are all answered.
 func TestMoreThanTheRing(t *testing.T) {
-	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr())
+	b := opened(t, "rueidis://"+testserver.SharedRedis(t).Addr()+"?request_timeout=1m")
 	var crowd sync.WaitGroup
 	for range 3 << ringScale {
 		crowd.Go(func() {

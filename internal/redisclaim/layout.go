@@ -131,7 +131,7 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	}
 	return l.guarded(
 		id, millis(roundUp(c.TTL)+keep+time.Millisecond), millis(keep)+" "+id+" "+count+" "+encodeMeta(c.Meta),
-		formOf(c, id), line, strconv.FormatUint(c.Floor, 10), count,
+		formOf(c, id), line, strconv.FormatUint(c.Floor, 10), count, strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10),
 	)
 }
 
@@ -142,7 +142,7 @@ func formOf(c backend.Claim, id string) string {
 		owner = ""
 	}
 	mode := modeOf(c)
-	if mode == letterExclusive && owner == "" && c.Floor == 0 {
+	if mode == letterExclusive && owner == "" && (c.Floor == 0 || !c.Queue) {
 		return "x"
 	}
 	return mode + "," + strconv.Itoa(c.Limit) + "," + owner

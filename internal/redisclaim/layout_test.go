@@ -142,12 +142,12 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	const owner = "o%20w%3Bn%25"
-	check("acquire", l.Acquire(c), []string{owner, "60012", "60000 " + owner + " 1 ", "x", "", "0", "1"})
+	check("acquire", l.Acquire(c), []string{owner, "60012", "60000 " + owner + " 1 ", "x", "", "0", "1", "2750"})
 	in := c
 	in.Queue, in.Linger, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
-	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "p,3,", "1001 11 me", "0", "1"})
+	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "p,3,", "1001 11 me", "0", "1", "2750"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
-	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "61001", "60000 h%20h 1 ", "r,0,w", "", "0", "1"})
+	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "61001", "60000 h%20h 1 ", "r,0,w", "", "0", "1", "250000"})
 	if got := l.Release(in)[0]; got != "h%20h" {
 		t.Errorf("a re-entrant hold is released as %q", got)
 	}

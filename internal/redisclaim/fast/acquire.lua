@@ -4,13 +4,15 @@ if ARGV[4] == 'x' and (not s or type(s) == 'string') then
   local f = s and tonumber(string.match(s, '^h2 (%d+)$')) or not s and 0
   if f then
     -- Free, and nobody stands in line, so nobody is overtaken. The token is above every earlier one: by the counter while the
-    -- key lives, by the clock after it is gone; those that are reserved follow it. A counter that is ahead of the clock, by
-    -- more than the time that the key outlives any lease, is for the long way.
+    -- key lives, by the clock after it is gone; those that are reserved follow it. A wish for a higher one goes a quarter
+    -- of the TTL beyond the clock at most, and the key outlives any lease for longer than that; a counter that is further
+    -- ahead is for the long way.
     local t = redis.call('TIME')
     local us, count = t[1] * 1000000 + t[2], tonumber(ARGV[7])
-    local token = math.max(f + 1, us)
+    local token, most = math.max(f + 1, us), us + ARGV[8]
+    if ARGV[6] ~= '0' then token = math.max(token, math.min(ARGV[6], most)) end
     local top = token + count - 1
-    if top <= us + 10000 then
+    if top <= most + 10000 then
       -- The only write, and one command: either all of the grant is stored or none. All checks are behind us.
       local r = redis.pcall('SET', K, string.format('h2 %.0f %s', top, ARGV[3]), 'PX', ARGV[2])
       if r.err then return r end
