@@ -20,6 +20,11 @@ type Harness struct {
 	// Bubble runs cases in testing/synctest bubbles, one after another. Otherwise they run in real time, several at once.
 	Bubble bool
 
+	// Brief leaves out what was shown when the same backend ran on another server: bad input, odd keys, package locker on
+	// top, and the rules of a mutex once more for each other mode. It is for further versions and topologies, beside a run
+	// without it.
+	Brief bool
+
 	// PutForeign puts data of some other program where the lock of key would be kept. intact reports whether it is
 	// unchanged.
 	PutForeign func(t testing.TB, key string) (intact func() bool)
@@ -89,6 +94,8 @@ func (s suite) choose(all []rule) (chosen []rule, left []string) {
 			left = append(left, r.name+": "+err.Error())
 		case r.hook != nil && !r.hook(s.h):
 			left = append(left, r.name+": the harness lacks a hook")
+		case r.once && s.h.Brief:
+			left = append(left, r.name+": the run is a brief one")
 		default:
 			chosen = append(chosen, r)
 		}

@@ -16,16 +16,26 @@ type rule struct {
 	hook  func(Harness) bool   // what the harness must have; nil is nothing
 	alone bool                 // needs the machine or the store to itself
 	slow  bool                 // many rounds: left out where each mutant is tried
+	once  bool                 // depends on the client's code and not on the server: see Harness.Brief
 }
 
 // rules returns the whole suite. In bubbles, where they cost little, more seeds are tried.
 func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules, lossRules,
-		inputRules, keyRules, contextRules, inspectRules, closeRules, capabilityRules, modeRules, stateRules, queueRules, handoffRules,
-		fairRules, readerRules, permitRules, ownerRules, mixedRules, mutexRules(), foreignRules,
-		lockerRules, guardRules, contentionRules, faultRules, stormRules(bubble),
+		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), modeRules, stateRules, queueRules, handoffRules,
+		fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
+		once(lockerRules), once(guardRules), contentionRules, faultRules, stormRules(bubble),
 	)
+}
+
+// once marks rules that tell nothing new on a second server.
+func once(rules []rule) []rule {
+	marked := slices.Clone(rules)
+	for i := range marked {
+		marked[i].once = true
+	}
+	return marked
 }
 
 func hasForeign(h Harness) bool { return h.PutForeign != nil }
