@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -73,10 +74,13 @@ func TestConformance(t *testing.T) {
 			backendtest.Run(t, h)
 		})
 	}
-	leg("one", 1)
-	if testing.Short() {
-		return
+	var lanes sync.WaitGroup // the long leg beside the two short ones
+	lanes.Go(func() { leg("one", 1) })
+	if !testing.Short() {
+		lanes.Go(func() {
+			leg("three", 3)
+			leg("debian", 1, testserver.WithDebianEtcd())
+		})
 	}
-	leg("three", 3)
-	leg("debian", 1, testserver.WithDebianEtcd())
+	lanes.Wait()
 }
