@@ -40,7 +40,7 @@ func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx conte
 		case backend.Refused(err), errors.Is(err, ErrClosed), errors.Is(err, ErrWouldDeadlock):
 			return err
 		default: // no answer, or a WaitLimit that ran out
-			sleep(ctx, retry.Next())
+			waiting.Pause(ctx, retry.Next())
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (t *tenure) look() {
 			retry.Reset()
 			t.heed(ctx, wakes, retry)
 		}
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !sleep(ctx, retry.Next()) {
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
 			return // renewals tell
 		}
 	}
@@ -54,7 +54,7 @@ func (t *tenure) heed(ctx context.Context, wakes <-chan backend.Wake, retry *wai
 			return
 		}
 		for !t.verified(ctx) {
-			if !sleep(ctx, retry.Next()) {
+			if !waiting.Pause(ctx, retry.Next()) {
 				return
 			}
 		}

@@ -37,7 +37,7 @@ func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budg
 		if retry == nil {
 			retry = waiting.NewBackoff(retryFirst, retryMost)
 		}
-		if !sleep(ctx, retry.Next()) {
+		if !waiting.Pause(ctx, retry.Next()) {
 			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", err)
 		}
 	}
@@ -101,17 +101,5 @@ func patiently(done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-grace.C:
-	}
-}
-
-// sleep waits for d and reports true, or false as soon as ctx is done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

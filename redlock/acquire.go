@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // mostMeetings is how often in a row a claim that meets others halfway asks again by itself.
@@ -34,7 +35,7 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	for tries := 1; ; tries++ {
 		a := u.attempt(ctx, c)
 		g, err := a.run()
-		if !a.met || tries == mostMeetings || time.Now().After(limit) || !sleep(ctx, r.apart(tries)) {
+		if !a.met || tries == mostMeetings || time.Now().After(limit) || !waiting.Pause(ctx, r.apart(tries)) {
 			return g, err
 		}
 	}

@@ -115,7 +115,7 @@ func (n *node) probe() {
 	defer n.red.tasks.Done()
 	wait := waiting.NewBackoff(probeFirst, probeMost)
 	for n.sick.Load() {
-		if !sleep(n.red.ctx, wait.Next()) {
+		if !waiting.Pause(n.red.ctx, wait.Next()) {
 			return
 		}
 		if err := n.revive(n.red.ctx); err == nil {
@@ -193,7 +193,7 @@ func (n *node) owe(claim backend.Claim) {
 func (n *node) pay() {
 	defer n.red.tasks.Done()
 	wait := waiting.NewBackoff(probeFirst, probeMost)
-	for sleep(n.red.ctx, wait.Next()) {
+	for waiting.Pause(n.red.ctx, wait.Next()) {
 		for {
 			d, ok := n.firstDebt()
 			if !ok {
@@ -229,17 +229,5 @@ func (n *node) settle(d debt) {
 	defer n.mu.Unlock()
 	if len(n.debts) > 0 && n.debts[0].claim.Owner == d.claim.Owner && n.debts[0].claim.Key == d.claim.Key {
 		n.debts = n.debts[1:]
-	}
-}
-
-// sleep waits for d and reports true, or false as soon as ctx is done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

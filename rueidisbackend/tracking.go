@@ -226,12 +226,7 @@ func (t *tracking) serve() {
 			backoff.Reset()
 			continue
 		}
-		pause := time.NewTimer(backoff.Next())
-		select {
-		case <-pause.C:
-		case <-t.ctx.Done():
-		}
-		pause.Stop()
+		waiting.Pause(t.ctx, backoff.Next())
 	}
 }
 

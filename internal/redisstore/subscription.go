@@ -133,16 +133,7 @@ func (s *Subscription) serve() {
 			backoff.Reset()
 		}
 		s.broken(err)
-		s.pause(backoff.Next())
-	}
-}
-
-func (s *Subscription) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.ctx.Done():
+		waiting.Pause(s.ctx, backoff.Next())
 	}
 }
 

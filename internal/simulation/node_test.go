@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A node is a simulated server: a store, a clock of its own, and a process that can crash.
@@ -68,7 +69,7 @@ func (n *node) boot(quarantine time.Duration) {
 // chaos crashes the node and steps its clock, until ctx is done.
 func (n *node) chaos(ctx context.Context, r *rand.Rand) {
 	ttl := n.w.ttl
-	for sleep(ctx, ttl/2+fraction(r, n.w.calmness)) {
+	for waiting.Pause(ctx, ttl/2+fraction(r, n.w.calmness)) {
 		switch r.IntN(4) {
 		case 0: // back, by a little: forward is what no lease survives
 			n.mu.Lock()
@@ -78,7 +79,7 @@ func (n *node) chaos(ctx context.Context, r *rand.Rand) {
 			n.mu.Unlock()
 		default:
 			n.crash(true)
-			sleep(ctx, fraction(r, ttl))
+			waiting.Pause(ctx, fraction(r, ttl))
 			n.mu.Lock()
 			if r.IntN(2) == 0 || n.w.v.amnesia {
 				n.boot(n.w.grace)
@@ -189,18 +190,6 @@ func (s stamp) Renew(ctx context.Context, c backend.Claim) error {
 func (s stamp) Release(ctx context.Context, c backend.Claim) error {
 	defer s.c.awake()
 	return s.Backend.Release(s.sent(ctx), c)
-}
-
-// sleep waits for d and reports true, or false as soon as ctx is done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // fraction draws a part of d.

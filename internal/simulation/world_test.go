@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/memstore"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/redlock"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A variant is the world with a safeguard removed, or with a fault beyond what is promised.
@@ -246,7 +247,7 @@ func (c *client) pauses(ctx context.Context, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		return
 	}
-	for sleep(ctx, fraction(r, 4*c.w.ttl)) {
+	for waiting.Pause(ctx, fraction(r, 4*c.w.ttl)) {
 		c.mu.Lock()
 		c.paused = time.Now().Add(fraction(r, 2*c.w.ttl))
 		c.mu.Unlock()
