@@ -69,7 +69,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"a release without answer is not repeated", "locker/release.go",
-		"if !sleep(ctx, retry.Next()) {", "if !sleep(ctx, retry.Next()) || true {", "./locker", "Unlock",
+		"if !waiting.Pause(ctx, retry.Next()) {", "if !waiting.Pause(ctx, retry.Next()) || true {", "./locker", "Unlock",
 	},
 	{
 		"a repeated release reports our own as lost", "locker/release.go",
