@@ -126,26 +126,29 @@ func (u *claimRun) lapsed(i int, err error) {
 }
 
 // fillIn asks the nodes that have not granted c to do so now. It is safe because it only keeps others out: no answer of the hold's
-// rests on them before they have proved the hold in a renewal, while a majority holds.
+// rests on them before they have proved the hold in a renewal, while a majority holds. A node that is still to answer the renewal is
+// looked at again when it has.
 func (u *claimRun) fillIn(s *spell, c backend.Claim) {
 	well := u.red.asked()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range u.lanes {
-		l := &u.lanes[i]
-		if !u.known || !well[i] || l.held || l.unsure || l.busy {
+		if !u.known || !well[i] || !u.lanes[i].busy && !u.lacks(i) {
 			continue
 		}
 		u.queue(i, func() {
 			u.mu.Lock()
-			token, ended := u.token, u.ended
+			token, wanted := u.token, u.lacks(i) && !u.ended
 			u.mu.Unlock()
-			if !ended {
+			if wanted {
 				u.fill(s, i, c, token)
 			}
 		})
 	}
 }
+
+// lacks reports whether node i certainly has not the hold. The caller has mu.
+func (u *claimRun) lacks(i int) bool { return !u.lanes[i].held && !u.lanes[i].unsure }
 
 // fill is one node of fillIn. The token that the node grants may be above the hold's, as its clock has gone on: that is as good.
 func (u *claimRun) fill(s *spell, i int, c backend.Claim, token uint64) {

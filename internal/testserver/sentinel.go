@@ -38,6 +38,8 @@ func Sentinel(t testing.TB, opts ...Option) *SentinelSet {
 	set.Replicas = Redises(t, 2, append(opts, of)...)
 	// Sentinels ask a server for its replicas when they first meet it, and then every ten seconds.
 	await(t, "replicas in sync", func() error { return replicasOnline(set.Primary, len(set.Replicas)) })
+	set.Primary.MustDo("PUBLISH", "testserver", "follow")
+	await(t, "replicas that follow", set.following)
 	for range sentinelCount {
 		set.Sentinels = append(set.Sentinels, sentinel(t, set.Primary))
 	}
@@ -154,6 +156,16 @@ func await(t testing.TB, what string, ready func() error) {
 func replicasOnline(primary *Server, n int) error {
 	info, err := primary.Do("INFO", "replication")
 	if err == nil && strings.Count(fmt.Sprint(info), "state=online") != n {
+		err = fmt.Errorf("%v", info)
+	}
+	return err
+}
+
+// following returns nil when the replicas have acknowledged something that was sent to them since they came. One that has just loaded
+// the primary's data is sent nothing until it says so, up to a second later, and WAIT does not count it until then.
+func (s *SentinelSet) following() error {
+	info, err := s.Primary.Do("INFO", "replication")
+	if err == nil && strings.Count(fmt.Sprint(info), ",offset=0,") > 0 {
 		err = fmt.Errorf("%v", info)
 	}
 	return err
