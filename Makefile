@@ -50,7 +50,7 @@ check: fmt-check vet build ## the quick look before a commit: formatting, vet, b
 .PHONY: test
 test: deps ## every test with the race detector and real servers; a test skipped without leave is a failure
 	$(GO) build -race ./...
-	$(gotest) -race -shuffle=on -p=1 -timeout=$(strip $(TIMEOUT)) $(PKGS) # one package at a time: leases are short, and servers run beside
+	$(gotest) -again=5 -race -shuffle=on -p=1 -timeout=$(strip $(TIMEOUT)) $(PKGS) # one package at a time: leases are short, and servers run beside
 
 .PHONY: test-jaeger
 test-jaeger: deps ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
