@@ -33,7 +33,8 @@ type Config struct {
 	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
 	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
 	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
-	// with another MaxTTL. It costs some 10 µs of the server's time a request, and is not for a cluster. Default: no guard.
+	// with another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request, and is not for a
+	// cluster. Default: no guard.
 	MaxTTL time.Duration
 
 	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it

@@ -90,6 +90,14 @@ var storeMutants = []mutant{
 		"elseif known ~= life then", "elseif false then", "./internal/redisclaim", "Guard",
 	},
 	{
+		"lua: another max_ttl lets the next one in", "internal/redisclaim/common/guard.lua",
+		"if unfit then closed = {1, 'of another max_ttl'} end", "", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: another max_ttl is no reason to refuse", "internal/redisclaim/common/fit.lua",
+		"if unfit then return unfit end", "", "./internal/redisclaim", "Guard",
+	},
+	{
 		"lua: a flush goes unnoticed", "internal/redisclaim/common/guard.lua",
 		"since, why = now, 'new or flushed'", "since, why = 0, 'new or flushed'", "./internal/redisclaim", "Guard",
 	},

@@ -35,8 +35,8 @@ var (
 		Inspect: newScript(start, "common/open", rest, "inspect"),
 	}
 	guarded = Scripts{
-		Acquire: newScript(start, "common/guard common/refuse fast/acquire fast/stand", rest, "acquire"),
-		Renew:   newScript(start, "common/guard fast/renew", rest, "renew"),
+		Acquire: newScript(start, "common/guard common/fit common/refuse fast/acquire fast/stand", rest, "acquire"),
+		Renew:   newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
 		Release: newScript(start, "common/guard fast/release fast/hand", rest, "release"),
 		Inspect: own.Inspect,
 	}

@@ -127,6 +127,46 @@ func TestGuardOfOthers(t *testing.T) {
 	}
 }
 
+// A client that was started with another max_ttl than it had, or than the others have, gives back what it holds. It lets nobody
+// in with that, as it does not know for how long this server is closed; and its lease does not grow.
+//
+// covers: R1
+func TestGuardLetsOthersRelease(t *testing.T) {
+	long, short := layout(t).Guarded(minute, 0), layout(t).Guarded(minute/2, 0)
+	r := variant(t, long)
+	_, _ = r.tryAcquire(plainClaim("a"))
+	r.pass(time.Hour)
+	for _, owner := range []string{"a", "b"} {
+		if _, err := r.tryAcquire(queued(owner)); (err == nil) != (owner == "a") {
+			t.Fatalf("%s: %v", owner, err)
+		}
+	}
+	r.pass(40 * time.Second) // over for the short one, not for this server
+	r.l = short
+	a := queued("a")
+	a.Settled = true
+	if err := r.tryRenew(a); !errors.Is(err, backend.ErrUnsafe) {
+		t.Errorf("renew with another max_ttl: %v, want ErrUnsafe", err)
+	}
+	if err := r.tryRelease(a); err != nil {
+		t.Errorf("release with another max_ttl: %v", err)
+	}
+	if err := r.tryRelease(a); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("second release with another max_ttl: %v, want ErrLost", err)
+	}
+	s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, nil))
+	if err != nil || len(s.Holders) != 0 || len(s.Waiters) != 1 {
+		t.Errorf("afterwards: %+v, %v; want nobody but b, in line", s, err)
+	}
+	r.l = long
+	_, err = r.tryAcquire(queued("b"))
+	r.closed("b before the grace is over", "new", err)
+	r.pass(time.Hour)
+	if _, err = r.tryAcquire(queued("b")); err != nil {
+		t.Errorf("b after the grace: %v", err)
+	}
+}
+
 // Without memory for the mark the server stays closed.
 //
 // covers: R6

@@ -5,9 +5,11 @@
 -- was granted before since is either in this memory, or was granted by a life before: and those leases, none longer than
 -- the longest TTL, are over after the grace. The mark is read in the step that grants, so nothing comes in between.
 --
--- The last argument is 'longest TTL, grace'. Only grants are refused: what is held is renewed and released.
+-- The last argument is 'longest TTL, grace'. Only grants are refused: what is held is renewed and released. A client with
+-- another longest TTL than the mark's is unfit, and gets no lease at all, new or longer (common/fit.lua). It may give back
+-- what it has, but its grace says nothing of this server, so its release lets nobody in: who waits asks by himself.
 local QUARANTINE, UNFIT = 7, 8
-local closed = false
+local closed, unfit = false, false
 do
   local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
@@ -27,11 +29,12 @@ do
     since, why = now, 'set back in time'
   elseif rule ~= longest then
     -- A longer one than was promised could outlive the grace; a shorter grace could be too short for the others.
-    return {UNFIT, 'its clients have another max_ttl: ' .. rule .. 'ms'}
+    unfit = {UNFIT, 'its clients have another max_ttl: ' .. rule .. 'ms'}
   end
   if since == now and redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, longest, why)).err then
     closed = {tonumber(grace), why} -- no memory, or a replica: closed until the mark is written
   end
   local rest = since + grace - now
   if rest > 0 then closed = {rest, why} end
+  if unfit then closed = {1, 'of another max_ttl'} end
 end

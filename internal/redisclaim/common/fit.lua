@@ -1,0 +1,1 @@
+if unfit then return unfit end
