@@ -26,7 +26,10 @@ type instant struct {
 type deadline instant
 
 // now reads both clocks.
-func (c *core) now() instant { return instant{time.Now(), c.asleep()} }
+func (c *core) now() instant {
+	at := time.Now()
+	return instant{at, c.asleep(at)}
+}
 
 // deadlineOf returns the deadline of a lease of ttl that was asked for at sent.
 func deadlineOf(sent instant, ttl time.Duration) deadline {
@@ -40,7 +43,7 @@ func (c *core) remaining(d deadline) time.Duration { return d.after(c.now()) }
 func (d deadline) after(then instant) time.Duration { return d.awake(then.asleep).Sub(then.at) }
 
 // until is d on the present monotonic clock: earlier by the time slept since.
-func (c *core) until(d deadline) time.Time { return d.awake(c.asleep()) }
+func (c *core) until(d deadline) time.Time { return d.awake(c.asleep(time.Now())) }
 
 func (d deadline) awake(asleep time.Duration) time.Time {
 	if slept := asleep - d.asleep; slept > napless {

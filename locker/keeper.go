@@ -94,14 +94,29 @@ func (k *keeper) valid() error {
 func (k *keeper) finish(cause error) error { return k.finishAt(time.Now(), cause) }
 
 func (k *keeper) finishAt(now time.Time, cause error) error {
-	unlocked, maxed := errors.Is(cause, ErrUnlocked), errors.Is(cause, ErrMaxHold)
-	if k.parent.Err() != nil {
-		k.context() // is done because of the parent, which came first
-	}
+	k.heedParent()
 	k.mu.Lock()
+	ended := k.conclude(now, cause)
+	cause, cancel := k.cause, k.cancel
+	k.mu.Unlock()
+	if ended {
+		k.announce(cause, cancel)
+	}
+	return cause
+}
+
+// heedParent has the hold's context end because of its parent, if that has come first. It is called without mu.
+func (k *keeper) heedParent() {
+	if k.parent.Err() != nil {
+		k.context()
+	}
+}
+
+// conclude ends the hold and reports whether it did: it may have ended before. The caller has mu, and calls announce
+// without it.
+func (k *keeper) conclude(now time.Time, cause error) bool {
 	if k.cause != nil {
-		defer k.mu.Unlock()
-		return k.cause
+		return false
 	}
 	k.cause, k.ended, k.anchor = cause, now, nil
 	if k.over != nil {
@@ -111,8 +126,8 @@ func (k *keeper) finishAt(now time.Time, cause error) error {
 		k.limit.Stop()
 	}
 	switch {
-	case unlocked: // the lease may be handed on
-	case maxed: // stays in the books for as long as its lease
+	case errors.Is(cause, ErrUnlocked): // the lease may be handed on
+	case errors.Is(cause, ErrMaxHold): // stays in the books for as long as its lease
 		k.tenure.over = true
 		k.renewal.Stop()
 	default:
@@ -124,24 +139,25 @@ func (k *keeper) finishAt(now time.Time, cause error) error {
 	if k.lost != nil && errors.Is(cause, ErrLost) {
 		close(k.lost)
 	}
-	cancel := k.cancel
-	k.mu.Unlock()
+	return true
+}
 
+// announce tells of the end. After ErrUnlocked, unlock goes on, and calls gone when the store knows.
+func (k *keeper) announce(cause error, cancel context.CancelCauseFunc) {
 	if cancel != nil {
 		cancel(cause)
 	}
-	if unlocked {
-		return cause // unlock goes on, and calls gone when the store knows
+	if errors.Is(cause, ErrUnlocked) {
+		return
 	}
 	k.c.cfg.Logger.Warn("holdfast: hold ended", "key", k.hold.Key, "token", k.hold.Token, "cause", cause, "locked at", &k.caller)
-	if !maxed {
-		k.gone(cause, false)
+	if !errors.Is(cause, ErrMaxHold) {
+		k.gone(cause)
 	}
-	return cause
 }
 
-// gone takes the keeper out of the books, once, and its lease too, unless that was handed on.
-func (k *keeper) gone(err error, passed bool) {
+// gone takes the keeper and its lease out of the books, once.
+func (k *keeper) gone(err error) {
 	k.mu.Lock()
 	here := !k.left
 	k.left = true
@@ -149,14 +165,9 @@ func (k *keeper) gone(err error, passed bool) {
 	if !here {
 		return
 	}
-	if !passed {
-		k.tenure.end()
-		if k.inLine {
-			k.c.line.Left(k.crew)
-		}
-	}
-	if passed {
-		k.c.leased(k.parent, EventPass, k.tenure)
+	k.tenure.end()
+	if k.inLine {
+		k.c.line.Left(k.crew)
 	}
 	k.end(k.hold, err)
 	k.c.life.leave()
@@ -204,30 +215,46 @@ func (k *keeper) unlock() error {
 }
 
 func (k *keeper) doUnlock() error {
+	k.heedParent()
 	now := k.c.now()
 	k.mu.Lock()
-	left := k.until.after(now)
-	k.mu.Unlock()
 	cause := ErrUnlocked
-	if left <= 0 {
+	if k.until.after(now) <= 0 {
 		cause = errExpired // a deadline that has passed unnoticed must not be called an unlock
 	}
-	cause = k.finishAt(now.at, cause)
-	k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after, as the hold is over
-	<-k.turn
-
+	asking := k.stop != nil
+	ended := k.conclude(now.at, cause)
+	cause, cancel, fit := k.cause, k.cancel, k.fit(now)
+	k.mu.Unlock()
+	if ended {
+		k.announce(cause, cancel)
+	}
+	if asking { // has been told to stop: wait until it has. No renewal or Check begins after, as the hold is over
+		k.turn <- struct{}{}
+		k.mu.Lock()
+		fit = k.fit(now)
+		k.mu.Unlock()
+		<-k.turn
+	}
 	if !errors.Is(cause, ErrUnlocked) {
 		return k.abandoned(cause)
 	}
 	k.held += now.at.Sub(k.handed)
-	if k.inLine && k.c.pass(k.tenure, now) {
-		k.gone(nil, true)
+	if k.inLine && k.c.pass(k.tenure, now, fit) {
+		k.c.leased(k.parent, EventPass, k.tenure)
+		k.end(k.hold, nil)
+		k.c.life.leave()
 		return nil
 	}
+	return k.giveUp(now.at)
+}
+
+// giveUp gives the lease back to the store.
+func (k *keeper) giveUp(now time.Time) error {
 	k.mu.Lock()
 	k.halt()
 	k.mu.Unlock()
-	k.c.pace.saw(k.claim.Key, k.passes+1, k.held, now.at)
+	k.c.pace.saw(k.claim.Key, k.passes+1, k.tenure.held, now)
 	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
 	switch {
 	case !errors.Is(err, backend.ErrLost):
@@ -236,7 +263,7 @@ func (k *keeper) doUnlock() error {
 	default:
 		err = lostBecause(fmt.Errorf("the store says so: %w", err))
 	}
-	k.gone(err, false)
+	k.gone(err)
 	return err
 }
 
@@ -246,7 +273,7 @@ func (k *keeper) abandoned(cause error) error {
 	if errors.Is(cause, ErrMaxHold) {
 		defer k.c.life.leave()
 		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
-		k.gone(cause, false)
+		k.gone(cause)
 		return cause
 	}
 	// Lost: very likely gone in the store as well. If not (a renewal got through that we never heard of), let it go.

@@ -110,7 +110,7 @@ type core struct {
 	life   *lifecycle
 	pace   pace
 	line   waiting.Line[crewKey, outcome] // of this process
-	asleep func() time.Duration           // how long the machine has slept; a field for tests
+	asleep func(time.Time) time.Duration  // how long the machine had slept by now; a field for tests
 
 	mu      sync.Mutex
 	tenures map[*tenure]struct{} // the leases, for Close
@@ -161,6 +161,7 @@ func (c *core) queues() bool {
 
 func (c *core) close(ctx context.Context) error {
 	idle := c.life.shut()
+	c.line.Close(outcome{})
 	defer c.life.endAll(ErrClosed)
 	select {
 	case <-idle:
@@ -170,7 +171,7 @@ func (c *core) close(ctx context.Context) error {
 	left := c.heldAtTheCut()
 	for _, k := range left {
 		if cause := k.finish(lostBecause(ErrClosed)); errors.Is(cause, ErrMaxHold) {
-			k.gone(cause, false)
+			k.gone(cause)
 		}
 	}
 	c.life.endAll(ErrClosed)

@@ -94,8 +94,11 @@ func (c *core) abandon(k *keeper) {
 	patiently(done)
 }
 
-// patiently waits until done is closed, for withdrawGrace at most.
+// patiently waits until done is closed, for withdrawGrace at most. Nil is nothing to wait for.
 func patiently(done <-chan struct{}) {
+	if done == nil {
+		return
+	}
 	grace := time.NewTimer(withdrawGrace)
 	defer grace.Stop()
 	select {

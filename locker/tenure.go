@@ -28,12 +28,13 @@ type tenure struct {
 	turn chan struct{} // taken by whoever asks the store about this lease: one renewal at a time, none beside a release
 
 	// For whoever has the lease, or is handing it on, alone.
-	token  uint64        // the present hold's
-	spare  int           // how many tokens above that belong to the grant too: one for each time it is handed on
-	passes int           // how often it was handed on
-	since  time.Time     // when the store granted it
-	handed time.Time     // when the present holder got it
-	held   time.Duration // by all holders that are done
+	token  uint64                  // the present hold's
+	spare  int                     // how many tokens above that belong to the grant too: one for each time it is handed on
+	passes int                     // how often it was handed on
+	since  time.Time               // when the store granted it
+	handed time.Time               // when the present holder got it
+	held   time.Duration           // by all holders that are done
+	place  *waiting.Place[outcome] // on which the present holder got it; nil for the first
 
 	mu      sync.Mutex // guards what follows, and the keepers
 	keeper  *keeper    // the present one, or the last while it is handed on; nil before the first
@@ -139,7 +140,7 @@ func (t *tenure) expire() {
 		return
 	}
 	if cause := k.finish(errExpired); errors.Is(cause, ErrMaxHold) {
-		k.gone(cause, false) // nobody unlocked it meanwhile
+		k.gone(cause) // nobody unlocked it meanwhile
 	}
 }
 

@@ -15,8 +15,11 @@ import (
 //
 // The zero Line is ready for use. All methods may be called concurrently; none blocks.
 type Line[K comparable, B any] struct {
-	mu    sync.Mutex
-	crews map[K]*crew[B]
+	mu     sync.Mutex
+	crews  map[K]*crew[B]
+	free   *crew[B] // one that nobody needs any more
+	closed bool
+	last   B // what everybody gets from then on
 }
 
 // crew is those of this process who are concerned with one K. It is there while asking, held > 0 or somebody waits.
@@ -29,18 +32,20 @@ type crew[B any] struct {
 	held        int                // batons out
 	waits       int                // places taken
 	joined      int                // places ever taken
+	spare       *Place[B]          // one that nobody needs any more
 	note        any
 }
 
 // A Place is one waiter's. It is given one baton at most, on Ready.
 type Place[B any] struct {
-	Ready <-chan B // delivers the one thing that the place is given
-
 	ready      chan B // one slot, so giving never blocks
 	prev, next *Place[B]
 	number     int
 	waits      bool
 }
+
+// Ready delivers the one thing that the place is given.
+func (p *Place[B]) Ready() <-chan B { return p.ready }
 
 // A Role is what [Line.Join]'s caller is to do.
 type Role int
@@ -61,13 +66,25 @@ func (l *Line[K, B]) Join(k K) (*Place[B], Role) {
 		if l.crews == nil {
 			l.crews = map[K]*crew[B]{}
 		}
-		l.crews[k] = &crew[B]{asking: true, self: true}
+		if c = l.free; c == nil {
+			c = new(crew[B])
+		}
+		l.free = nil
+		c.asking, c.self = true, true
+		l.crews[k] = c
 		return nil, Ask
 	}
-	ready := make(chan B, 1)
+	p := c.spare
+	if c.spare = nil; p == nil {
+		p = &Place[B]{ready: make(chan B, 1)}
+	}
+	if l.closed {
+		p.ready <- l.last
+		return p, Wait
+	}
 	c.waits++
 	c.joined++
-	p := &Place[B]{Ready: ready, ready: ready, prev: c.last, number: c.joined, waits: true}
+	p.prev, p.number, p.waits = c.last, c.joined, true
 	if c.last == nil {
 		c.first = p
 	} else {
@@ -131,11 +148,44 @@ func (l *Line[K, B]) Fail(k K, b B) {
 	l.settle(k, c)
 }
 
-// Pass hands the baton on to the first in line and reports whether there is one.
-func (l *Line[K, B]) Pass(k K, b B) bool {
+// Pass hands the baton on to the first in line and reports whether there is one. used is the place on which the caller got
+// it, and which is somebody else's from then on; nil for none.
+func (l *Line[K, B]) Pass(k K, b B, used *Place[B]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.crews[k].give(b)
+	c := l.crews[k]
+	if !c.give(b) {
+		return false
+	}
+	c.spare = used
+	return true
+}
+
+// Close gives b, which is no baton, to all who wait, and at once to whoever comes later. It stops all agents.
+func (l *Line[K, B]) Close(b B) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed, l.last = true, b
+	for k, c := range l.crews {
+		note := c.note
+		for c.give(b) {
+		}
+		c.note = note
+		if c.stop != nil {
+			c.stop()
+		}
+		l.tidy(k, c)
+	}
+}
+
+// Agent returns what is closed when the agent of k has stopped; nil if there is none.
+func (l *Line[K, B]) Agent(k K) (gone <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.crews[k]; c != nil {
+		return c.gone
+	}
+	return nil
 }
 
 // Left says that a baton is gone.
@@ -220,6 +270,8 @@ func (l *Line[K, B]) settle(k K, c *crew[B]) (send bool) {
 func (l *Line[K, B]) tidy(k K, c *crew[B]) {
 	if !c.asking && c.held == 0 && c.first == nil {
 		delete(l.crews, k)
+		*c = crew[B]{}
+		l.free = c
 	}
 }
 

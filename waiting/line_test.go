@@ -29,7 +29,7 @@ func TestLineRoles(t *testing.T) {
 	if given, again := l.Grant("k", 7); !given || !again {
 		t.Fatalf("Grant: %v %v", given, again)
 	}
-	if got := <-a.Ready; got != 7 {
+	if got := <-a.Ready(); got != 7 {
 		t.Fatalf("the first got %d", got)
 	}
 	l.Sent("k", func() { stopped = true }, gone)
@@ -39,7 +39,7 @@ func TestLineRoles(t *testing.T) {
 	if l.GaveUp("k") {
 		t.Fatal("nobody waits, but the agent is to ask again")
 	}
-	if l.Pass("k", 8) {
+	if l.Pass("k", 8, nil) {
 		t.Fatal("passed on to nobody")
 	}
 	l.Left("k")
@@ -56,7 +56,7 @@ func TestLeaveOrGivenNeverBoth(t *testing.T) {
 	l.Join("k")
 	p, _ := l.Join("k")
 	l.Took("k")
-	if !l.Pass("k", 5) {
+	if !l.Pass("k", 5, nil) {
 		t.Fatal("not passed")
 	}
 	if b, given, _ := l.Leave("k", p); !given || b != 5 {
@@ -73,7 +73,7 @@ func TestFailReachesAllWhoWait(t *testing.T) {
 		t.Fatal("no agent for those who are left")
 	}
 	l.Fail("k", -1)
-	if <-p.Ready != -1 || <-q.Ready != -1 || len(l.crews) != 0 {
+	if <-p.Ready() != -1 || <-q.Ready() != -1 || len(l.crews) != 0 {
 		t.Fatal("not all were told")
 	}
 }
@@ -90,7 +90,7 @@ func TestNoteIsForgottenWithTheNextBaton(t *testing.T) {
 	if l.Noted("k") != "held" {
 		t.Error("note lost")
 	}
-	l.Pass("k", 1)
+	l.Pass("k", 1, nil)
 	if l.Noted("k") != nil {
 		t.Error("note of an earlier holder")
 	}
@@ -162,7 +162,7 @@ func (s *storm) use(ctx context.Context, passes int) bool {
 		}
 	} else {
 		select {
-		case n = <-p.Ready:
+		case n = <-p.Ready():
 		case <-ctx.Done():
 			var given bool
 			var gone <-chan struct{}
@@ -180,7 +180,7 @@ func (s *storm) use(ctx context.Context, passes int) bool {
 	s.granted.Add(1)
 	time.Sleep(time.Millisecond)
 	s.inside.Add(-1)
-	if n >= passes || !s.line.Pass("k", n+1) {
+	if n >= passes || !s.line.Pass("k", n+1, p) {
 		s.store <- struct{}{}
 		s.line.Left("k")
 	}
@@ -264,10 +264,10 @@ func TestLineKnowsHowManyAreAhead(t *testing.T) {
 	ahead(1, 2, 3, 4, 5)
 	l.Took("k")
 	ahead(0, 1, 2, 3, 4)
-	l.Pass("k", 1)
+	l.Pass("k", 1, nil)
 	ahead(0, 0, 1, 2, 3)
 	l.Leave("k", places[2])
 	ahead(0, 0, 0, 2, 2) // one too many for the fourth, until the line has moved; never more than there are
-	l.Pass("k", 1)
+	l.Pass("k", 1, nil)
 	ahead(0, 0, 0, 0, 1)
 }
