@@ -150,7 +150,7 @@ func (c Claim) ValidateRelease(caps Capabilities) error {
 	return c.validateSave(caps)
 }
 
-func (c Claim) validateSave(caps Capabilities) error {
+func (c *Claim) validateSave(caps Capabilities) error {
 	if n := len(c.Save); n > MaxState {
 		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
 	}
@@ -158,7 +158,7 @@ func (c Claim) validateSave(caps Capabilities) error {
 }
 
 // validateMode checks the mode and what depends on it.
-func (c Claim) validateMode() error {
+func (c *Claim) validateMode() error {
 	switch {
 	case c.Mode > Permit:
 		return invalid("mode", c.Mode.String(), "is not a mode")

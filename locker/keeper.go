@@ -178,9 +178,12 @@ func (k *keeper) check(ctx context.Context) error {
 	if err := k.valid(); err != nil {
 		return err
 	}
+	k.mu.Lock()
+	turn := k.inTurn()
+	k.mu.Unlock()
 	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 		return k.ask(ctx, k, k.claim.TTL)
 	case <-ctx.Done():
 		return ctx.Err() // not its cause, which may be another hold's loss
@@ -222,7 +225,7 @@ func (k *keeper) doUnlock() error {
 	if k.until.after(now) <= 0 {
 		cause = errExpired // a deadline that has passed unnoticed must not be called an unlock
 	}
-	asking := k.stop != nil
+	asking := k.stop != nil // under way, so it has the turn
 	ended := k.conclude(now.at, cause)
 	cause, cancel, fit := k.cause, k.cancel, k.fit(now)
 	k.mu.Unlock()
@@ -231,10 +234,10 @@ func (k *keeper) doUnlock() error {
 	}
 	if asking { // has been told to stop: wait until it has. No renewal or Check begins after, as the hold is over
 		k.turn <- struct{}{}
+		<-k.turn
 		k.mu.Lock()
 		fit = k.fit(now)
 		k.mu.Unlock()
-		<-k.turn
 	}
 	if !errors.Is(cause, ErrUnlocked) {
 		return k.abandoned(cause)
@@ -254,7 +257,7 @@ func (k *keeper) giveUp(now time.Time) error {
 	k.mu.Lock()
 	k.halt()
 	k.mu.Unlock()
-	k.c.pace.saw(k.claim.Key, k.passes+1, k.tenure.held, now)
+	k.c.pace.saw(k.claim.Key, k.passes+1, k.held, now)
 	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
 	switch {
 	case !errors.Is(err, backend.ErrLost):
@@ -301,7 +304,7 @@ func (k *keeper) lostChan() <-chan struct{} {
 }
 
 // A site is where a lock was taken.
-type site [5]uintptr
+type site [3]uintptr // of Do or All, of Lead, and the caller's
 
 // String names the first caller outside of this package.
 func (s *site) String() string {

@@ -81,7 +81,7 @@ func (c *Client[T]) Close(ctx context.Context) error { return c.core.close(ctx) 
 
 func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
 	var caller site
-	runtime.Callers(2, caller[:]) // not Callers, and not acquire
+	runtime.Callers(3, caller[:]) // not Callers, not acquire, and not Lock
 	k, err := c.core.acquire(ctx, op, key, opts, caller)
 	if err != nil {
 		return nil, &Error{op, key, err}

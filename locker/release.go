@@ -65,7 +65,7 @@ func (a *acquisition) withdraw(ctx context.Context) {
 	if !a.asked || !a.unsure && !a.claim.Queue {
 		return // every question was answered with a definite no, and nobody stands in line
 	}
-	c, claim := a.core, a.claim
+	c, claim, hold := a.core, a.claim, a.hold
 	claim.Settled = !a.unsure
 	budget := max(orTTL(c.cfg.ReleaseTimeout, claim.TTL), claim.TTL)
 	done := make(chan struct{})
@@ -73,10 +73,10 @@ func (a *acquisition) withdraw(ctx context.Context) {
 	go func() {
 		defer c.life.leave()
 		defer close(done)
-		err := c.release(ctx, claim, a.hold, budget)
+		err := c.release(ctx, claim, hold, budget)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not withdraw a claim; if it was granted, its lease runs out by itself",
-				"key", a.hold.Key, "ttl", claim.TTL, "error", err)
+				"key", hold.Key, "ttl", claim.TTL, "error", err)
 		}
 	}()
 	patiently(done)

@@ -25,8 +25,6 @@ type tenure struct {
 	inLine bool // handed on in the local line
 	crew   crewKey
 
-	turn chan struct{} // taken by whoever asks the store about this lease: one renewal at a time, none beside a release
-
 	// For whoever has the lease, or is handing it on, alone.
 	token  uint64                  // the present hold's
 	spare  int                     // how many tokens above that belong to the grant too: one for each time it is handed on
@@ -41,6 +39,7 @@ type tenure struct {
 	until   deadline
 	over    bool               // given back, lost, or ended by MaxHold: renewed no more
 	dead    error              // what ended it while it had no keeper
+	turn    chan struct{}      // taken by whoever asks about this lease: one renewal at a time, none beside a release; see inTurn
 	refuted bool               // the store said that the lease is gone: not to be handed on, even if Unlock was called first
 	stop    context.CancelFunc // ends the renewal that is under way; nil if none is
 	retry   *waiting.Backoff   // between renewals without an answer
@@ -55,7 +54,7 @@ type tenure struct {
 func (c *core) newTenure(claim *backend.Claim, inLine bool, l lease, spare int) *tenure {
 	now := time.Now()
 	t := &tenure{
-		c: c, claim: *claim, inLine: inLine, crew: crewKey{claim.Key, claim.TTL}, turn: make(chan struct{}, 1),
+		c: c, claim: *claim, inLine: inLine, crew: crewKey{claim.Key, claim.TTL},
 		token: l.token, spare: spare, since: now, handed: now, until: l.until, due: true,
 	}
 	c.mu.Lock()
@@ -158,22 +157,30 @@ func (t *tenure) renew() {
 	if k.over == nil {
 		k.over = make(chan struct{})
 	}
-	over, leaked := k.over, k.leaked()
+	over, leaked, turn := k.over, k.leaked(), t.inTurn()
 	t.mu.Unlock()
 	if leaked {
 		_ = k.finish(errLeaked)
 		return
 	}
 	select {
-	case t.turn <- struct{}{}: // waits behind Checks in line: none of them can starve it, and none has to set its timer
+	case turn <- struct{}{}: // waits behind Checks in line: none of them can starve it, and none has to set its timer
 	case <-over:
 		return
 	}
 	err := t.ask(context.WithoutCancel(k.parent), k, t.claim.TTL/6)
-	<-t.turn // before the timer is set: it may be due at once
+	<-turn // before the timer is set: it may be due at once
 	if err != nil {
 		t.again(k)
 	}
+}
+
+// inTurn returns turn. Most leases are over before anybody asks about them. The caller has mu.
+func (t *tenure) inTurn() chan struct{} {
+	if t.turn == nil {
+		t.turn = make(chan struct{}, 1)
+	}
+	return t.turn
 }
 
 // again sets the renewal timer to the next sleep of the backoff, unless the hold has ended.
