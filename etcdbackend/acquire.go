@@ -111,7 +111,7 @@ func (a *attempt) granted(ctx context.Context, o outcome) (backend.Grant, error)
 func (a *attempt) enterEmpty(ctx context.Context) (outcome, error) {
 	p := a.place
 	key := p.entry(a.c, a.h.slot)
-	return a.write(ctx, write{guards: []clientv3.Cmp{absent(p.line, p.end())}, key: key, ttl: a.c.TTL})
+	return a.write(ctx, write{guards: []clientv3.Cmp{absent(p.line, p.end())}, key: key, ttl: a.c.TTL, empty: a.c.Queue})
 }
 
 // enter creates the entry of a claim that fits into the line as it was read, if nothing was created since.
@@ -119,7 +119,7 @@ func (a *attempt) enterEmpty(ctx context.Context) (outcome, error) {
 // Safety: compared with the line read, entries may have gone at the write's revision, which lets in no fewer.
 func (a *attempt) enter(ctx context.Context, l *line) (outcome, error) {
 	p := a.place
-	unchanged := clientv3.Compare(clientv3.CreateRevision(p.line), "<", l.revision+1).WithRange(p.end())
+	unchanged := createdBefore(p.line, p.end(), l.revision+1)
 	key := p.entry(a.c, a.h.slot)
 	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged, absent(key, "")}, key: key, ttl: a.c.TTL})
 }
@@ -201,7 +201,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 func (a *attempt) over(own *entry, holds bool) write {
 	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, own: own}
 	if own.modified != 0 {
-		w.guards = append(w.guards, clientv3.Compare(clientv3.ModRevision(own.key), "=", own.modified))
+		w.guards = append(w.guards, unwritten(own.key, own.modified))
 	}
 	if w.ttl, w.waits = a.c.TTL, !holds; w.waits {
 		w.ttl = a.c.Linger
@@ -210,18 +210,6 @@ func (a *attempt) over(own *entry, holds bool) write {
 		w.least = own.Lease
 	}
 	return w
-}
-
-func absent(key, end string) clientv3.Cmp {
-	c := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-	if end != "" {
-		c = c.WithRange(end)
-	}
-	return c
-}
-
-func same(e *entry) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created)
 }
 
 func (p place) get() clientv3.Op { return clientv3.OpGet(p.line, clientv3.WithRange(p.end())) }

@@ -46,6 +46,7 @@ type Backend struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // verbs under way, and goroutines
 
+	limits *limiter
 	leases leaser
 	prober prober
 	hub    waiting.Hub[backend.Wake] // topics: place.line, and place.name for claims in line
@@ -81,6 +82,7 @@ func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 		holds: map[string]*hold{}, waiting: map[string]map[*hold]struct{}{}, watchers: map[string]*watcher{},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.limits = newLimiter()
 	b.leases = leaser{b: b, current: map[int64]*lease{}, grants: map[int64]*keepalive{}}
 	b.prober = prober{b: b}
 	return b, nil
@@ -191,6 +193,7 @@ func (b *Backend) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.cancel()
+	b.limits.close()
 	b.tasks.Wait()
 	if first && b.owned {
 		return b.client.Close()

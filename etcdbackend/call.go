@@ -23,9 +23,8 @@ func (b *Backend) call(ctx context.Context, key string, verb func(context.Contex
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
-	defer cancel()
-	defer context.AfterFunc(b.ctx, cancel)()
+	bounded := &span{Context: ctx, closing: b.ctx, until: time.Now().Add(b.cfg.RequestTimeout)}
+	defer bounded.end()
 	err := verb(bounded)
 	if backend.AnswerOf(err) != backend.Unknown {
 		return err
@@ -36,13 +35,21 @@ func (b *Backend) call(ctx context.Context, key string, verb func(context.Contex
 // patiently makes a request, and makes it again if a member does not answer soon: the client takes them in turn, and notices
 // one that hangs only after 13 seconds. It reports whether a request was left without an answer; it may still be executed.
 func patiently[T any](
-	ctx context.Context, soon time.Duration, request func(context.Context) (T, error),
+	ctx context.Context, limits *limiter, soon time.Duration, request func(context.Context) (T, error),
 ) (reply T, loose bool, err error) {
+	parent, until := ctx, time.Time{}
+	if s, ok := ctx.(*span); ok {
+		parent, until = s.Context, s.until
+	}
 	for {
-		once, cancel := context.WithTimeout(ctx, soon)
+		at := time.Now().Add(soon)
+		if !until.IsZero() && until.Before(at) {
+			at = until
+		}
+		once := limits.begin(parent, at)
 		reply, err = request(once)
 		late := once.Err() != nil
-		cancel()
+		limits.end(once)
 		if err == nil || !late || ctx.Err() != nil {
 			return reply, loose, err
 		}
@@ -57,14 +64,14 @@ func (b *Backend) soon() time.Duration { return b.cfg.RequestTimeout / 4 }
 func (b *Backend) commit(
 	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
 ) (reply *clientv3.TxnResponse, loose bool, err error) {
-	return patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	return patiently(ctx, b.limits, b.soon(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 	})
 }
 
 // readLine reads the line.
 func (b *Backend) readLine(ctx context.Context, p place) (*line, error) {
-	reply, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (clientv3.OpResponse, error) {
+	reply, _, err := patiently(ctx, b.limits, b.soon(), func(ctx context.Context) (clientv3.OpResponse, error) {
 		return b.client.Do(ctx, p.get())
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ type hold struct {
 	until time.Time // the end of all belief in it, by what the claim was last told
 
 	slot    string // names its entries, and no other claim's
-	busy    int    // attempts under way, which may create an entry
+	busy    int    // attempts and releases under way, which may create or delete an entry
 	gone    bool   // out of the tables
 	key     string // its entry
 	created int64  // the entry's create revision; 0 unknown
@@ -28,6 +28,7 @@ type hold struct {
 	lease   *lease // what the entry is attached to; nil unknown
 	over    bool   // until has passed, and the entry is being removed
 	loose   bool   // a write was not answered, and may yet be made
+	stray   bool   // a deletion was not
 
 	asked    time.Time // when the attempt was sent that was last told its place
 	ahead    []*entry  // what keeps it waiting, as of seen and less what was deleted since
@@ -56,7 +57,7 @@ func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration
 	return h
 }
 
-// done ends an attempt.
+// done ends an attempt, or a release.
 func (b *Backend) done(h *hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +78,7 @@ func (b *Backend) takeSlot() string {
 
 // giveSlot takes a slot back when nothing can write to its keys any more. The caller has mu.
 func (b *Backend) giveSlot(h *hold) {
-	if h.gone && h.busy == 0 && !h.loose && h.slot != "" {
+	if h.gone && h.busy == 0 && !h.loose && !h.stray && h.slot != "" {
 		b.slots = append(b.slots, h.slot)
 		h.slot = ""
 	}
@@ -171,7 +172,7 @@ func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 	b.mu.Lock()
 	key := h.key
 	b.mu.Unlock()
-	reply, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.GetResponse, error) {
+	reply, _, err := patiently(ctx, b.limits, b.soon(), func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return b.client.Get(ctx, key)
 	})
 	if err != nil {
@@ -190,7 +191,7 @@ func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 		return
 	}
 	_, _ = b.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", reply.Kvs[0].ModRevision)).
+		If(unwritten(key, reply.Kvs[0].ModRevision)).
 		Then(clientv3.OpDelete(key)).Commit() // the next keepalive looks again
 }
 

@@ -36,7 +36,7 @@ func (b *Backend) inspect(ctx context.Context, p place) (backend.State, error) {
 		}
 		seconds, known := remaining[e.attached]
 		if !known {
-			left, _, err := patiently(ctx, b.soon(), func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+			left, _, err := patiently(ctx, b.limits, b.soon(), func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 				return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
 			})
 			if err != nil {

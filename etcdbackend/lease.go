@@ -125,7 +125,7 @@ func (p *leaser) make(seconds int64) (*lease, error) {
 	ctx, cancel := context.WithTimeout(p.b.ctx, p.b.cfg.RequestTimeout)
 	defer cancel()
 	l := &lease{began: time.Now(), entries: map[*hold]struct{}{}}
-	reply, _, err := patiently(ctx, p.b.soon(), func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	reply, _, err := patiently(ctx, p.b.limits, p.b.soon(), func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return p.b.client.Grant(ctx, seconds)
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func (p *leaser) keepAlive(l *lease, k *keepalive) {
 	limit := min(p.b.cfg.RequestTimeout, max(l.ttl/3, time.Second/4))
 	ctx, cancel := context.WithTimeout(p.b.ctx, limit)
 	defer cancel()
-	reply, _, err := patiently(ctx, min(p.b.soon(), limit/2), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+	reply, _, err := patiently(ctx, p.b.limits, min(p.b.soon(), limit/2), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 		p.b.keepalives.Add(1)
 		return p.b.client.KeepAliveOnce(ctx, l.id)
 	})
@@ -229,6 +229,11 @@ func (p *leaser) unbury() {
 func (b *Backend) join(ctx context.Context, k *keepalive) error {
 	if k == nil {
 		return nil
+	}
+	select {
+	case <-k.done:
+		return k.err
+	default:
 	}
 	select {
 	case <-k.done:

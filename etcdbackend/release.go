@@ -18,8 +18,8 @@ var errUnsaved = errors.New("etcd: the lock was handed over while it was release
 var errLoose = errors.New("etcd: a member did not say whether it released the lock")
 
 // release deletes whatever there is of c, leaves a tombstone unless c is settled, and tells whether c held. What this client
-// knows of is deleted in one transaction; the rest is looked for. An entry is deleted by its create revision, so another
-// claim's never is (etcd #22082).
+// knows of is deleted in one request; the rest is looked for. An entry is deleted by its create revision, or by a name that is
+// its own, so another claim's never is (etcd #22082).
 //
 // Cancel and grant: the line is a function of its entries, so what the deletion lets in holds in the same step.
 func (b *Backend) release(ctx context.Context, c backend.Claim) error {
@@ -30,6 +30,9 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	settled := c.Settled && (h == nil || !h.loose) // what we sent twice by ourselves, the caller knows nothing of
 	if h != nil {
 		r.certain = h.granted && !h.loose
+		r.plain = r.certain && settled && c.Save == nil && h.busy == 0
+		h.busy++
+		defer b.done(h)
 		if h.created != 0 {
 			known := h.record
 			if h.own != nil {
@@ -52,6 +55,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	}
 	if h != nil {
 		b.mu.Lock()
+		h.stray = h.stray || r.loose
 		if h.until = time.Now(); err == nil { // else whoever keeps the lease alive removes it, but not while we do
 			b.forget(h)
 		}
@@ -78,6 +82,7 @@ type releasing struct {
 	place   place
 	known   *entry // what this client knows of; nil if nothing
 	certain bool   // that is all there is, and it holds
+	plain   bool   // nobody else is at work on it, and nothing is to be written
 	bury    []clientv3.Op
 
 	held, loose, saved bool
@@ -90,7 +95,7 @@ func (r *releasing) run(ctx context.Context) error {
 		return err
 	}
 	for range restless {
-		l, err := r.step(ctx, e)
+		l, err := r.next(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -129,6 +134,31 @@ func (r *releasing) save(e *entry) []clientv3.Op {
 		return nil
 	}
 	return []clientv3.Op{clientv3.OpPut(r.place.state(), string(r.c.Save))}
+}
+
+// next deletes e, by its name alone if that will do, and returns what step does.
+func (r *releasing) next(ctx context.Context, e *entry) (*line, error) {
+	if r.plain {
+		r.plain = false
+		if err := r.strike(ctx, e.key); err != nil || r.held {
+			return nil, err
+		}
+		r.certain = false // it was gone
+	}
+	return r.step(ctx, e)
+}
+
+// strike deletes a key without a compare, which is less work for everybody than a transaction, and tells whether it was there.
+//
+// Safety: a slot names one claim's entry until every request that was sent for it is answered. So what has this name is the
+// entry that holds: it cannot have gone and come again, as no attempt of the claim is under way.
+func (r *releasing) strike(ctx context.Context, key string) error {
+	reply, loose, err := patiently(ctx, r.b.limits, r.b.soon(), func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+		return r.b.client.Delete(ctx, key)
+	})
+	r.loose = loose || err != nil
+	r.held = err == nil && reply.Deleted > 0
+	return err
 }
 
 // step deletes e, if there is one, with the tombstone if that was not yet done, and returns the line without it; nil if

@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -80,6 +81,39 @@ func TestLooseSlotIsRetired(t *testing.T) {
 		}
 		return other.Release(t.Context(), free)
 	})
+	for range 5 {
+		next := claim(key(t))
+		acquired(t, b, next)
+		b.mu.Lock()
+		again := b.holds[b.scheme.at(next.Key).name(next)].slot
+		b.mu.Unlock()
+		if again == slot {
+			t.Fatalf("slot %q is used again", slot)
+		}
+	}
+}
+
+// Nor is one whose deletion was not answered: the deletion may yet be made, and has only the name to go by.
+//
+// covers: A4, C2
+func TestStraySlotIsRetired(t *testing.T) {
+	srv := testserver.Etcd(t)
+	proxy := testserver.NewProxy(t, srv.Addr())
+	b := opened(t, at(proxy.Addr()))
+	held := claim(key(t))
+	held.Settled = true
+	acquired(t, b, held)
+	b.mu.Lock()
+	slot := b.holds[b.scheme.at(held.Key).name(held)].slot
+	b.mu.Unlock()
+	proxy.Set(testserver.Fault{Mode: testserver.Hold, Match: testserver.Containing(held.Key)})
+	if err := b.Release(quick(t, patience/40), held); backend.AnswerOf(err) != backend.Unknown {
+		t.Fatalf("Release that is held up = %v", err)
+	}
+	proxy.Pass()
+	if err := b.Release(t.Context(), held); err != nil && !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Release = %v", err)
+	}
 	for range 5 {
 		next := claim(key(t))
 		acquired(t, b, next)

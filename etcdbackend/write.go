@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -20,6 +21,7 @@ type write struct {
 	waits  bool  // the entry is for standing in line
 	also   []clientv3.Op
 	look   bool   // read the line after the write: then it decides, and not that the write was made
+	empty  bool   // the guards are that the line is empty, and the claim goes on to another write if it is not
 	own    *entry // it is there already, and keeps its create revision
 	record record
 }
@@ -51,8 +53,11 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 	if w.look {
 		then = append(then, p.get())
 	}
-	reply, loose, err := b.commit(ctx, w.guards, then,
-		[]clientv3.Op{p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())})
+	otherwise := []clientv3.Op{p.get()}
+	if !w.empty {
+		otherwise = append(otherwise, clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()))
+	}
+	reply, loose, err := b.commit(ctx, w.guards, then, otherwise)
 	b.mu.Lock()
 	a.h.wrote(w.key, on, err == nil && reply.Succeeded, loose || err != nil && !noLease(err))
 	b.mu.Unlock()
@@ -78,7 +83,7 @@ func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome
 		}
 		return outcome{grant: e, lease: on, written: true, state: state}, nil
 	}
-	if !reply.Succeeded && ranges[1].GetResponseRange().Count > 0 {
+	if !reply.Succeeded && buried(ranges, w) {
 		return outcome{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
 	}
 	found := ranges[0]
@@ -87,6 +92,15 @@ func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome
 	}
 	l, err := a.place.read(revision, found.GetResponseRange().Kvs)
 	return outcome{line: l, lease: on, written: reply.Succeeded, state: state}, err
+}
+
+// buried reports whether a write was not made because of the claim's tombstone. A line that is empty, and was compared to be,
+// leaves no other reason; in one that is not, the next write tells.
+func buried(ranges []*pb.ResponseOp, w write) bool {
+	if w.empty {
+		return ranges[0].GetResponseRange().Count == 0
+	}
+	return ranges[1].GetResponseRange().Count > 0
 }
 
 // state reads the lock's state in the reply of a write that was made, if the claim asks for it: it is as of the write's own

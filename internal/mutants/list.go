@@ -291,6 +291,14 @@ var storeMutants = []mutant{
 		"r.certain = h.granted && !h.loose", "h.until, r.certain = time.Now(), h.granted && !h.loose", "./etcdbackend", "BesideKeepalives",
 	},
 	{
+		"etcd: a deletion that is late finds the next claim's entry", "etcdbackend/release.go",
+		"h.stray = h.stray || r.loose", "_ = r.loose", "./etcdbackend", "StraySlot",
+	},
+	{
+		"etcd: no request has a limit", "etcdbackend/limit.go",
+		"one.leave()\n\t\tone.cancel()\n\t}\n}\n\n// close", "one.leave()\n\t}\n}\n\n// close", "./etcdbackend", "Limits",
+	},
+	{
 		"etcd: a late request brings back an older state", "etcdbackend/renew.go",
 		", modified: h.written}", "}", "./etcdbackend", "LateSave",
 	},
