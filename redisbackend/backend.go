@@ -65,7 +65,7 @@ type Backend struct {
 	prompt bool   // the client honours the deadline of a context
 	reload func() // makes a cluster client look who the primaries are; nil otherwise
 	cfg    redisstore.Config
-	lanes  *lanes
+	lanes  *redisstore.Lanes
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -88,7 +88,7 @@ func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
-	b.lanes = newLanes(b.perform)
+	b.lanes = redisstore.NewLanes(0, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	return b, nil
 }
@@ -131,7 +131,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 // if that is longer and the client ignores contexts), and closes the client if the backend was opened by URL.
 func (b *Backend) Close() error {
 	first := b.store.Close()
-	b.lanes.close()
+	b.lanes.Close()
 	if first && b.owned {
 		return b.client.Close()
 	}

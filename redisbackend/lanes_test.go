@@ -38,10 +38,8 @@ func TestLanesAnswerAll(t *testing.T) {
 		crowd.Wait()
 	}
 	eventually(t, "all lanes to be idle", func() error {
-		b.lanes.mu.Lock()
-		defer b.lanes.mu.Unlock()
-		if n := b.lanes.busy; n != 0 || len(b.lanes.waiting) != 0 {
-			return fmt.Errorf("%d lanes are busy, %d requests wait", n, len(b.lanes.waiting))
+		if busy, waiting := b.lanes.Count(); busy != 0 || waiting != 0 {
+			return fmt.Errorf("%d lanes are busy, %d requests wait", busy, waiting)
 		}
 		return nil
 	})
@@ -72,9 +70,7 @@ func TestLanesWait(t *testing.T) {
 		waiting.Go(func() { acquired(t, b, claim(key(t))) })
 	}
 	eventually(t, "ten to wait", func() error {
-		b.lanes.mu.Lock()
-		defer b.lanes.mu.Unlock()
-		if len(b.lanes.waiting) < 12 {
+		if _, waiting := b.lanes.Count(); waiting < 12 {
 			return errors.New("not yet")
 		}
 		return nil

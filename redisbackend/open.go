@@ -43,7 +43,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	b.owned, b.store.Secrets = true, t.Secrets()
 	if c, ok := client.(*redis.Client); ok {
-		b.lanes.most = c.Options().PoolSize
+		b.lanes = redisstore.NewLanes(c.Options().PoolSize, &b.store.Gate, b.perform)
 	}
 	if err := b.store.Check(ctx); err != nil {
 		_ = b.Close()

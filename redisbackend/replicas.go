@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
 )
 
 type acknowledged struct {
@@ -18,15 +19,16 @@ type acknowledged struct {
 func (t transport) RunAcknowledged(
 	ctx context.Context, s redisclaim.Script, keys, args []string, replicas int, limit time.Duration,
 ) (any, int, error) {
-	r := &request{script: s, keys: keys, args: args}
-	r.other = func(ctx context.Context) (any, error) { return t.b.acknowledge(ctx, r, replicas, limit) }
+	r := t.b.lanes.New()
+	r.Script, r.Keys, r.Args = s, keys, args
+	r.Other = func(ctx context.Context) (any, error) { return t.b.acknowledge(ctx, r, replicas, limit) }
 	reply, err := t.b.call(ctx, r)
 	a, _ := reply.(acknowledged)
 	return a.reply, int(a.replicas), err
 }
 
 // acknowledge sends both commands in one pipeline, which is one connection.
-func (b *Backend) acknowledge(ctx context.Context, r *request, replicas int, limit time.Duration) (any, error) {
+func (b *Backend) acknowledge(ctx context.Context, r *redisstore.Request, replicas int, limit time.Duration) (any, error) {
 	send := func(command, script string) (acknowledged, error) {
 		p := b.client.Pipeline()
 		run := b.command(r, command, script)
@@ -40,9 +42,9 @@ func (b *Backend) acknowledge(ctx context.Context, r *request, replicas int, lim
 		n, err := wait.Int64()
 		return acknowledged{reply, n}, err
 	}
-	a, err := send("evalsha", r.script.SHA1)
+	a, err := send("evalsha", r.Script.SHA1)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		a, err = send("eval", r.script.Source)
+		a, err = send("eval", r.Script.Source)
 	}
 	return a, err
 }

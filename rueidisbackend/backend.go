@@ -69,6 +69,7 @@ type Backend struct {
 	client rueidis.Client
 	cfg    redisstore.Config
 	line   *line
+	lanes  *redisstore.Lanes
 	track  *tracking
 	held   *answers // nil unless Config.HeldAnswers
 	bounds sync.Pool
@@ -104,6 +105,7 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 		b.held = newAnswers()
 	}
 	b.line = newLine()
+	b.lanes = redisstore.NewLanes(lanes, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	if b.client, err = rueidis.NewClient(b.settings(option)); err != nil {
 		if b.client != nil {
@@ -199,7 +201,9 @@ func (b *Backend) Capabilities() backend.Capabilities {
 func (b *Backend) Close() error {
 	b.store.Gate.Shut()
 	b.track.close()
-	if b.store.Close(); b.line.shut() {
+	b.store.Close()
+	b.lanes.Close()
+	if b.line.shut() {
 		b.client.Close()
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 
 // Run executes a script and returns its reply.
 func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []string) (any, error) {
-	return t.b.call(ctx, script{Script: s, keys: keys, args: args})
+	return t.b.run(ctx, script{Script: s, keys: keys, args: args})
 }
 
 // Info returns the reply to INFO section of each primary.
@@ -63,13 +63,7 @@ func refusedAs(err error, code string) bool {
 
 // send is not marked as read-only, so rueidis does not repeat it, whatever happens.
 func (s script) send(ctx context.Context, b *Backend, command, what string) (any, error) {
-	words := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys)))
-	if b.line.cluster {
-		words = words.Keys(s.keys...)
-	} else {
-		words = words.Args(s.keys...) // without a look at which slot they are of
-	}
-	run := words.Args(s.args...).Build()
+	run := s.command(b, command, what)
 	if !s.tracked {
 		return answer(b.client.Do(ctx, run))
 	}
@@ -79,6 +73,16 @@ func (s script) send(ctx context.Context, b *Backend, command, what string) (any
 		return nil, err
 	}
 	return answer(results[1])
+}
+
+func (s script) command(b *Backend, command, what string) rueidis.Completed {
+	words := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys)))
+	if b.line.cluster {
+		words = words.Keys(s.keys...)
+	} else {
+		words = words.Args(s.keys...) // without a look at which slot they are of
+	}
+	return words.Args(s.args...).Build()
 }
 
 func answer(r rueidis.RedisResult) (any, error) {
@@ -121,25 +125,10 @@ type result struct {
 // share a connection, and rueidis sends what they ask for together. When rueidis may not heed ctx, the request runs in a
 // goroutine of its own, which Close waits for, and a caller whose ctx is done leaves it behind.
 func (b *Backend) call(ctx context.Context, q asking) (any, error) {
-	began := b.line.began()
 	if _, slow := q.(info); !slow && b.line.enter() {
-		bounded, free := b.bound(ctx)
-		reply, err := q.ask(bounded, b)
-		ended := err != nil && bounded.Err() != nil
-		free()
-		b.line.leave()
-		switch {
-		case err == nil:
-			b.line.answered(began)
-		case ended: // its place in the ring is still taken
-			b.line.happened()
-			if ctx.Err() == nil {
-				b.line.doubted()
-				err = redisstore.ErrNoAnswer
-			}
-		}
-		return reply, err
+		return b.inline(ctx, q)
 	}
+	began := b.line.began()
 	bounded, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	done := make(chan result, 1) // one slot: the request never waits for a caller that has left
 	b.store.Gate.Again()
@@ -168,6 +157,27 @@ func (b *Backend) call(ctx context.Context, q asking) (any, error) {
 	}
 	b.line.doubted()
 	return nil, redisstore.ErrNoAnswer
+}
+
+// inline asks in the caller's goroutine.
+func (b *Backend) inline(ctx context.Context, q asking) (any, error) {
+	began := b.line.began()
+	bounded, free := b.bound(ctx)
+	reply, err := q.ask(bounded, b)
+	ended := err != nil && bounded.Err() != nil
+	free()
+	b.line.leave()
+	switch {
+	case err == nil:
+		b.line.answered(began)
+	case ended: // its place in the ring is still taken
+		b.line.happened()
+		if ctx.Err() == nil {
+			b.line.doubted()
+			err = redisstore.ErrNoAnswer
+		}
+	}
+	return reply, err
 }
 
 // patiently asks when there is a place for it, first come, first served.

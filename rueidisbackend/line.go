@@ -15,6 +15,7 @@ const (
 	ringScale = 11       // 2,048 requests under way on a connection; one more waits for a place
 	buffer    = 64 << 10 // bytes, each way
 	refresh   = 5 * time.Second
+	atOwnPace = 2 // requests that go by themselves
 )
 
 // A line knows how the client's connections are. While nothing has happened to them, rueidis returns as soon as a context
@@ -47,7 +48,7 @@ func (l *line) enter() bool {
 	if l.cluster || l.calm.Load() != l.events.Load() {
 		return false
 	}
-	if l.flying.Add(1) > int64(l.size/2) {
+	if l.flying.Add(1) > atOwnPace {
 		l.flying.Add(-1)
 		return false
 	}

@@ -30,7 +30,7 @@ var clients = []mutant{
 		"if s.cfg.AllowEviction", "if true || s.cfg.AllowEviction", "./redisbackend", ".",
 	},
 	{
-		"redis: those who wait for a connection are forgotten", "redisbackend/lanes.go",
+		"redis: those who wait for a connection are forgotten", "internal/redisstore/lanes.go",
 		"l.waiting = append(l.waiting, r)", "_ = r", "./redisbackend", "Lanes",
 	},
 

@@ -171,15 +171,15 @@ var storeMutants = []mutant{
 	},
 	{
 		"lua: token from the clock alone", "internal/redisclaim/fast/acquire.lua",
-		"math.max(f + 1, us)", "us", "./redisbackend ./internal/redisclaim", ".",
+		"if f >= us then token = f + 1 end", "", "./redisbackend ./internal/redisclaim", ".",
 	},
 	{
 		"lua: token from the counter alone", "internal/redisclaim/fast/acquire.lua",
-		"math.max(f + 1, us)", "f + 1", "./redisbackend ./internal/redisclaim", ".",
+		"if f >= us then token = f + 1 end", "token = f + 1", "./redisbackend ./internal/redisclaim", ".",
 	},
 	{
 		"lua: release without a wake-up", "internal/redisclaim/fast/release.lua",
-		"redis.pcall('PUBLISH', ARGV[4], 'free')", "", "./redisbackend", "Conformance",
+		"redis.pcall('PUBLISH', K .. ':free', 'free')", "", "./redisbackend", "Conformance",
 	},
 	{
 		"lua: foreign hashes are taken for locks", "internal/redisclaim/common/head.lua",

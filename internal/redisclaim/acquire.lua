@@ -1,15 +1,15 @@
--- ACQUIRE(id, px, tail, form, line, floor or 0, reserve, µs that a floor may be ahead) -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
+-- ACQUIRE(id, px, tail, line, reserve, form, floor or 0, µs that a floor may be ahead) -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is ttl + keep + 1, so that the short way puts them into the key as they are. The
 -- form is 'x', or 'mode,limit,owner'; the line is empty, or 'linger lease client', where the lease is of a grant that is
--- handed over.
-local c = claim(ARGV[3], ARGV[4])
+-- handed over. Form, floor and what belongs to it are left out by whoever wants 'x' and no floor.
+local c = claim(ARGV[3], ARGV[6] or 'x')
 local keep = c.keep
 local ttl = ARGV[2] - keep - 1
-c.floor = math.min(tonumber(ARGV[6]), us + ARGV[8])
+c.floor = ARGV[8] and math.min(tonumber(ARGV[7]), us + ARGV[8]) or 0
 c.linger = 0
-if ARGV[5] ~= '' then
-  local linger, lease, client = string.match(ARGV[5], '^(%d+) (%d+) ([^ ]*)$')
+if ARGV[4] ~= '' then
+  local linger, lease, client = string.match(ARGV[4], '^(%d+) (%d+) ([^ ]*)$')
   c.linger, c.lease, c.client = tonumber(linger), tonumber(lease), client
 end
 

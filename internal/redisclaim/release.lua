@@ -1,5 +1,5 @@
--- RELEASE(id, tombstone ms or 0, keep, channel) -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
-local tomb, keep = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- RELEASE(id, keep, tombstone ms or 0, which may be left out) -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
+local keep, tomb = tonumber(ARGV[2]), settled and 0 or tonumber(ARGV[3])
 fetch({'h:' .. id, 'w:' .. id})
 
 -- The id is compared in the script that deletes, so a late release never frees the next holder. It holds, or stands in line,
@@ -25,4 +25,4 @@ if tomb > 0 then bury(tomb) end
 
 -- Those who do not stand in line are woken if one of them could be let in.
 local room = qn == 0 and not (o and x > now) and (gn == 0 or gm == 's' or (gm == 'p' and gn < gl))
-return commit(keep, true, {result}, gone and room and ARGV[4])
+return commit(keep, true, {result}, gone and room and K .. ':free')

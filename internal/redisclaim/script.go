@@ -29,15 +29,15 @@ const (
 
 var (
 	own = Scripts{
-		Acquire: newScript(start, "common/open fast/acquire fast/stand", rest, "acquire"),
+		Acquire: newScript(start, "common/open fast/plain fast/acquire fast/stand", rest, "acquire"),
 		Renew:   newScript(start, "common/open fast/renew", rest, "renew"),
-		Release: newScript(start, "common/open fast/release fast/hand", rest, "release"),
+		Release: newScript(start, "common/open fast/settled fast/release fast/hand", rest, "release"),
 		Inspect: newScript(start, "common/open", rest, "inspect"),
 	}
 	guarded = Scripts{
-		Acquire: newScript(start, "common/guard common/fit common/refuse fast/acquire fast/stand", rest, "acquire"),
+		Acquire: newScript(start, "common/guard common/fit common/refuse fast/plain fast/acquire fast/stand", rest, "acquire"),
 		Renew:   newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
-		Release: newScript(start, "common/guard fast/release fast/hand", rest, "release"),
+		Release: newScript(start, "common/guard fast/settled fast/release fast/hand", rest, "release"),
 		Inspect: own.Inspect,
 	}
 	dialect = Scripts{

@@ -213,7 +213,7 @@ func TestDamagedState(t *testing.T) {
 			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
 		}
 		for _, s := range []Script{own.Renew, own.Release, own.Inspect} {
-			if reply, _ := r.eval(s, "x", "60000", "60000", "c").([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
+			if reply, _ := r.eval(s, "x", "60000", "60000", "0").([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}
 		}
@@ -259,7 +259,7 @@ func FuzzHashState(f *testing.F) {
 		}
 		if err != nil && state["o"] != "stranger" {
 			for _, s := range []Script{own.Renew, own.Release} {
-				if reply := r.eval(s, "stranger", "0", "60000", "c"); DecodeRenew(reply) == nil || DecodeRelease(reply) == nil {
+				if reply := r.eval(s, "stranger", "60000", "0", "0"); DecodeRenew(reply) == nil || DecodeRelease(reply) == nil {
 					t.Fatalf("%q: %v for one who does not hold", state, reply)
 				}
 			}

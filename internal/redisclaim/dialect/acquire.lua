@@ -12,7 +12,7 @@ if o == id then -- a repeat: the same hold, so the same tokens; a lease only gro
   return {OK, f - count + 1, count}
 end
 if o then return {HELD, math.max(0, redis.call('PTTL', K)), o == ours and meta or '', 0, f} end -- 0 is "unknown": a lock without an end
-f = math.max(f + 1, us, math.min(tonumber(ARGV[6]), us + ARGV[8])) + reserve - 1
+f = math.max(f + 1, us, math.min(tonumber(ARGV[7]), us + ARGV[8])) + reserve - 1
 if f > LAST then return {FOREIGN, 'a lock whose token counter is used up'} end
 count, ours, meta = reserve, id, says
 -- The counter first: a token that was stored and not granted is a gap, one that was granted and not stored comes twice.

@@ -1,24 +1,25 @@
 -- The short way of a plain exclusive claim to a lock in its short form. Whatever is not as it is most often goes the long way
 -- below, which knows all cases and says the same in these.
-if ARGV[4] == 'x' and (not s or type(s) == 'string') then
+if plain and (not s or type(s) == 'string') then
   local f = s and tonumber(string.match(s, '^h2 (%d+)$')) or not s and 0
   if f then
     -- Free, and nobody stands in line, so nobody is overtaken. The token is above every earlier one: by the counter while the
-    -- key lives, by the clock after it is gone; those that are reserved follow it. A wish for a higher one goes a quarter
-    -- of the TTL beyond the clock at most, and the key outlives any lease for longer than that; a counter that is further
-    -- ahead is for the long way.
+    -- key lives, by the clock after it is gone; those that are reserved follow it. A wish for a higher one goes a quarter of
+    -- the TTL beyond the clock at most. The counter may be ahead by a twelfth of the key's whole time: that is an eighth of
+    -- what it outlives any lease for, so the clock has caught up when it is gone. One further ahead is for the long way.
     local t = redis.call('TIME')
-    local us, count = t[1] * 1000000 + t[2], tonumber(ARGV[7])
-    local token, most = math.max(f + 1, us), us + ARGV[8]
-    if ARGV[6] ~= '0' then token = math.max(token, math.min(ARGV[6], most)) end
-    local top = token + count - 1
-    if top <= most + 10000 then
+    local us = t[1] * 1000000 + t[2]
+    local token, most = us, us + ARGV[2] * 84
+    if f >= us then token = f + 1 end
+    if ARGV[8] and ARGV[7] ~= '0' then token = math.max(token, math.min(ARGV[7], us + ARGV[8])) end
+    local top = token + ARGV[5] - 1
+    if top <= most then
       -- The only write, and one command: either all of the grant is stored or none. All checks are behind us.
-      local r = redis.pcall('SET', K, string.format('h2 %.0f %s', top, ARGV[3]), 'PX', ARGV[2])
+      local r = redis.pcall('SET', K, string.format('h2 %.0f ', top) .. ARGV[3], 'PX', ARGV[2])
       if r.err then return r end
       return token
     end
-  elseif ARGV[5] == '' then
+  elseif ARGV[4] == '' then
     local counter, margin, who, meta = string.match(s, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
     if who and who ~= id and #counter == 16 then
       -- Someone else's lease has not run out. Whole ms, so at least 1 remains: never 0, which means "unknown".

@@ -2,7 +2,7 @@
 -- exclusive claim at the head of the line that is alive. The id is compared, the hold ended and the next one granted in one
 -- step, so the lock is never free in between and nobody overtakes. If the first write is refused (out of memory), nothing
 -- was changed, and the long way frees all the same.
-if ARGV[2] == '0' and type(s) == 'table' and not closed then
+if settled and type(s) == 'table' and not closed then
   local h = redis.pcall('HMGET', K, 'v', 'o', 'x', 'f', 'z', 'g')
   local mx, qh, qt, qn
   if h[1] == 'h2' and h[2] == id and h[3] and h[4] and not string.find(h[3] .. h[4], '%D') and not h[5] and h[6] then

@@ -1,7 +1,7 @@
 -- The short way of a plain exclusive claim into the line, while another holds alone and nobody but such claims waits. It lets
 -- nobody in, as the lease runs, and whoever died in the line is passed over by the script that lets in. All checks come
 -- before the first write, and that is one that Redis refuses when out of memory.
-if ARGV[4] == 'x' and ARGV[5] ~= '' and s then
+if plain and ARGV[4] ~= '' and s then
   local t = redis.call('TIME')
   local us = t[1] * 1000000 + t[2]
   local now = math.floor(us / 1000)
@@ -22,7 +22,7 @@ if ARGV[4] == 'x' and ARGV[5] ~= '' and s then
     end
   end
   if qn and o ~= '' and o ~= id and x > now and #f == 16 and f - us <= 10000 and qh > 0 and qt < 1e13 and qn <= qt - qh + 1 then
-    local linger, rest = string.match(ARGV[5], '^(%d+) (.*)$')
+    local linger, rest = string.match(ARGV[4], '^(%d+) (.*)$')
     local ends = now + 1 + linger
     local more = math.max(ends, x) > mx
     if more then mx = math.max(ends, x) + 1000 end -- a second further than need be: most places do not touch the expiry
