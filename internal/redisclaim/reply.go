@@ -1,9 +1,7 @@
 package redisclaim
 
 import (
-	"encoding/json"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -147,38 +145,4 @@ func duration(ms int64) time.Duration {
 
 func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
-}
-
-// encodeMeta returns m as JSON, and nothing for nothing.
-func encodeMeta(m backend.Meta) string {
-	if m == (backend.Meta{}) {
-		return ""
-	}
-	if known := lastMeta.Load(); known != nil && known.meta == m {
-		return known.text
-	}
-	text, err := json.Marshal(m)
-	if err != nil { // only for a Since in a year that RFC 3339 has no digits for
-		m.Since = time.Time{}
-		text, _ = json.Marshal(m)
-	}
-	lastMeta.Store(&encodedMeta{m, string(text)})
-	return string(text)
-}
-
-// lastMeta is the Meta that was encoded last: a client's claims all have the same, unless they are traced.
-var lastMeta atomic.Pointer[encodedMeta]
-
-type encodedMeta struct {
-	meta backend.Meta
-	text string
-}
-
-// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error.
-func decodeMeta(text string) backend.Meta {
-	var m backend.Meta
-	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
-		return backend.Meta{}
-	}
-	return m
 }

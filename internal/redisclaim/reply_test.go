@@ -1,6 +1,7 @@
 package redisclaim
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -118,15 +119,42 @@ func TestDecodeInspect(t *testing.T) {
 }
 
 func TestMeta(t *testing.T) {
-	since := time.Date(2025, 11, 21, 10, 0, 0, 5, time.UTC)
-	for _, m := range []backend.Meta{{}, {Service: "ünï\"\n", Host: "h", PID: 1, Traceparent: "00-x", Since: since}} {
-		if got := decodeMeta(encodeMeta(m)); got != m {
-			t.Errorf("%+v became %+v", m, got)
+	since := time.Date(2025, 11, 21, 10, 0, 0, 5, time.FixedZone("", 3600))
+	for _, m := range []backend.Meta{
+		{},
+		{Service: "ünï\"\n", Host: "h", PID: 1, Traceparent: "00-x", Since: since},
+		{Service: "s"},
+		{Host: "h"},
+		{PID: 1},
+		{Traceparent: "00-x"},
+		{Since: since},
+		{Traceparent: "a\"\\\n<é", Since: since},
+		{PID: 1, Since: since},
+		{PID: 1, Traceparent: "00-y"},
+	} {
+		for range 2 { // the second time it is known
+			text := encodeMeta(m)
+			got := decodeMeta(text)
+			if !got.Since.Equal(m.Since) {
+				t.Errorf("%+v became %+v", m, got)
+			}
+			if got.Since = m.Since; got != m || m != (backend.Meta{}) && !json.Valid([]byte(text)) {
+				t.Errorf("%+v became %+v, by way of %s", m, got, text)
+			}
 		}
 	}
 	strange := backend.Meta{Service: "s", Since: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}
 	if got := decodeMeta(encodeMeta(strange)); got.Service != "s" {
 		t.Errorf("a year without four digits loses all: %+v", got)
+	}
+}
+
+func BenchmarkMeta(b *testing.B) {
+	m := backend.Meta{Service: "shop", Host: "host", PID: 4711, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Since = time.Now()
+		encodeMeta(m)
 	}
 }
 
