@@ -161,6 +161,7 @@ func (c *core) queues() bool {
 
 func (c *core) close(ctx context.Context) error {
 	idle := c.life.shut()
+	defer c.closed(ctx)
 	c.line.Close(outcome{})
 	defer c.life.endAll(ErrClosed)
 	select {

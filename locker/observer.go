@@ -40,6 +40,7 @@ const (
 	EventGrant = "grant" // a wait has got Lease, and is about to end
 	EventPass  = "pass"  // a hold hands Lease on to the next in the local line, and is about to end
 	EventDrop  = "drop"  // Lease came too late for everybody, and is given back to the store
+	EventClose = "close" // the Client is closed: all that it began has ended
 )
 
 // What a wait slept until.
@@ -127,6 +128,13 @@ func (c *core) begin(ctx context.Context, op string, h Hold) (context.Context, f
 }
 
 func ignore(Hold, error) {}
+
+// closed tells the observer.
+func (c *core) closed(ctx context.Context) {
+	if c.events != nil {
+		c.events.Event(ctx, Event{Kind: EventClose})
+	}
+}
 
 // woke tells the observer that a wait goes on.
 func (c *core) woke(ctx context.Context, reason string) {

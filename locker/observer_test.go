@@ -110,6 +110,22 @@ func TestObserverHearsEvents(t *testing.T) {
 	})
 }
 
+// Close tells the observer when everything else was told.
+func TestObserverHearsClose(t *testing.T) {
+	r := &events{}
+	c, err := locker.New(hook(), locker.Bare, locker.Config{Observer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = mustLock(t, c, "k").Unlock()
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"grant  wait1 0", "close   0"}; !slices.Equal(r.seen, want) {
+		t.Errorf("heard %q, want %q", r.seen, want)
+	}
+}
+
 // A nested lock of a client without an observer does not speak in the name of the outer one.
 func TestTraceparentIsTheClientsOwn(t *testing.T) {
 	b := hook()
