@@ -15,9 +15,12 @@ const maxLinks = 16
 //
 // Keys are those that locker gives, without the namespace.
 type blockers struct {
-	mu   sync.Mutex
-	keys map[string]*blocked
+	mu    sync.Mutex
+	keys  map[string]*blocked
+	spare []*blocked // to be used again: most keys are here for a moment, again and again
 }
+
+const mostSpare = 64
 
 // blocked is one key. It is there while somebody of this process waits or holds.
 type blocked struct {
@@ -64,7 +67,11 @@ func (b *blockers) use(key string) *blocked {
 		if b.keys == nil {
 			b.keys = map[string]*blocked{}
 		}
-		k = &blocked{}
+		if n := len(b.spare); n > 0 {
+			k, b.spare = b.spare[n-1], b.spare[:n-1]
+		} else {
+			k = &blocked{}
+		}
 		b.keys[key] = k
 	}
 	k.users++
@@ -84,8 +91,14 @@ func (b *blockers) leave(key string, from int) (all []trace.SpanContext) {
 }
 
 func (b *blockers) unuse(key string, k *blocked) {
-	if k.users--; k.users == 0 {
-		delete(b.keys, key)
+	if k.users--; k.users > 0 {
+		return
+	}
+	delete(b.keys, key)
+	if len(b.spare) < mostSpare {
+		clear(k.seen)
+		*k = blocked{seen: k.seen[:0]}
+		b.spare = append(b.spare, k)
 	}
 }
 

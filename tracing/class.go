@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -88,8 +89,9 @@ func newNumber(attrs ...attribute.KeyValue) *number {
 // classes remembers the classes seen.
 type classes struct {
 	of    func(key string) string
-	known sync.Map // classKey → *class
-	names atomic.Int64
+	known atomic.Pointer[map[classKey]*class] // is replaced and not changed: reading costs less than a sync.Map
+	mu    sync.Mutex                          // held while it is
+	names int
 }
 
 type classKey struct {
@@ -97,24 +99,45 @@ type classKey struct {
 	mode backend.Mode
 }
 
+// all returns the classes seen so far, not to be changed.
+func (cs *classes) all() map[classKey]*class {
+	if known := cs.known.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
 // class returns the class of a hold's key.
 func (cs *classes) class(h locker.Hold) *class {
 	name := cs.of(h.Key)
-	if c, ok := cs.known.Load(classKey{name, h.Mode}); ok {
-		return c.(*class) //nolint:errcheck // nothing else is in there
+	if c := cs.all()[classKey{name, h.Mode}]; c != nil {
+		return c
 	}
 	return cs.learn(name, h.Mode)
 }
 
-// learn adds a class, or puts name with the others if there are enough. The bound may be passed by as many as come at once.
+// learn adds a class, or puts name with the others if there are enough.
 func (cs *classes) learn(name string, mode backend.Mode) *class {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	name = strings.Clone(name) // the key it is a part of need not stay in memory
-	if len(name) > longestClass || !utf8.ValidString(name) || cs.names.Load() >= MaxClasses {
+	if len(name) > longestClass || !utf8.ValidString(name) {
 		name = OtherClass
 	}
-	c, known := cs.known.LoadOrStore(classKey{name, mode}, newClass(name, mode))
-	if !known && name != OtherClass {
-		cs.names.Add(1)
+	known := cs.all()
+	if known[classKey{name, mode}] == nil && cs.names >= MaxClasses {
+		name = OtherClass
 	}
-	return c.(*class) //nolint:errcheck // nothing else is in there
+	c := known[classKey{name, mode}]
+	if c != nil {
+		return c
+	}
+	if name != OtherClass {
+		cs.names++
+	}
+	c = newClass(name, mode)
+	more := map[classKey]*class{{name, mode}: c}
+	maps.Copy(more, known)
+	cs.known.Store(&more)
+	return c
 }

@@ -64,7 +64,7 @@ func TestKeysAreNotShown(t *testing.T) {
 		t.Run(fmt.Sprint(show), func(t *testing.T) {
 			var log strings.Builder
 			cfg := tracing.Config{ShowKeys: show, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-			open := func() backend.Backend { return refusing{membackend.New()} }
+			open := func() backend.Backend { log.Reset(); return refusing{membackend.New()} }
 			bubble(t, open, setup{cfg: cfg, unseen: show}, func(t *testing.T, p, _ *process) {
 				for range 3 {
 					if _, err := p.Lock(t.Context(), "user:jo-secretkey"); !errors.Is(err, backend.ErrUnsafe) {
@@ -72,7 +72,7 @@ func TestKeysAreNotShown(t *testing.T) {
 					}
 					time.Sleep(15 * time.Second)
 				}
-				for _, s := range p.spans.GetSpans() {
+				for _, s := range p.ended() {
 					if s.Status.Code != codes.Error { // withdrawing goes well
 						continue
 					}
@@ -98,7 +98,10 @@ func TestKeysAreNotShown(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	var log strings.Builder
 	cfg := tracing.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	open := func() backend.Backend { return membackend.NewWith(membackend.Config{Quarantine: 40 * time.Second}) }
+	open := func() backend.Backend {
+		log.Reset()
+		return membackend.NewWith(membackend.Config{Quarantine: 40 * time.Second})
+	}
 	bubble(t, open, setup{cfg: cfg}, func(t *testing.T, p, _ *process) {
 		_ = p.lock(t, "order-17").Unlock()
 		wait := p.one(t, tracing.SpanWait)

@@ -22,6 +22,9 @@ type IDs struct {
 
 // NewIDs is called for a span without a parent.
 func (g IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if r := reservationOf(ctx); r != nil {
+		return r.sc.TraceID(), r.sc.SpanID()
+	}
 	if g.Otherwise != nil {
 		return g.Otherwise.NewIDs(ctx)
 	}
@@ -33,8 +36,9 @@ func (g IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 
 // NewSpanID is called for a span with a parent.
 func (g IDs) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
-	if id, ok := ctx.Value(reservedKey{}).(trace.SpanID); ok {
-		return id
+	if r := reservationOf(ctx); r != nil {
+		r.by = &g
+		return r.sc.SpanID()
 	}
 	if g.Otherwise != nil {
 		return g.Otherwise.NewSpanID(ctx, traceID)
@@ -47,21 +51,58 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
+// A reservation is of the ids of one span. It is the ctx that the span is started under.
+type reservation struct {
+	context.Context
+	sc trace.SpanContext
+	by *IDs // who has honoured it
+}
+
 type reservedKey struct{}
 
-// startAs starts a span whose id is to be id. Only the span sees the reservation: its children must not.
-func startAs(ctx context.Context, t trace.Tracer, id trace.SpanID, name string, opts ...trace.SpanStartOption) trace.Span {
-	_, span := t.Start(context.WithValue(ctx, reservedKey{}, id), name, opts...)
+// Value implements [context.Context].
+func (r *reservation) Value(key any) any {
+	if key == (reservedKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+func reservationOf(ctx context.Context) *reservation {
+	r, _ := ctx.Value(reservedKey{}).(*reservation)
+	return r
+}
+
+// startAs starts a span that is to have the ids of sc, if they are valid. Only the span sees the reservation: its children
+// must not.
+func startAs(ctx context.Context, t trace.Tracer, sc trace.SpanContext, name string, opts ...trace.SpanStartOption) trace.Span {
+	if sc.IsValid() {
+		ctx = &reservation{Context: ctx, sc: sc}
+	}
+	_, span := t.Start(ctx, name, opts...)
 	return span
 }
 
-// honours reports whether t's provider generates ids by [IDs]. The span it tries with has a parent that is not sampled, so
-// with most samplers it is not recorded; it never ends, so it is not exported in any case.
-func honours(t trace.Tracer) bool {
+// generator returns the [IDs] that t's provider generates ids by, or nil. The span it tries with has a parent that is not
+// sampled, so with most samplers it is not recorded; it never ends, so it is not exported in any case.
+func generator(t trace.Tracer) *IDs {
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true})
-	id := newSpanID()
-	span := startAs(trace.ContextWithSpanContext(context.Background(), parent), t, id, "holdfast.probe")
-	return span.SpanContext().SpanID() == id
+	r := &reservation{Context: trace.ContextWithSpanContext(context.Background(), parent), sc: parent.WithSpanID(newSpanID())}
+	_, span := t.Start(r, "holdfast.probe")
+	if span.SpanContext().SpanID() != r.sc.SpanID() {
+		return nil
+	}
+	return r.by
+}
+
+// child returns the ids of a span under parent, or of a root.
+func (g IDs) child(ctx context.Context, parent trace.SpanContext, sampled bool) trace.SpanContext {
+	flags := parent.TraceFlags().WithSampled(sampled)
+	if parent.IsValid() {
+		return parent.WithSpanID(g.NewSpanID(ctx, parent.TraceID())).WithTraceFlags(flags).WithRemote(false)
+	}
+	traceID, id := g.NewIDs(ctx)
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: id, TraceFlags: flags})
 }
 
 const hexDigits = "0123456789abcdef"

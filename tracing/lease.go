@@ -119,7 +119,7 @@ func (o *Observer) beginErrand(ctx context.Context, h locker.Hold) (context.Cont
 	c := o.classes.class(h)
 	opts := []trace.SpanStartOption{c.span}
 	if sender := waitOf(ctx); sender != nil && sender.over.Load() {
-		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(link(sender.span.SpanContext(), LinkAsked)))
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(link(sender.span.sc, LinkAsked)))
 	}
 	if o.cfg.ShowKeys {
 		opts = append(opts, trace.WithAttributes(AttrKey.String(h.Key)))

@@ -170,7 +170,7 @@ func TestManyAtOnce(t *testing.T) {
 		synctest.Wait()
 		seen, named := map[trace.SpanID]string{}, map[string]int{}
 		for _, p := range []*process{one, two} {
-			for _, s := range p.spans.GetSpans() {
+			for _, s := range p.ended() {
 				if was, twice := seen[id(s)]; twice {
 					t.Errorf("%s has the id of a %s", s.Name, was)
 				}
@@ -182,7 +182,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		}
 		for _, p := range []*process{one, two} {
-			for _, s := range p.spans.GetSpans() {
+			for _, s := range p.ended() {
 				for _, l := range s.Links {
 					if to := seen[l.SpanContext.SpanID()]; to == "" {
 						t.Errorf("a link %v of %s leads nowhere", l.Attributes, s.Name)

@@ -2,6 +2,7 @@ package tracing_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type process struct {
 	*locker.Client[struct{}]
 	obs    *tracing.Observer
+	b      backend.Backend // the store, unwrapped
 	tp     *sdktrace.TracerProvider
 	spans  *tracetest.InMemoryExporter
 	reader *metric.ManualReader
@@ -37,14 +39,16 @@ type setup struct {
 	plain   bool // no tracing.IDs
 	unseen  bool // no Wrap
 	sampler sdktrace.Sampler
+	ids     tracing.IDs
+	sure    bool // from the start of what the sampler says
 }
 
 func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	t.Helper()
-	p := &process{spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
+	p := &process{b: b, spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
 	opts := []sdktrace.TracerProviderOption{sdktrace.WithSyncer(p.spans)}
 	if !s.plain {
-		opts = append(opts, sdktrace.WithIDGenerator(tracing.IDs{}))
+		opts = append(opts, sdktrace.WithIDGenerator(s.ids))
 	}
 	if s.sampler != nil {
 		opts = append(opts, sdktrace.WithSampler(s.sampler))
@@ -54,6 +58,9 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	obs, err := tracing.NewObserver(s.cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.sure {
+		obs.Foretell(s.sampler == nil)
 	}
 	p.obs, s.lock.Observer = obs, obs
 	if !s.unseen {
@@ -65,8 +72,16 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	return p
 }
 
-// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they remember anything.
+// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they remember anything. It does
+// so twice, with the spans of waits made at once, and later.
 func bubble(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
+	t.Helper()
+	for _, s.sure = range []bool{false, true} {
+		t.Run(fmt.Sprintf("sure=%v", s.sure), func(t *testing.T) { bubbleOnce(t, b, s, f) })
+	}
+}
+
+func bubbleOnce(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := b()
@@ -94,9 +109,15 @@ func (p *process) lock(t *testing.T, key string, opts ...locker.Option) *locker.
 	return g
 }
 
+// ended returns all spans that have, in that order.
+func (p *process) ended() tracetest.SpanStubs {
+	p.obs.Flush()
+	return p.spans.GetSpans()
+}
+
 // named returns the spans of a name, in the order in which they ended.
 func (p *process) named(name string) (all []tracetest.SpanStub) {
-	for _, s := range p.spans.GetSpans() {
+	for _, s := range p.ended() {
 		if s.Name == name {
 			all = append(all, s)
 		}

@@ -12,7 +12,7 @@ import (
 // classes for their numbers when the meter collects.
 type metrics struct{ wait, hold metric.Float64Histogram }
 
-func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
+func newMetrics(m metric.Meter, o *Observer) (metrics, error) {
 	var (
 		all  metrics
 		errs []error
@@ -22,11 +22,11 @@ func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 		*to, errs = h, append(errs, err)
 	}
 	counter := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
+		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
 		errs = append(errs, err)
 	}
 	upDown := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
+		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
 		errs = append(errs, err)
 	}
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
@@ -53,13 +53,13 @@ func each(numbers map[string]*number, tell func(*number)) {
 	}
 }
 
-// observe returns a callback that reports some numbers of every class.
-func (cs *classes) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
-	return func(_ context.Context, o metric.Int64Observer) error {
-		cs.known.Range(func(_, c any) bool {
-			of(c.(*class), func(n *number) { o.Observe(n.Load(), n.attrs...) }) //nolint:errcheck // nothing else is in there
-			return true
-		})
+// observe returns a callback that reports some numbers of every class. What is collected with them is up to date, too.
+func (o *Observer) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
+	return func(_ context.Context, to metric.Int64Observer) error {
+		o.notes.flush()
+		for _, c := range o.classes.all() {
+			of(c, func(n *number) { to.Observe(n.Load(), n.attrs...) })
+		}
 		return nil
 	}
 }

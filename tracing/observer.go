@@ -23,7 +23,11 @@ type Observer struct {
 	classes   classes
 	blockers  blockers
 	leases    leases
+	notes     notes
 	reserving atomic.Int32
+	generator atomic.Pointer[IDs] // if it honours reservations
+	guesses   guesses
+	promptly  atomic.Bool // spans are not put off: the sampler was foretold wrongly once
 	reported  reported
 }
 
@@ -40,27 +44,29 @@ func NewObserver(cfg Config) (*Observer, error) {
 	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope)}
 	o.classes.of = cfg.KeyClass
 	var err error
-	if o.metrics, err = newMetrics(cfg.Meter.Meter(scope), &o.classes); err != nil {
+	if o.metrics, err = newMetrics(cfg.Meter.Meter(scope), o); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-// reserves reports whether a hold can be named before it exists. It is found out with the first wait, as a program may set
-// the global provider after it has made its Observer.
-func (o *Observer) reserves() bool {
+// ids returns what generates ids and honours reservations, so that a hold can be named before it exists, or nil. It is found
+// out with the first wait, as a program may set the global provider after it has made its Observer.
+func (o *Observer) ids() *IDs {
 	switch o.reserving.Load() {
 	case reservesYes:
-		return true
+		return o.generator.Load()
 	case reservesNot:
-		return false
+		return nil
 	}
-	if honours(o.tracer) {
-		o.reserving.CompareAndSwap(reservesUnknown, reservesYes)
-		return true
+	g := generator(o.tracer)
+	if g == nil {
+		o.reserving.CompareAndSwap(reservesUnknown, reservesNot)
+		return nil
 	}
-	o.reserving.CompareAndSwap(reservesUnknown, reservesNot)
-	return false
+	o.generator.Store(g)
+	o.reserving.CompareAndSwap(reservesUnknown, reservesYes)
+	return g
 }
 
 func ignore(locker.Hold, error) {}
@@ -84,6 +90,11 @@ func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context
 	return ctx, ignore
 }
 
+// Flush tells the tracer and meter providers of everything that has ended so far. That happens by itself within milliseconds,
+// before each collection of metrics, and when a client is closed. So it is needed only by who shuts the tracer provider down,
+// or flushes it, while clients are open. It asks nobody over a network.
+func (o *Observer) Flush() { o.notes.flush() }
+
 // Event implements [locker.EventObserver].
 func (o *Observer) Event(ctx context.Context, e locker.Event) {
 	switch e.Kind {
@@ -97,27 +108,13 @@ func (o *Observer) Event(ctx context.Context, e locker.Event) {
 		}
 	case locker.EventPass:
 		if k := holdOf(ctx); k != nil {
-			k.passed = true
-			k.span.AddEvent(EventPass)
+			k.passed = time.Now()
 		}
 	case locker.EventDrop:
+		o.Flush() // those who used it
 		o.leases.over(e.Lease.Traceparent, time.Now())
-	}
-}
-
-// beginRelease starts the span of a release. A hold's is a child of the hold, a withdrawn wait's of the wait.
-func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
-	withdrawal := holdOf(ctx) == nil
-	ctx, span := o.tracer.Start(ctx, SpanRelease)
-	return ctx, func(h locker.Hold, err error) {
-		result := renewalOf(err)
-		if err != nil {
-			span.SetAttributes(AttrResult.String(result))
-		}
-		if !withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
-			o.fail(span, h, result, err)
-		}
-		span.End()
+	case locker.EventClose:
+		o.Flush()
 	}
 }
 

@@ -55,7 +55,7 @@ func TestUncontended(t *testing.T) {
 		if attr(wait.Attributes, tracing.AttrResult) != "granted" || attr(wait.Attributes, tracing.AttrAttempts) != "" {
 			t.Errorf("wait: %v", wait.Attributes)
 		}
-		for _, s := range p.spans.GetSpans() {
+		for _, s := range p.ended() {
 			if len(s.Links)+len(s.Events) > 0 || s.Status.Code != codes.Unset {
 				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events, s.Status)
 			}
@@ -140,6 +140,7 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if tried.Status.Code != codes.Unset || attr(tried.Attributes, tracing.AttrResult) != "held" {
 			t.Errorf("TryLock of a held key: %v %v", tried.Status, tried.Attributes)
 		}
+		two.obs.Flush()
 		two.spans.Reset()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -184,7 +185,7 @@ func TestLoss(t *testing.T) {
 	for answer, cause := range map[error]string{errors.New("reset by test"): "expired", backend.ErrLost: "store"} {
 		t.Run(cause, func(t *testing.T) {
 			s := &silent{}
-			open := func() backend.Backend { s.Backend = mem(); return s }
+			open := func() backend.Backend { s.Backend, s.answer = mem(), nil; return s }
 			bubble(t, open, setup{lock: locker.Config{TTL: 3 * time.Second}}, func(t *testing.T, p, _ *process) {
 				g := p.lock(t, "order-17")
 				time.Sleep(10 * time.Second)
@@ -237,7 +238,7 @@ func TestNotSampled(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		_ = g.Unlock()
-		if n := len(one.spans.GetSpans()); n > 0 {
+		if n := len(one.ended()); n > 0 {
 			t.Errorf("%d spans", n)
 		}
 		if sum(one.collected(t)[tracing.MetricAcquisitions], "", "") != 1 {

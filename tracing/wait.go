@@ -13,80 +13,124 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A wait is one Lock or TryLock. Its ctx carries it, to its attempts and to the hold that it becomes.
+// A wait is one Lock or TryLock. It is the ctx of its attempts and of the hold that it becomes, which has its span.
 type wait struct {
+	context.Context
+
 	o     *Observer
-	ctx   context.Context // with its span, for exemplars
-	span  trace.Span
+	span  late
 	outer trace.Span // the caller's
 	class *class
-	began time.Time
 	key   string
 	from  int // in blockers
 
-	holdID trace.SpanID // the hold's, if it can be had
-	over   atomic.Bool
+	guessed bool              // the span is made later
+	holdSC  trace.SpanContext // the hold's, if it can be had
+	over    atomic.Bool
 
 	attempts int          // by itself; one at a time
 	refused  bool         // one of them was
 	lease    locker.Lease // what it got
+
+	// When it is over:
+	ended   time.Time
+	hold    locker.Hold
+	err     error
+	blocked []trace.SpanContext // by whom
+}
+
+// Value implements [context.Context].
+func (w *wait) Value(key any) any {
+	if key == (opKey{}) {
+		return w
+	}
+	return w.Context.Value(key)
 }
 
 func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	w := &wait{o: o, outer: trace.SpanFromContext(ctx), class: o.classes.class(h), began: time.Now(), key: h.Key}
-	ctx, w.span = o.tracer.Start(ctx, SpanWait, w.class.span)
-	if o.cfg.ShowKeys {
-		w.span.SetAttributes(AttrKey.String(h.Key))
-	}
+	w := &wait{o: o, outer: trace.SpanFromContext(ctx), class: o.classes.class(h), key: h.Key}
+	w.span = late{o: o, parent: ctx, name: SpanWait, class: w.class, began: time.Now()}
+	w.Context = trace.ContextWithSpan(ctx, w.start(ctx))
 	w.from = o.blockers.enter(h.Key)
-	ctx = context.WithValue(ctx, opKey{}, w)
-	w.ctx = locker.WithTraceparent(ctx, traceparent(w.identity()))
 	w.class.waiters.Add(1)
-	return w.ctx, w.end
+	return locker.WithTraceparent(w, w.identity()), w.end
+}
+
+// start returns a wait's span: a later one if its ids can be reserved and it is known what the sampler will say.
+func (w *wait) start(ctx context.Context) trace.Span {
+	o, ids, outer := w.o, w.o.ids(), w.outer.SpanContext()
+	kind := kindOf(outer)
+	sampled, sure := o.guesses.of(kind)
+	var span trace.Span = &w.span
+	if ids != nil && sure && !o.promptly.Load() {
+		w.guessed, w.span.sc = true, ids.child(ctx, outer, sampled)
+	} else {
+		span = w.span.now(trace.SpanContext{})
+		o.guesses.learn(kind, span)
+	}
+	if ids != nil {
+		w.holdSC = w.span.sc.WithSpanID(newSpanID())
+	}
+	return span
 }
 
 // identity is the span that the claim names: the hold to come, which will be in the wait's trace, or else the wait itself. What
 // is not sampled is not named, as nobody could look at it.
-func (w *wait) identity() trace.SpanContext {
-	sc := w.span.SpanContext()
-	if !sc.IsSampled() {
-		return trace.SpanContext{}
+func (w *wait) identity() string {
+	switch {
+	case !w.span.sc.IsSampled():
+		return ""
+	case w.holdSC.IsValid():
+		return traceparent(w.holdSC)
 	}
-	if !w.o.reserves() {
-		return sc
-	}
-	w.holdID = newSpanID()
-	return sc.WithSpanID(w.holdID)
+	return traceparent(w.span.sc)
 }
 
 func (w *wait) end(h locker.Hold, err error) {
 	w.over.Store(true)
-	blocked := w.o.blockers.leave(w.key, w.from)
-	result, waited := resultOf(err), time.Since(w.began)
-	// Without an attempt of its own it was in the local line.
-	contended := w.refused || w.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld))
-	if w.span.IsRecording() {
-		if contended || err != nil {
-			for _, sc := range blocked {
-				w.span.AddLink(link(sc, LinkBlockedBy))
-			}
-		}
-		w.span.SetAttributes(AttrResult.String(result))
-		if w.attempts != 1 {
-			w.span.SetAttributes(AttrAttempts.Int(w.attempts))
-		}
-		w.o.fail(w.span, h, result, err)
-	}
+	w.blocked = w.o.blockers.leave(w.key, w.from)
+	w.hold, w.err, w.ended = h, err, time.Now()
 	w.class.waiters.Add(-1)
-	w.o.metrics.wait.Record(w.ctx, waited.Seconds(), w.class.wait[result]...)
+	w.o.notes.add((*waitOver)(w))
+	if err != nil {
+		w.o.report(w, h, resultOf(err), err)
+	}
+}
+
+// waitOver notes that a wait is.
+type waitOver wait
+
+func (over *waitOver) tell() {
+	w := (*wait)(over)
+	result := resultOf(w.err)
+	// Without an attempt of its own it was in the local line.
+	contended := w.refused || w.attempts == 0 && (w.err == nil || errors.Is(w.err, backend.ErrHeld))
+	w.o.metrics.wait.Record(w.Context, w.ended.Sub(w.span.began).Seconds(), w.class.wait[result]...)
 	w.class.acquisitions[result].Add(1)
 	if contended {
 		w.class.contended.Add(1)
 	}
-	w.span.End()
-	if err != nil {
-		w.o.report(w.ctx, h, result, err)
+	if span := w.span.real(); span.IsRecording() {
+		w.describe(span, result, contended)
+		span.End(trace.WithTimestamp(w.ended))
 	}
+}
+
+func (w *wait) describe(span trace.Span, result string, contended bool) {
+	if contended || w.err != nil {
+		for _, sc := range w.blocked {
+			span.AddLink(link(sc, LinkBlockedBy))
+		}
+	}
+	attrs := append(make([]attribute.KeyValue, 0, 3), AttrResult.String(result))
+	if w.attempts != 1 {
+		attrs = append(attrs, AttrAttempts.Int(w.attempts))
+	}
+	if w.o.cfg.ShowKeys {
+		attrs = append(attrs, AttrKey.String(w.key))
+	}
+	span.SetAttributes(attrs...)
+	w.o.fail(span, w.hold, result, w.err)
 }
 
 // endAttempt takes note of an answer of the store.
@@ -95,12 +139,13 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 	if w != nil {
 		w.attempts++
 		w.refused = w.refused || errors.Is(err, backend.ErrHeld)
+		if err == nil && w.attempts == 1 {
+			return // granted at once: the span says it all
+		}
 	}
 	var held *backend.HeldError
-	if errors.As(err, &held) && held.Holder.Traceparent != "" && o.leases.get(held.Holder.Traceparent) == nil {
-		if sc := parseTraceparent(held.Holder.Traceparent); sc.IsValid() {
-			o.blockers.named(h.Key, sc)
-		}
+	if errors.As(err, &held) {
+		o.named(h.Key, held.Holder.Traceparent)
 	}
 	result := resultOf(err)
 	if result == ResultQuarantined {
@@ -108,8 +153,8 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 		o.report(ctx, h, result, err)
 	}
 	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() || err == nil && w != nil && w.attempts == 1 {
-		return // granted at once: the span says it all
+	if !span.IsRecording() {
+		return
 	}
 	attrs := append(make([]attribute.KeyValue, 0, 5), AttrResult.String(result))
 	name := EventAttempt
@@ -120,6 +165,22 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 		}
 	}
 	span.AddEvent(name, trace.WithAttributes(attrs...))
+}
+
+// named takes note of whom the store has named as the holder, if that is another process: what this one holds is known.
+func (o *Observer) named(key, traceparent string) {
+	if traceparent == "" || o.ours(traceparent) {
+		return
+	}
+	if sc := parseTraceparent(traceparent); sc.IsValid() {
+		o.blockers.named(key, sc)
+	}
+}
+
+// ours reports whether a claim's traceparent is of a lease that this process has.
+func (o *Observer) ours(traceparent string) bool {
+	o.notes.flush() // holds that began just now may be noted only
+	return o.leases.get(traceparent) != nil
 }
 
 func holder(m backend.Meta) []attribute.KeyValue {
@@ -136,6 +197,19 @@ type opKey struct{}
 func waitOf(ctx context.Context) *wait {
 	w, _ := ctx.Value(opKey{}).(*wait)
 	return w
+}
+
+// observerOf returns whose operation ctx is in, or nil.
+func observerOf(ctx context.Context) *Observer {
+	switch op := ctx.Value(opKey{}).(type) {
+	case *wait:
+		return op.o
+	case *errand:
+		return op.o
+	case *hold:
+		return op.o
+	}
+	return nil
 }
 
 func holdOf(ctx context.Context) *hold {

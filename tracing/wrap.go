@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
 )
 
 // A Store says how to show a backend. The zero value is ready for use.
@@ -58,31 +59,52 @@ type wrapped struct {
 
 // ask starts the span of one question.
 func (b *wrapped) ask(ctx context.Context, name, operation string) (context.Context, trace.Span) {
-	return b.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(b.attrs...), trace.WithAttributes(AttrOperation.String(operation)))
+	attrs := append(append(make([]attribute.KeyValue, 0, 3), b.attrs...), AttrOperation.String(operation))
+	return b.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
 
-// answered ends it. Its text leaves the key out: the span around it says what kind of key it is.
-func answered(span trace.Span, key string, err error) {
-	if span.IsRecording() {
-		result := renewalOf(err)
-		span.SetAttributes(AttrResult.String(result))
-		if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
-			span.SetAttributes(AttrError.String(result))
-			span.SetStatus(codes.Error, withoutKey(err.Error(), key))
-		}
+// An answer is how a question to the store ended.
+type answer struct {
+	span  trace.Span
+	key   string
+	token uint64 // of a grant
+	err   error
+	ended time.Time
+}
+
+// answered ends the span of a question, or has it ended later if ctx is of an Observer's operation.
+func answered(ctx context.Context, span trace.Span, key string, token uint64, err error) {
+	if !span.IsRecording() {
+		return
 	}
-	span.End()
+	a := &answer{span, key, token, err, time.Now()}
+	if o := observerOf(ctx); o != nil {
+		o.notes.add(a)
+	} else {
+		a.tell()
+	}
+}
+
+// tell ends the span. Its text leaves the key out: the span around it says what kind of key it is.
+func (a *answer) tell() {
+	result := renewalOf(a.err)
+	attrs := append(make([]attribute.KeyValue, 0, 2), AttrResult.String(result))
+	if a.token != 0 {
+		attrs = append(attrs, token(locker.Hold{Token: a.token}))
+	}
+	a.span.SetAttributes(attrs...)
+	if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
+		a.span.SetAttributes(AttrError.String(result))
+		a.span.SetStatus(codes.Error, withoutKey(a.err.Error(), a.key))
+	}
+	a.span.End(trace.WithTimestamp(a.ended))
 }
 
 // TryAcquire implements [backend.Backend].
 func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	ctx, span := b.ask(ctx, SpanStoreAcquire, "TryAcquire")
 	g, err := b.Backend.TryAcquire(ctx, c)
-	if err == nil {
-		span.SetAttributes(AttrToken.Int64(int64(g.Token))) //nolint:gosec // tokens are far below 2^63
-	}
-	answered(span, c.Key, err)
+	answered(ctx, span, c.Key, g.Token, err)
 	return g, err
 }
 
@@ -90,7 +112,7 @@ func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 func (b *wrapped) Renew(ctx context.Context, c backend.Claim) error {
 	ctx, span := b.ask(ctx, SpanStoreRenew, "Renew")
 	err := b.Backend.Renew(ctx, c)
-	answered(span, c.Key, err)
+	answered(ctx, span, c.Key, 0, err)
 	return err
 }
 
@@ -99,7 +121,7 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 	b.linkNext(ctx, c)
 	ctx, span := b.ask(ctx, SpanStoreRelease, "Release")
 	err := b.Backend.Release(ctx, c)
-	answered(span, c.Key, err)
+	answered(ctx, span, c.Key, 0, err)
 	return err
 }
 
@@ -107,7 +129,7 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	asked, span := b.ask(ctx, SpanStoreWatch, "Watch")
 	wakes, err := b.Backend.Watch(asked, c)
-	answered(span, c.Key, err)
+	answered(ctx, span, c.Key, 0, err)
 	return wakes, err
 }
 
@@ -115,7 +137,7 @@ func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 func (b *wrapped) Inspect(ctx context.Context, key string) (backend.State, error) {
 	ctx, span := b.ask(ctx, SpanStoreInspect, "Inspect")
 	state, err := b.Backend.Inspect(ctx, key)
-	answered(span, key, err)
+	answered(ctx, span, key, 0, err)
 	return state, err
 }
 
@@ -128,7 +150,7 @@ func (b *wrapped) Identity(ctx context.Context) (string, error) {
 // never in the way: it is asked once per hold, of long holds only, and its failure is nobody's concern.
 func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {
 	k := holdOf(ctx)
-	if k == nil || b.store.Unblock < 0 || !c.Queue || !k.span.IsRecording() || time.Since(k.began) < b.store.Unblock ||
+	if k == nil || b.store.Unblock < 0 || !c.Queue || !k.span.IsRecording() || time.Since(k.span.began) < b.store.Unblock ||
 		!b.Capabilities().Inspect || !k.linked.CompareAndSwap(false, true) {
 		return
 	}
@@ -141,7 +163,7 @@ func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {
 	next := state.Waiters[0].Meta.Traceparent
 	if sc := parseTraceparent(next); sc.IsValid() {
 		k.span.AddLink(link(sc, LinkUnblocked))
-		if k.o.leases.get(next) == nil { // another process's: it is who those who wait in this one wait for from now on
+		if !k.o.ours(next) { // another process's: it is who those who wait in this one wait for from now on
 			k.next = sc
 		}
 	}

@@ -1,0 +1,55 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// A release is what Unlock does, or the clean-up of a wait that came to nothing.
+type release struct {
+	o          *Observer
+	span       late
+	withdrawal bool
+
+	// When it is over:
+	ended time.Time
+	hold  locker.Hold
+	err   error
+}
+
+// beginRelease starts the span of a release. A hold's is a child of the hold, a withdrawn wait's of the wait. A hold that is
+// not recorded has none.
+func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
+	k := holdOf(ctx)
+	if k != nil && !k.recorded {
+		return ctx, ignore
+	}
+	r := &release{o: o, withdrawal: k == nil}
+	r.span = late{o: o, parent: ctx, name: SpanRelease, began: time.Now()}
+	if k == nil || !k.late {
+		return trace.ContextWithSpan(ctx, r.span.now(trace.SpanContext{})), r.end
+	}
+	r.span.sc = k.span.sc.WithSpanID(newSpanID())
+	return trace.ContextWithSpan(ctx, &r.span), r.end
+}
+
+func (r *release) end(h locker.Hold, err error) {
+	r.ended, r.hold, r.err = time.Now(), h, err
+	r.o.notes.add(r)
+}
+
+func (r *release) tell() {
+	span := r.span.real()
+	if r.err != nil {
+		result := resultOf(r.err)
+		span.SetAttributes(AttrResult.String(result))
+		if !r.withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
+			r.o.fail(span, r.hold, result, r.err)
+		}
+	}
+	span.End(trace.WithTimestamp(r.ended))
+}
