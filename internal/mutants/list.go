@@ -233,12 +233,32 @@ var storeMutants = []mutant{
 	// Package tracing.
 	{
 		"children see the reserved id", "tracing/hold.go",
-		"k.ctx = context.WithValue(trace.ContextWithSpan(ctx, k.span)", "k.ctx = context.WithValue(trace.ContextWithSpan(context.WithValue(ctx, reservedKey{}, w.holdID), k.span)",
+		"k.Context = trace.ContextWithSpan(ctx, span)", "k.Context = trace.ContextWithSpan(&reservation{Context: ctx, sc: k.span.sc}, span)",
 		"./tracing", "ManyAtOnce|Uncontended",
 	},
 	{
 		"the claim names the wait", "tracing/wait.go",
-		"return sc.WithSpanID(w.holdID)", "return sc", "./tracing", "LinksBetween",
+		"return traceparent(w.holdSC)", "return traceparent(w.span.sc)", "./tracing", "LinksBetween",
+	},
+	{
+		"Close leaves spans untold", "tracing/observer.go",
+		"case locker.EventClose:\n\t\to.Flush()", "case locker.EventClose:", "./tracing", "ToldLater",
+	},
+	{
+		"metrics are collected without what was put off", "tracing/metrics.go",
+		"\t\to.notes.flush()\n", "", "./tracing", "ToldLater",
+	},
+	{
+		"spans end when they are told", "tracing/release.go",
+		"span.End(trace.WithTimestamp(r.ended))", "span.End()", "./tracing", "ToldLater",
+	},
+	{
+		"what is put off has no bound", "tracing/later.go",
+		"if full {", "if false && full {", "./tracing", "MoreThanCanWait",
+	},
+	{
+		"a sampler is believed for ever", "tracing/late.go",
+		"s.o.promptly.Store(true)", "_ = s.o", "./tracing", "FickleSampler",
 	},
 	{
 		"a wait forgets who was there before it", "tracing/blockers.go",
