@@ -93,7 +93,8 @@ type acquisition struct {
 	claim backend.Claim
 	hold  Hold
 
-	contended bool // known to be held or wanted: subscribe before the first question, which saves the second
+	contended bool    // known to be held or wanted: subscribe before the first question, which saves the second
+	before    *tenure // contended: the lease that this process has; see standBack
 
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
@@ -180,6 +181,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 				return granted, nil
 			}
 		}
+		a.standBack(ctx)
 		if ctx.Err() != nil {
 			break
 		}

@@ -180,38 +180,49 @@ func (c *core) send(ctx context.Context, k crewKey, like *backend.Claim, hold Ho
 	claim := *like
 	go func() {
 		defer c.life.leave()
+		e := errand{crewKey: k, claim: claim, hold: hold}
 		for again := true; again; {
-			again = c.errand(context.WithoutCancel(ctx), k, claim, hold)
+			again = c.run(context.WithoutCancel(ctx), &e)
 		}
 	}()
 }
 
-// errand is one acquisition of an agent. It reports whether to ask again.
-func (c *core) errand(ctx context.Context, k crewKey, claim backend.Claim, hold Hold) (again bool) {
+// An errand is what an agent does.
+type errand struct {
+	crewKey
+	claim backend.Claim
+	hold  Hold
+	last  *tenure // the lease that it brought before
+}
+
+// run makes one acquisition of an agent. It reports whether to ask again.
+func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	gone := make(chan struct{})
 	defer close(gone)
-	c.line.Sent(k, stop, gone)
-	ctx, end := c.begin(ctx, OpErrand, hold)
-	c.sign(ctx, &claim)
-	a := &acquisition{core: c, claim: claim, hold: hold, contended: true, inLocalLine: true}
+	c.line.Sent(e.crewKey, stop, gone)
+	ctx, end := c.begin(ctx, OpErrand, e.hold)
+	a := &acquisition{core: c, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last}
+	c.sign(ctx, &a.claim)
 	t, err := c.ask(ctx, a, 0, false)
+	hold := e.hold
 	if err == nil {
 		hold.Token = t.token
 	}
 	end(hold, err) // before anybody can have it
 	switch {
 	case err == nil:
-		given, again := c.line.Grant(k, outcome{baton: t})
+		given, again := c.line.Grant(e.crewKey, outcome{baton: t})
+		e.last = t
 		if !given { // everybody left at the last moment
 			c.drop(ctx, t)
 		}
 		return again
 	case ctx.Err() != nil: // everybody left
-		return c.line.GaveUp(k)
+		return c.line.GaveUp(e.crewKey)
 	}
-	c.line.Fail(k, outcome{err: err})
+	c.line.Fail(e.crewKey, outcome{err: err})
 	return false
 }
 

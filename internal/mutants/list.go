@@ -281,6 +281,18 @@ var storeMutants = []mutant{
 		"return context.WithValue(ctx, opKey{}, nil), ignore", "return ctx, ignore", "./tracing/contention", "Snapshot|Profile",
 	},
 	{
+		"who asks behind its own release wins, for ever", "locker/behind.go",
+		"a.before == nil || !a.claim.Queue", "a.before == nil", "./locker", "QuestionBehindRelease",
+	},
+	{
+		"nobody hears that a lease is over", "locker/tenure.go",
+		"close(t.ended)", "_ = t.ended", "./locker", "QuestionBehindRelease",
+	},
+	{
+		"time asleep is never read again", "locker/asleep_linux.go",
+		"ran.Abs() < readFor && stepped.Abs() < napless/4", "true", "./locker", "AsleepIsReadAgain",
+	},
+	{
 		"a nested lock speaks for the outer one", "locker/observer.go",
 		"if c.cfg.Observer == nil {\n\t\treturn // one", "if false {\n\t\treturn // one", "./locker", "ClientsOwn",
 	},
