@@ -22,6 +22,7 @@ type Capabilities struct {
 	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
 
 	MinTTL time.Duration // the shortest lease it accepts
+	MaxTTL time.Duration // the longest, where that is less than [MaxTTL]; 0 if it is not
 }
 
 // Missing returns nil if c has all that need asks for, else an error that names what is missing and wraps

@@ -48,17 +48,40 @@ func Open(ctx context.Context, rawURL string) (Backend, error) {
 	}
 	registry.RLock()
 	open, ok := registry.openers[u.Scheme]
-	known := slices.Sorted(maps.Keys(registry.openers))
 	registry.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("backend: open: %w", invalid("url", u.Scheme+"://",
-			fmt.Sprintf("scheme is not registered (known: %s); import its package", strings.Join(known, ", "))))
+		return nil, fmt.Errorf("backend: open: %w", invalid("url", u.Scheme+"://", unregistered(u.Scheme)))
+	}
+	if ctx == nil { // openers start goroutines, whose panic nobody could catch
+		return nil, fmt.Errorf("backend: open %s: %w", Redact(rawURL), invalid("ctx", "", "is nil"))
 	}
 	b, err := open(ctx, u)
 	if err != nil {
 		return nil, fmt.Errorf("backend: open %s: %w", Redact(rawURL), err)
 	}
 	return b, nil
+}
+
+// homes are where this module's schemes live, by how they begin.
+var homes = []struct{ scheme, pkg string }{
+	{"mem", "backend/membackend"}, {"redis", "redisbackend"}, {"rueidis", "rueidisbackend"}, {"etcd", "etcdbackend"}, {"redlock", "redlock"},
+}
+
+// unregistered says why a scheme is not known, and what to do.
+func unregistered(scheme string) string {
+	registry.RLock()
+	known := slices.Sorted(maps.Keys(registry.openers))
+	registry.RUnlock()
+	list := strings.Join(known, ", ")
+	if known == nil {
+		list = "none"
+	}
+	for _, home := range homes {
+		if strings.HasPrefix(scheme, home.scheme) && !slices.Contains(known, home.scheme) {
+			return fmt.Sprintf("scheme is not registered (known: %s); import _ %q", list, "github.com/holdfast-go/holdfast/"+home.pkg)
+		}
+	}
+	return fmt.Sprintf("scheme is not registered (known: %s); if it is another package's, import that", list)
 }
 
 // ParseURL is url.Parse for backends' URLs, which may name several hosts, h1:1,h2:2 (url.Parse takes that for a bad port);

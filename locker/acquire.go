@@ -62,9 +62,7 @@ func (c *core) call(opts []Option) call {
 		return call{ttl: c.cfg.TTL, failFast: c.cfg.Wait.FailFast}
 	}
 	o := call{ttl: c.cfg.TTL, failFast: c.cfg.Wait.FailFast} // escapes
-	for _, opt := range opts {
-		opt(&o)
-	}
+	o.apply(opts)
 	return o
 }
 
@@ -143,7 +141,7 @@ func (a *acquisition) failure(outer, ctx context.Context, err error) error {
 	if a.last != nil {
 		err = a.last
 	}
-	return a.core.ended(outer, ctx, err)
+	return a.core.ended(outer, ctx, unanswered(err))
 }
 
 // ended adds to err what ended the wait, if anything did: Close, or the wait limit. The caller's own ctx is left to

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Guards are several held locks, got with [All]. They are safe for concurrent use. Unlock them.
+// Guards are several held locks, got with [All]. They are safe for concurrent use. Unlock them. Nil ones count as
+// unlocked.
 type Guards[T any] struct {
 	keys   []string
 	guards []*Guard[T] // in the order of keys
@@ -26,9 +27,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, &backend.InvalidError{Field: "keys", Reason: "is empty"}}}}
 	}
 	var o call
-	for _, opt := range opts {
-		opt(&o)
-	}
+	o.apply(opts)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
 	all := &Guards[T]{keys: sorted}
 	start := time.Now()
@@ -39,7 +38,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 		}
 		g, err := l.Lock(ctx, key, each...)
 		if err != nil {
-			return nil, errors.Join(err, all.Unlock())
+			return nil, errors.Join(err, all.rollBack())
 		}
 		all.guards = append(all.guards, g)
 		ctx = g.Context()
@@ -47,11 +46,37 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	return all, nil
 }
 
+// rollBack unlocks, and goes on behind the caller's back if that takes long: a store that is silent would make it wait for a TTL per key,
+// which is no part of the time that the caller gave.
+func (g *Guards[T]) rollBack() error {
+	done := make(chan struct{})
+	var err error
+	go func() { // each guard is counted by its Client until it is unlocked
+		defer close(done)
+		err = g.Unlock()
+	}()
+	patiently(done)
+	select {
+	case <-done:
+		return err
+	default:
+		return nil
+	}
+}
+
 // Keys returns the locked keys, sorted.
-func (g *Guards[T]) Keys() []string { return slices.Clone(g.keys) }
+func (g *Guards[T]) Keys() []string {
+	if g == nil {
+		return nil
+	}
+	return slices.Clone(g.keys)
+}
 
 // Guard returns the guard of key, or nil if it is not among the keys.
 func (g *Guards[T]) Guard(key string) *Guard[T] {
+	if g == nil {
+		return nil
+	}
 	if i, ok := slices.BinarySearch(g.keys, key); ok && i < len(g.guards) {
 		return g.guards[i]
 	}
@@ -61,6 +86,9 @@ func (g *Guards[T]) Guard(key string) *Guard[T] {
 // Values returns the protected values in the order of Keys, while every hold is good; else an error that wraps [ErrLost],
 // [ErrMaxHold] or [ErrUnlocked].
 func (g *Guards[T]) Values() ([]T, error) {
+	if g == nil {
+		return nil, &Error{"value", "", ErrUnlocked}
+	}
 	values := make([]T, 0, len(g.guards))
 	for _, guard := range g.guards {
 		v, err := guard.Value()
@@ -74,7 +102,7 @@ func (g *Guards[T]) Values() ([]T, error) {
 
 // Context returns a context that is done when the first of the holds ends. Its Cause is then that of [Guard.Context].
 func (g *Guards[T]) Context() context.Context {
-	if len(g.guards) == 0 {
+	if g == nil || len(g.guards) == 0 {
 		return unlocked
 	}
 	return g.guards[len(g.guards)-1].Context() // a descendant of all the others'
@@ -82,6 +110,9 @@ func (g *Guards[T]) Context() context.Context {
 
 // Unlock releases all, last first, and returns the errors of [Guard.Unlock] joined.
 func (g *Guards[T]) Unlock() error {
+	if g == nil {
+		return &Error{"unlock", "", ErrUnlocked}
+	}
 	var errs []error
 	for _, guard := range slices.Backward(g.guards) {
 		errs = append(errs, guard.Unlock())

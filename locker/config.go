@@ -22,7 +22,7 @@ const (
 // Config adjusts a [Client]. The zero value is ready for use. Package locker/config reads one from a file.
 type Config struct {
 	// TTL is how long a crashed holder blocks others. A living one renews every third of it. Default [DefaultTTL]. It must
-	// lie between the greater of [MinTTL] and the backend's own, and [backend.MaxTTL].
+	// lie between the greater of [MinTTL] and the backend's own, and the lesser of [backend.MaxTTL] and the backend's own.
 	TTL time.Duration
 
 	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out within a TTL unless
@@ -69,8 +69,11 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = max(DefaultTTL, caps.MinTTL)
+		if caps.MaxTTL > 0 {
+			cfg.TTL = min(cfg.TTL, caps.MaxTTL)
+		}
 	}
-	if err := backend.ValidateTTL(cfg.TTL, max(caps.MinTTL, MinTTL)); err != nil {
+	if err := validateTTL(cfg.TTL, caps); err != nil {
 		return cfg, err
 	}
 	if cfg.Namespace != "" {
@@ -89,6 +92,14 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 		return cfg, &backend.InvalidError{Field: "Wait", Reason: err.Error()}
 	}
 	return cfg, caps.Missing(cfg.needs())
+}
+
+// validateTTL refuses a TTL that the backend cannot keep, or nobody.
+func validateTTL(ttl time.Duration, caps backend.Capabilities) error {
+	if caps.MaxTTL > 0 && ttl > caps.MaxTTL {
+		return &backend.InvalidError{Field: "ttl", Value: ttl.String(), Reason: "is over the backend's longest, " + caps.MaxTTL.String()}
+	}
+	return backend.ValidateTTL(ttl, max(caps.MinTTL, MinTTL))
 }
 
 // needs is what the backend must be able to do: what the program requires, and what the wait mode implies.

@@ -33,7 +33,7 @@ var (
 
 // An Error is what every method of this package fails with.
 type Error struct {
-	Op  string // lock, trylock, bind, value, check, unlock
+	Op  string // lock, trylock, bind, value, check, unlock, do, lead
 	Key string // as the caller gave it, without the namespace
 	Err error
 }
@@ -75,16 +75,32 @@ func (e *WouldTimeoutError) Unwrap() error { return e.Err }
 // notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and the store's last answer.
 func notAcquired(ctx context.Context, last error) error {
 	errs := []error{ErrNotAcquired}
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		errs = append(errs, err)
-		if cause := context.Cause(ctx); !errors.Is(err, cause) {
-			errs = append(errs, cause)
-		}
 	}
-	if last != nil && !(len(errs) > 1 && errors.Is(errors.Join(errs...), last)) {
+	switch {
+	case last == nil, len(errs) > 1 && errors.Is(errs[1], last):
+	default:
 		errs = append(errs, last)
 	}
 	return &causes{errs}
+}
+
+// unanswered says of err that it is no answer, if so.
+func unanswered(err error) error {
+	if backend.AnswerOf(err) == backend.Unknown && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("no answer from the store: %w", err)
+	}
+	return err
+}
+
+// ended is what ended ctx, with its cause if that is something else; nil if nothing has.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(err, cause) {
+		return err
+	}
+	return &causes{[]error{err, cause}}
 }
 
 // lostBecause wraps ErrLost with why.

@@ -23,6 +23,9 @@ const (
 // fn must return soon after its ctx is done: until then others may lead already. Its value carries the fencing token if the
 // Binder puts it there.
 func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context.Context, v T) error, opts ...Option) error {
+	if fn == nil {
+		return &Error{"lead", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
+	}
 	retry := waiting.NewBackoff(campaignFirst, campaignMost)
 	for {
 		called := false
@@ -32,7 +35,7 @@ func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx conte
 		}, opts...)
 		switch {
 		case ctx.Err() != nil:
-			return errors.Join(err, ctx.Err(), context.Cause(ctx))
+			return &Error{"lead", key, &causes{append([]error{ended(ctx)}, unless(ctx, err)...)}}
 		case called && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold):
 			return err
 		case called:
@@ -43,4 +46,12 @@ func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx conte
 			waiting.Pause(ctx, retry.Next())
 		}
 	}
+}
+
+// unless is err, but not if it says no more than that ctx has ended.
+func unless(ctx context.Context, err error) []error {
+	if err == nil || err == ctx.Err() || err == context.Cause(ctx) { //nolint:errorlint // what wraps them says more
+		return nil
+	}
+	return []error{err}
 }

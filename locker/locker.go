@@ -133,11 +133,8 @@ func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
 		return err
 	}
-	if err := backend.ValidateTTL(o.ttl, MinTTL); err != nil {
+	if err := validateTTL(o.ttl, c.caps); err != nil {
 		return err
-	}
-	if o.waitLimit < 0 {
-		return &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "is negative"}
 	}
 	*claim = backend.Claim{
 		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: nobody,
@@ -177,7 +174,7 @@ func (c *core) close(ctx context.Context) error {
 	}
 	c.life.endAll(ErrClosed)
 	<-idle // short: nothing that is still counted waits for anything but the store, under a ctx that is now done
-	return fmt.Errorf("holdfast: close: cut off, with %d guards not unlocked: %w", len(left), errors.Join(ctx.Err(), context.Cause(ctx)))
+	return fmt.Errorf("holdfast: close: cut off, with %d guards not unlocked: %w", len(left), ended(ctx))
 }
 
 // heldAtTheCut returns the holds that there are. Each later one looks at cut when it begins.

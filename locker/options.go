@@ -21,6 +21,15 @@ type call struct {
 	failFast  bool
 }
 
+// apply adds options. Nil is none.
+func (c *call) apply(opts []Option) {
+	for _, opt := range opts {
+		if opt != nil {
+			opt(c)
+		}
+	}
+}
+
 // Shared asks for the lock together with other Shared holders: the reading side of a reader–writer lock.
 func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
 
@@ -39,8 +48,14 @@ func Reentrant(owner string) Option {
 }
 
 // WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx, and so neither the
-// guard's, which is derived from it. A wait that runs out fails with [context.DeadlineExceeded].
-func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d } }
+// guard's, which is derived from it. A wait that runs out fails with [context.DeadlineExceeded]; a negative limit has run out
+// before. Zero is no limit.
+func WaitLimit(d time.Duration) Option {
+	if d < 0 {
+		d = 1
+	}
+	return func(c *call) { c.waitLimit = d }
+}
 
 // FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is estimated to be longer than
 // its ctx and WaitLimit allow: when it begins, and whenever it asks the store again. The estimate is that of

@@ -31,7 +31,6 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"TTL negative":    {"k", []locker.Option{locker.TTL(-time.Second)}, backend.ErrInvalid},
 		"TTL 1ns":         {"k", []locker.Option{locker.TTL(1)}, backend.ErrInvalid},
 		"TTL max":         {"k", []locker.Option{locker.TTL(math.MaxInt64)}, backend.ErrInvalid},
-		"negative wait":   {"k", []locker.Option{locker.WaitLimit(-1)}, backend.ErrInvalid},
 		"no permits":      {"k", []locker.Option{locker.Permit(0)}, backend.ErrInvalid},
 		"shared":          {"k", []locker.Option{locker.Shared()}, errors.ErrUnsupported},
 		"permits":         {"k", []locker.Option{locker.Permit(3)}, errors.ErrUnsupported},

@@ -1,0 +1,123 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// A store that falls silent while All waits costs no more than the limit, whatever it holds by then.
+func TestAllKeepsItsLimitWithASilentStore(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+		other := mustLock(t, l, "d")
+		b.release = func(ctx context.Context, c backend.Claim) error {
+			if strings.HasSuffix(c.Key, "d") {
+				return b.Backend.Release(ctx, c)
+			}
+			<-ctx.Done()
+			return errSilence
+		}
+		began := time.Now()
+		_, err := locker.All(t.Context(), l, []string{"a", "b", "c", "d"}, locker.WaitLimit(500*time.Millisecond))
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("All failed after %v", took)
+		}
+		if err := other.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNilsAreHarmless(t *testing.T) {
+	var all *locker.Guards[struct{}]
+	_, err := all.Values()
+	wantErr(t, err, locker.ErrUnlocked)
+	wantErr(t, all.Unlock(), locker.ErrUnlocked)
+	if all.Keys() != nil || all.Guard("k") != nil || all.Context().Err() == nil {
+		t.Error("nil Guards hold something")
+	}
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		if err := mustLock(t, l, "k", nil).Unlock(); err != nil {
+			t.Error(err)
+		}
+		var e *locker.Error
+		if err := locker.Do(t.Context(), l, "k", nil); !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("Do without a function = %v", err)
+		}
+		if err := locker.Lead(t.Context(), l, "k", nil); !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("Lead without a function = %v", err)
+		}
+		if n := b.acquires.Load(); n != 1 {
+			t.Errorf("%d claims were made, want 1", n)
+		}
+	})
+}
+
+func TestANegativeWaitLimitHasRunOut(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		_, err := l.Lock(t.Context(), "k", locker.WaitLimit(-time.Second))
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// covers: I2
+func TestABackendsLongestTTL(t *testing.T) {
+	b := plain()
+	b.caps.MinTTL, b.caps.MaxTTL = time.Second, 10*time.Second
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		if got := time.Until(g.Until()); got > 10*time.Second || got < 9*time.Second {
+			t.Errorf("by default a lease ends in %v, want the backend's 10s", got)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		for ttl, want := range map[time.Duration]string{1: "1s", 11 * time.Second: "10s"} {
+			_, err := l.Lock(t.Context(), "k", locker.TTL(ttl))
+			if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("TTL %v: %v, want one that names %s", ttl, err, want)
+			}
+		}
+	})
+	_, err := locker.New(b, locker.Bare, locker.Config{TTL: 11 * time.Second})
+	wantErr(t, err, backend.ErrInvalid)
+}
+
+// Every error names the operation and the key, and says nothing twice.
+func TestErrorsSayThingsOnce(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := locker.Lead(ctx, l, "k", func(ctx context.Context, _ struct{}) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		const want = `holdfast: lead "k": context deadline exceeded`
+		if err == nil || err.Error() != want {
+			t.Errorf("Lead = %q, want %q", err, want)
+		}
+		b.acquire = func(ctx context.Context, _ backend.Claim) (backend.Grant, error) {
+			<-ctx.Done()
+			return backend.Grant{}, errSilence
+		}
+		_, err = l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
+		const silent = `holdfast: lock "k": lock not acquired: context deadline exceeded: no answer from the store: connection reset by test`
+		if err == nil || err.Error() != silent {
+			t.Errorf("Lock = %q, want %q", err, silent)
+		}
+		b.acquire = nil
+	})
+}
