@@ -16,7 +16,7 @@ const mostMeetings = 16
 // kept if it was, and given back if it was not. Where claims met halfway and none got a majority, it asks again a few times, at random, for the
 // double node timeout at most: a free key is then granted to one of those who ask at once. If that fails, HeldError.RetryAfter is random.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if err := c.Validate(r.caps.Capabilities); err != nil {
+	if err := r.validate(c); err != nil {
 		return backend.Grant{}, err
 	}
 	if err := r.start(ctx); err != nil {
@@ -39,6 +39,14 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 			return g, err
 		}
 	}
+}
+
+// validate refuses what no majority can grant as asked.
+func (r *Backend) validate(c backend.Claim) error {
+	if err := c.Validate(r.caps.Capabilities); err != nil {
+		return err
+	}
+	return r.cfg.fits(c)
 }
 
 // start is what every verb begins with. On success the caller ends with tasks.Done.

@@ -30,7 +30,8 @@ type Config struct {
 	MinValidity time.Duration
 
 	// Drift is by how much clocks may run at different speeds, as a fraction, from 0.01 to 0.5. Holders believe in 1 % and
-	// 3 ms less than their TTL; for more drift, nodes are asked for longer leases. Default [DefaultDrift].
+	// 3 ms less than their TTL; for more drift, nodes are asked for longer leases, and a TTL so long that they would be over
+	// [backend.MaxTTL] is refused. Default [DefaultDrift].
 	Drift float64
 }
 
@@ -64,5 +65,15 @@ func (cfg Config) timeout(ttl time.Duration) time.Duration {
 // locker takes them off whatever a backend grants), and what Drift is above that here.
 func (cfg Config) lease(ttl time.Duration) time.Duration {
 	more := max(cfg.Drift-DefaultDrift, 0)
-	return min(ttl+time.Duration(float64(ttl)*more), backend.MaxTTL)
+	return ttl + time.Duration(float64(ttl)*more)
+}
+
+// fits refuses a claim whose nodes would have to be asked for a lease that no store grants: a shorter one would end before its holder's
+// belief, if clocks differ by as much as is allowed for.
+func (cfg Config) fits(c backend.Claim) error {
+	if lease := cfg.lease(c.TTL); lease > backend.MaxTTL {
+		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: fmt.Sprintf(
+			"with a Drift of %v nodes would be asked for %v, over %v", cfg.Drift, lease, backend.MaxTTL)}
+	}
+	return nil
 }

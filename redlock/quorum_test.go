@@ -241,19 +241,6 @@ func TestMinValidity(t *testing.T) {
 	})
 }
 
-// More drift than package locker allows for is paid by the nodes.
-// covers: D3, Q15
-func TestDrift(t *testing.T) {
-	quorumTest(t, 1, redlock.Config{Drift: 0.11}, func(q *quorum) {
-		c := claim("k")
-		q.acquire(c)
-		state, err := q.peers[0].Inspect(q.Context(), "k")
-		if err != nil || state.Holders[0].TTL != 33*time.Second {
-			q.Errorf("asked for %+v, %v; want a lease of 33s", state, err)
-		}
-	})
-}
-
 // A release is one wake-up, when a majority is free, and the next one another.
 // covers: W1, W2, W12
 func TestWatchMerges(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // Renew extends the hold on the nodes that have it, and is successful when they are a majority. Then the nodes that have it not are asked
 // to take it, behind the caller's back: so a hold gets back the nodes that it lost, or never had.
 func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
-	if err := c.Validate(r.caps.Capabilities); err != nil {
+	if err := r.validate(c); err != nil {
 		return err
 	}
 	if err := r.start(ctx); err != nil {
