@@ -60,23 +60,22 @@ func (r *Backend) start(ctx context.Context) error {
 	return nil
 }
 
-// An attempt is one TryAcquire.
+// An attempt is one TryAcquire. What is not set from the start is guarded by mu.
 type attempt struct {
 	*claimRun
-	ctx     context.Context
-	spell   *spell
-	claim   backend.Claim
-	began   time.Time
-	votes   *votes
-	answers chan vote
-	tokens  tokens
-	met     bool // another halfway
+	ctx    context.Context
+	spell  *spell
+	claim  backend.Claim
+	began  time.Time
+	votes  *votes
+	tokens tokens
+	met    bool // another halfway
+	verdict
 }
 
 func (u *claimRun) attempt(ctx context.Context, c backend.Claim) *attempt {
-	a := &attempt{claimRun: u, ctx: ctx, claim: c, began: time.Now(), votes: u.red.poll(), tokens: u.red.tokens()}
+	a := &attempt{claimRun: u, ctx: ctx, claim: c, began: time.Now(), votes: u.red.poll(), tokens: u.red.tokens(), verdict: newVerdict()}
 	a.spell = newSpell(ctx, u.red.cfg.timeout(c.TTL))
-	a.answers = make(chan vote, 4*len(u.lanes)) // no request ever waits for us: an attempt, and an order or two, from each
 	return a
 }
 
@@ -85,19 +84,29 @@ func (u *claimRun) attempt(ctx context.Context, c backend.Claim) *attempt {
 // for one of them.
 func (a *attempt) run() (backend.Grant, error) {
 	a.ask()
-	for {
-		if g, ok := a.won(); ok {
-			return a.keep(g)
-		}
-		if a.votes.yes+a.votes.pending() < a.red.quorum && !a.buried() && !a.unclear() {
-			return backend.Grant{}, a.lose()
-		}
-		select {
-		case v := <-a.answers:
-			a.hear(v)
-		case <-a.ctx.Done():
-			return backend.Grant{}, a.ctx.Err() // what is on its way is in the lanes: a release comes behind it
-		}
+	select {
+	case <-a.reached:
+	case <-a.ctx.Done(): // what is on its way is in the lanes: a release comes behind it
+	}
+	a.mu.Lock()
+	defer a.unlock()
+	if !a.over {
+		a.over = true
+		return backend.Grant{}, a.ctx.Err()
+	}
+	if g, ok := a.won(); ok {
+		return a.keep(g)
+	}
+	return backend.Grant{}, a.lose()
+}
+
+// settle ends the attempt if the votes decide it. The caller has mu.
+func (a *attempt) settle() {
+	if a.over {
+		return
+	}
+	if _, won := a.won(); won || a.votes.yes+a.votes.pending() < a.red.quorum && !a.buried() && !a.unclear() {
+		a.reach()
 	}
 }
 
@@ -111,7 +120,7 @@ func (a *attempt) buried() bool {
 func (a *attempt) ask() {
 	asked := a.red.asked()
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	defer a.unlock()
 	a.token, a.ended = 0, false
 	for i := range a.lanes {
 		a.lanes[i].done = false
@@ -121,69 +130,76 @@ func (a *attempt) ask() {
 	}
 	floor := a.wish
 	for i := range a.lanes {
-		if !asked[i] {
+		if asked[i] {
+			a.queue(i, func() { a.try(i, floor) })
+		} else {
 			a.votes.count(i, errPassedOver)
-			continue
 		}
-		a.queue(i, func() {
-			if a.ctx.Err() != nil {
-				a.answers <- vote{node: i, err: errNotSent}
-				return
-			}
-			g, err := a.try(a.spell, i, a.claim, floor)
-			a.answers <- vote{node: i, grant: granted{g.Token, g.Reserved}, err: err}
-		})
 	}
+	a.settle()
 }
 
 // try asks node i for the claim, in its lane. If a majority has decided meanwhile, the node is brought in line with that.
-func (u *claimRun) try(s *spell, i int, c backend.Claim, floor uint64) (g backend.Grant, err error) {
-	u.mu.Lock()
-	on := u.on(i, c)
-	u.mu.Unlock()
+func (a *attempt) try(i int, floor uint64) {
+	a.mu.Lock()
+	on := a.on(i, a.claim)
+	if a.ctx.Err() != nil {
+		a.hear(i, backend.Grant{}, errNotSent)
+		a.pass(i)
+		a.unlock()
+		return
+	}
+	a.mu.Unlock()
 	on.Floor = floor
-	err = u.send(s, i, func(ctx context.Context, b backend.Backend) (err error) {
-		g, err = b.TryAcquire(ctx, on)
-		return err
+	a.claimRun.ask(a.spell, i, backend.Acquire, on, func(g backend.Grant, err error) {
+		l := &a.lanes[i]
+		switch backend.AnswerOf(err) {
+		case backend.Yes:
+			l.held, l.token = true, g.Token
+		case backend.No: // an earlier attempt without answer may still come to be
+			l.held = false
+		default:
+			l.unsure = true
+		}
+		a.hear(i, g, err)
+		if token := a.token; token != 0 {
+			a.follow(i, func() { a.align(a.spell, i, a.claim, token) })
+		}
 	})
-	u.mu.Lock()
-	l := &u.lanes[i]
-	switch backend.AnswerOf(err) {
-	case backend.Yes:
-		l.held, l.token = true, g.Token
-	case backend.No: // an earlier attempt without answer may still come to be
-		l.held = false
-	default:
-		l.unsure = true
-		g = backend.Grant{}
-	}
-	token := u.token
-	u.mu.Unlock()
-	if token != 0 {
-		u.align(s, i, c, token)
-	}
-	return g, err
 }
 
-// hear takes an answer to an attempt or an order.
-func (a *attempt) hear(v vote) {
-	switch {
-	case v.fence != 0:
-		if v.err == nil {
-			a.tokens.confirmed(v.node, v.fence)
-			return
-		}
-		a.tokens.drop(v.node)
-		a.votes.count(v.node, v.err)
-	default:
-		a.votes.count(v.node, v.err)
-		if v.err == nil {
-			a.tokens.granted(v.node, v.grant)
-		}
+// hear takes node i's answer to the attempt. The caller has mu.
+func (a *attempt) hear(i int, g backend.Grant, err error) {
+	if a.over {
+		return
 	}
+	a.votes.count(i, err)
+	if err == nil {
+		a.tokens.granted(i, g)
+	}
+	a.heard()
+}
+
+// obeyed takes node i's answer to the order to store token. The caller has mu.
+func (a *attempt) obeyed(i int, token uint64, err error) {
+	if a.over {
+		return
+	}
+	if err == nil {
+		a.tokens.confirmed(i, token)
+	} else {
+		a.tokens.drop(i)
+		a.votes.count(i, err)
+	}
+	a.heard()
+}
+
+// heard does what is due after an answer. The caller has mu.
+func (a *attempt) heard() {
 	if a.votes.yes >= a.red.quorum && a.red.caps.Fencing {
 		a.writeBack()
 	}
+	a.settle()
 }
 
 // won returns the grant, if a majority has made it: with the same token, if there are tokens.
@@ -201,15 +217,13 @@ func (a *attempt) won() (backend.Grant, bool) {
 	return g, true
 }
 
-// keep takes the grant, unless it came late, and lets the stragglers follow it.
+// keep takes the grant, unless it came late, and lets the stragglers follow it. The caller has mu.
 func (a *attempt) keep(g backend.Grant) (backend.Grant, error) {
 	elapsed := time.Since(a.began)
 	a.red.took(elapsed)
 	if least := a.red.cfg.MinValidity; least > 0 && a.claim.TTL-elapsed < least {
 		return backend.Grant{}, a.votes.failed(errLate)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.splits = 0
 	a.token = g.Token
 	for i := range a.lanes {
@@ -221,7 +235,7 @@ func (a *attempt) keep(g backend.Grant) (backend.Grant, error) {
 }
 
 // lose gives back what was granted, and says why there is no majority. With the nodes that did not answer there may be one:
-// then nothing is given back, and the answer is unknown.
+// then nothing is given back, and the answer is unknown. The caller has mu.
 func (a *attempt) lose() error {
 	if a.votes.yes+a.votes.pending()+a.votes.unknown >= a.red.quorum {
 		var causes []error
@@ -232,8 +246,6 @@ func (a *attempt) lose() error {
 		}
 		return a.votes.failed(causes...)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.wish = 0
 	a.red.took(time.Since(a.began))
 	for i := range a.lanes {
@@ -251,20 +263,20 @@ func (u *claimRun) giveBack(s *spell, i int, c backend.Claim) {
 	l := &u.lanes[i]
 	on := u.on(i, c)
 	on.Settled = !l.unsure
-	nothing := !l.held && !l.unsure
-	u.mu.Unlock()
-	if nothing {
+	if !l.held && !l.unsure {
+		u.pass(i)
+		u.unlock()
 		return
 	}
-	err := u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
-	failed := backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable)
-	u.mu.Lock()
-	if failed || !on.Settled {
-		l.gen++
-	}
-	l.held, l.unsure = false, false
 	u.mu.Unlock()
-	if failed {
-		u.red.nodes[i].owe(on)
-	}
+	u.ask(s, i, backend.Release, on, func(_ backend.Grant, err error) {
+		failed := backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable)
+		if failed || !on.Settled {
+			l.gen++
+		}
+		l.held, l.unsure = false, false
+		if failed {
+			u.owe(i, on)
+		}
+	})
 }

@@ -23,7 +23,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		return backend.State{}, errors.ErrUnsupported
 	}
 	votes, states := r.poll(), make([]backend.State, len(r.nodes))
-	answers, spell := make(chan vote, len(r.nodes)), newSpell(ctx, r.cfg.timeout(backend.MaxTTL))
+	answers, spell := make(chan answer, len(r.nodes)), newSpell(ctx, r.cfg.timeout(backend.MaxTTL))
 	for i, ask := range r.asked() {
 		if !ask {
 			votes.count(i, errPassedOver)
@@ -36,7 +36,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 				states[i], err = b.Inspect(ctx, key)
 				return err
 			})
-			answers <- vote{node: i, err: err}
+			answers <- answer{i, err}
 		}()
 	}
 	for votes.pending() > 0 {
@@ -57,6 +57,12 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		}
 	}
 	return merge(seen, r.quorum-(len(r.nodes)-len(seen)), r.quorum), nil
+}
+
+// An answer is one node's.
+type answer struct {
+	node int
+	err  error
 }
 
 // merge shows a hold that at least so many of the states have. Its lease ends when less than a majority has it.

@@ -68,6 +68,35 @@ func (n *node) backend() (backend.Backend, error) {
 	return n.b, nil
 }
 
+// start makes a request that lasts as long as s says, and takes note of whether the node answers. done gets the answer, which may be before
+// start returns.
+func (n *node) start(s *spell, v backend.Verb, c backend.Claim, done func(backend.Grant, error)) {
+	b, err := n.backend()
+	if err != nil {
+		done(backend.Grant{}, err)
+		return
+	}
+	starter, ok := b.(backend.Starter)
+	if !ok {
+		go func() { done(n.wait(s, v, c)) }()
+		return
+	}
+	n.waiting.Add(1)
+	starter.Start(s.parent, s.limit, v, c, func(g backend.Grant, err error) {
+		n.waiting.Add(-1)
+		done(g, n.heard(s, err, false))
+	})
+}
+
+// wait is start for who waits.
+func (n *node) wait(s *spell, v backend.Verb, c backend.Claim) (g backend.Grant, err error) {
+	err = n.ask(s, func(ctx context.Context, b backend.Backend) (err error) {
+		g, err = v.Do(ctx, b, c)
+		return err
+	})
+	return g, err
+}
+
 // ask sends one request, waits for it as long as s says, and takes note of whether the node answers.
 func (n *node) ask(s *spell, send func(context.Context, backend.Backend) error) error {
 	b, err := n.backend()
@@ -79,8 +108,13 @@ func (n *node) ask(s *spell, send func(context.Context, backend.Backend) error) 
 	n.waiting.Add(1)
 	defer n.waiting.Add(-1)
 	err = send(w.ctx, b)
-	if backend.AnswerOf(err) == backend.Unknown &&
-		(w.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+	return n.heard(s, err, w.ctx.Err() != nil)
+}
+
+// heard takes note of the node's answer, and returns it.
+func (n *node) heard(s *spell, err error, over bool) error {
+	if err != nil && backend.AnswerOf(err) == backend.Unknown &&
+		(over || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		err = silentError{s.limit} // a client may be a moment before its ctx
 	}
 	n.note(err)
@@ -200,9 +234,7 @@ func (n *node) pay() {
 				return
 			}
 			if time.Now().Before(d.until) {
-				err := n.ask(newSpell(n.red.ctx, n.red.cfg.timeout(d.claim.TTL)), func(ctx context.Context, b backend.Backend) error {
-					return b.Release(ctx, d.claim)
-				})
+				_, err := n.wait(newSpell(n.red.ctx, n.red.cfg.timeout(d.claim.TTL)), backend.Release, d.claim)
 				if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {
 					break
 				}

@@ -25,42 +25,28 @@ func (r *Backend) Release(ctx context.Context, c backend.Claim) error {
 // release asks each node once it has answered what it was asked before, and remembers what it said: who repeats a release that had no
 // answer asks only those that have not confirmed it.
 func (u *claimRun) release(ctx context.Context, c backend.Claim) error {
-	votes, answers := u.red.poll(), make(chan vote, len(u.lanes))
+	q, spell := u.inquire(ctx), newSpell(ctx, u.red.cfg.timeout(c.TTL))
 	well := u.red.asked()
-	spell := newSpell(ctx, u.red.cfg.timeout(c.TTL))
 	u.mu.Lock()
 	u.ended = true
 	for i := range u.lanes {
 		if l := &u.lanes[i]; l.done {
-			votes.count(i, l.release)
+			q.votes.count(i, l.release)
 		} else {
-			u.queue(i, func() { answers <- vote{node: i, err: u.releaseOn(spell, i, c, well[i])} })
+			u.queue(i, func() { u.releaseOn(spell, i, c, well[i], q) })
 		}
 	}
-	u.mu.Unlock()
-	for {
-		switch {
-		case votes.yes >= u.red.quorum:
-			u.spent()
-			return nil
-		case len(u.lanes)-votes.lost() < u.red.quorum:
-			return votes.failed(backend.ErrLost)
-		case votes.open():
-			return votes.inconclusive()
+	q.settle()
+	u.unlock()
+	return q.await(func(err error) {
+		if err == nil {
+			u.spend()
 		}
-		select {
-		case v := <-answers:
-			votes.count(v.node, v.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
-// spent makes the yes of a release count once: who releases again did not hold.
-func (u *claimRun) spent() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// spend makes the yes of a release count once: who releases again did not hold. The caller has mu.
+func (u *claimRun) spend() {
 	for i := range u.lanes {
 		if u.lanes[i].done {
 			u.lanes[i].release = errNotHeld
@@ -70,32 +56,35 @@ func (u *claimRun) spent() {
 
 // releaseOn releases c on node i, in its lane. A tombstone is left unless every attempt is known to have been answered there: the
 // node's own answers are, each before the next request was sent.
-func (u *claimRun) releaseOn(s *spell, i int, c backend.Claim, well bool) error {
+func (u *claimRun) releaseOn(s *spell, i int, c backend.Claim, well bool, q *inquiry) {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	on := u.on(i, c)
 	on.Settled = c.Settled && u.known && !l.unsure
-	nothing := u.known && !l.held && !l.unsure
-	if l.done {
-		defer u.mu.Unlock()
-		return l.release
-	}
-	if nothing && (c.Settled || !well) {
+	if !l.done && u.known && !l.held && !l.unsure && (c.Settled || !well) {
 		l.done, l.release = true, errNotHeld
+	}
+	switch {
+	case l.done:
+		q.hear(i, l.release)
+	case !well:
+		u.owe(i, on)
+		q.hear(i, errPassedOver)
+	default:
 		u.mu.Unlock()
-		return errNotHeld
+		u.ask(s, i, backend.Release, on, func(_ backend.Grant, err error) { u.releasedOn(i, on, err); q.hear(i, err) })
+		return
 	}
-	u.mu.Unlock()
-	err := errPassedOver
-	if well {
-		err = u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Release(ctx, on) })
-	}
+	u.pass(i)
+	u.unlock()
+}
+
+// releasedOn takes note of what node i answered. The caller has mu.
+func (u *claimRun) releasedOn(i int, on backend.Claim, err error) {
 	if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {
-		u.red.nodes[i].owe(on)
-		return err
+		u.owe(i, on)
+		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	l := &u.lanes[i]
 	l.done, l.release, l.held, l.unsure = true, err, false, false
-	return err
 }

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,29 +26,16 @@ type claimRun struct {
 
 	mu     sync.Mutex // taken after red.mu, if both are
 	lanes  []lane
-	calls  int    // requests under way
-	known  bool   // every attempt of this claim was made through this run
-	token  uint64 // of the grant that a majority agreed on; 0 none
-	wish   uint64 // what nodes are asked for until the claim is granted or refused; 0 not chosen yet
-	ended  bool   // a release was asked for
-	splits int    // how often in a row the claim met another halfway
+	ready  []func() // requests whose turn it is, see unlock
+	calls  int      // requests under way or in line
+	rested bool     // there were none for a moment, see unlock
+	known  bool     // every attempt of this claim was made through this run
+	token  uint64   // of the grant that a majority agreed on; 0 none
+	wish   uint64   // what nodes are asked for until the claim is granted or refused; 0 not chosen yet
+	ended  bool     // a release was asked for
+	splits int      // how often in a row the claim met another halfway
 
 	meta, shown backend.Meta // the claim's, and what nodes are told of it
-}
-
-// A lane is one node's part in a run. Requests in it are one behind another, and a release thus never overtakes its acquire.
-type lane struct {
-	busy bool     // a request is under way
-	line []func() // those behind it
-
-	// gen tells the owners that the claim has on this node. An attempt without answer that is given up is buried under its
-	// name, and the claim goes on under another.
-	gen     int
-	held    bool   // it granted, and nothing is known to have ended that
-	unsure  bool   // an attempt was not answered: it may hold, or may yet come to
-	token   uint64 // of the hold there
-	release error  // what it answered to the release; see released
-	done    bool   // it has answered the release
 }
 
 // enter returns the run of c, or a new one, for a verb that leaves it with leave.
@@ -122,47 +108,6 @@ func (r *Backend) sweep() {
 	}
 }
 
-// queue lets f ask node i, behind every earlier request of this claim to it. The caller has mu, and entered the run.
-func (u *claimRun) queue(i int, f func()) {
-	l := &u.lanes[i]
-	u.calls++
-	if l.busy {
-		l.line = append(l.line, f)
-		return
-	}
-	l.busy = true
-	u.red.tasks.Add(1) // Close is still to wait for the verb that we are in, or for the request
-	go u.work(i, f)
-}
-
-// work makes a request of lane i, and those that come behind it meanwhile.
-func (u *claimRun) work(i int, f func()) {
-	defer u.red.tasks.Done()
-	for f != nil {
-		f()
-		f = u.through(i)
-	}
-}
-
-// through ends a request of lane i, and returns the next one in line, or nil.
-func (u *claimRun) through(i int) (next func()) {
-	u.mu.Lock()
-	l := &u.lanes[i]
-	if l.busy = len(l.line) > 0; l.busy {
-		next, l.line = l.line[0], l.line[1:]
-	}
-	u.calls--
-	last := u.calls == 0
-	u.mu.Unlock()
-	if last {
-		u.red.mu.Lock()
-		defer u.red.mu.Unlock()
-		u.stale = time.Now().Add(u.idle)
-		u.forget()
-	}
-	return next
-}
-
 // on is c as node i knows it. The caller has mu.
 func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
 	c.TTL = min(u.red.cfg.lease(c.TTL), backend.MaxTTL) // beyond is a release of what was refused
@@ -210,73 +155,4 @@ func untagged(m backend.Meta) (clean backend.Meta, tag string) {
 func ownerOf(name string) string {
 	owner, _, _ := strings.Cut(name, mark)
 	return owner
-}
-
-// send asks node i.
-func (u *claimRun) send(s *spell, i int, f func(context.Context, backend.Backend) error) error {
-	return u.red.nodes[i].ask(s, f)
-}
-
-// A vote is one node's answer to a request of a verb.
-type vote struct {
-	node  int
-	err   error
-	grant granted
-	fence uint64 // the answer is to the order to raise the token to this
-}
-
-// granted is what redlock makes use of in a node's grant.
-type granted struct {
-	token    uint64
-	reserved int
-}
-
-// votes is what a verb has heard.
-type votes struct {
-	red     *Backend
-	errs    []error
-	heard   []bool
-	yes     int
-	no      int // certainly not, and nothing is on its way
-	unknown int
-}
-
-func (r *Backend) poll() *votes {
-	return &votes{red: r, errs: make([]error, len(r.nodes)), heard: make([]bool, len(r.nodes))}
-}
-
-// count counts node i's answer. Its last one stands.
-func (v *votes) count(i int, err error) {
-	if v.heard[i] {
-		v.add(v.errs[i], -1)
-	}
-	v.heard[i], v.errs[i] = true, err
-	v.add(err, 1)
-}
-
-func (v *votes) add(err error, n int) {
-	switch backend.AnswerOf(err) {
-	case backend.Yes:
-		v.yes += n
-	case backend.No:
-		v.no += n
-	default:
-		v.unknown += n
-	}
-}
-
-// pending is how many nodes have not answered.
-func (v *votes) pending() int { return len(v.heard) - v.yes - v.no - v.unknown }
-
-// failed makes an error of the votes, which is what is says.
-func (v *votes) failed(is ...error) error {
-	e := &QuorumError{Need: v.red.quorum, is: is}
-	for i, n := range v.red.nodes {
-		err := v.errs[i]
-		if !v.heard[i] {
-			err = errWaiting
-		}
-		e.Nodes = append(e.Nodes, NodeError{n.name, err})
-	}
-	return e
 }

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -59,9 +58,9 @@ type counter struct {
 func (r *Backend) tokens() tokens { return tokens{nodes: make([]counter, len(r.nodes))} }
 
 // granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
-func (t *tokens) granted(i int, g granted) {
-	t.nodes[i].stored, t.nodes[i].reserved = g.token, max(g.reserved, 1)
-	t.highest = max(t.highest, g.token)
+func (t *tokens) granted(i int, g backend.Grant) {
+	t.nodes[i].stored, t.nodes[i].reserved = g.Token, max(g.Reserved, 1)
+	t.highest = max(t.highest, g.Token)
 }
 
 func (t *tokens) confirmed(i int, token uint64) { t.nodes[i].stored = max(t.nodes[i].stored, token) }
@@ -90,10 +89,8 @@ func (t *tokens) reservation(c backend.Claim) int {
 	return least
 }
 
-// writeBack orders the nodes that granted less than the highest to store it.
+// writeBack orders the nodes that granted less than the highest to store it. The caller has mu.
 func (a *attempt) writeBack() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	t := a.tokens.highest
 	for i := range a.tokens.nodes {
 		n := &a.tokens.nodes[i]
@@ -101,26 +98,25 @@ func (a *attempt) writeBack() {
 			continue
 		}
 		n.ordered = t
-		a.queue(i, func() { a.answers <- vote{node: i, fence: t, err: a.raise(a.spell, i, a.claim, t)} })
+		a.queue(i, func() { a.raise(a.spell, i, a.claim, t, func(err error) { a.obeyed(i, t, err) }) })
 	}
 }
 
-// raise makes node i store token, in its lane, if the claim still holds there.
-func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64) error {
+// raise makes node i store token, in its lane, if the claim still holds there. heard has mu.
+func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64, heard func(error)) {
 	u.mu.Lock()
 	on := u.on(i, c)
 	u.mu.Unlock()
 	on.Floor = min(token, backend.MaxFloor)
-	err := u.send(s, i, func(ctx context.Context, b backend.Backend) error { return b.Renew(ctx, on) })
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch l := &u.lanes[i]; backend.AnswerOf(err) {
-	case backend.Yes:
-		l.token = max(l.token, token)
-	case backend.No:
-		u.lapsed(i, err)
-	}
-	return err
+	u.ask(s, i, backend.Renew, on, func(_ backend.Grant, err error) {
+		switch l := &u.lanes[i]; backend.AnswerOf(err) {
+		case backend.Yes:
+			l.token = max(l.token, token)
+		case backend.No:
+			u.lapsed(i, err)
+		}
+		heard(err)
+	})
 }
 
 // align brings a node that was not needed for the majority in line with it: a lower token is raised, and a hold with a higher one is
@@ -130,12 +126,15 @@ func (u *claimRun) align(s *spell, i int, c backend.Claim, token uint64) {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	held, has, current := l.held, l.token, u.token == token && !u.ended
+	if !held || !current || has == token {
+		u.pass(i)
+		u.unlock()
+		return
+	}
 	u.mu.Unlock()
-	switch {
-	case !held || !current || has == token:
-	case has < token:
-		_ = u.raise(s, i, c, token)
-	default:
+	if has < token {
+		u.raise(s, i, c, token, func(error) {})
+	} else {
 		u.giveBack(s, i, c)
 	}
 }
