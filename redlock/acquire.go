@@ -70,6 +70,7 @@ type attempt struct {
 	votes  *votes
 	tokens tokens
 	met    bool // another halfway
+	repeat bool // it repeats what a majority granted
 	verdict
 }
 
@@ -93,6 +94,14 @@ func (a *attempt) run() (backend.Grant, error) {
 	if !a.over {
 		a.over = true
 		return backend.Grant{}, a.ctx.Err()
+	}
+	if list := a.strange(); list != "" && !a.repeat {
+		a.mu.Unlock()
+		err := a.red.otherList(a.ctx, list)
+		a.mu.Lock()
+		if err != nil {
+			return backend.Grant{}, a.giveUp(err)
+		}
 	}
 	if g, ok := a.won(); ok {
 		return a.keep(g)
@@ -121,6 +130,7 @@ func (a *attempt) ask() {
 	asked := a.red.asked()
 	a.mu.Lock()
 	defer a.unlock()
+	a.repeat = a.token != 0
 	a.token, a.ended = 0, false
 	for i := range a.lanes {
 		a.lanes[i].done = false
@@ -246,14 +256,19 @@ func (a *attempt) lose() error {
 		}
 		return a.votes.failed(causes...)
 	}
-	a.wish = 0
 	a.red.took(time.Since(a.began))
+	return a.giveUp(a.refusal())
+}
+
+// giveUp gives back what was granted, and returns why. The caller has mu.
+func (a *attempt) giveUp(why error) error {
+	a.wish = 0
 	for i := range a.lanes {
 		if l := &a.lanes[i]; l.busy || l.held || l.unsure {
 			a.queue(i, func() { a.giveBack(a.spell, i, a.claim) })
 		}
 	}
-	return a.refusal()
+	return why
 }
 
 // giveBack ends what node i has of a claim that came to nothing, so that the claim can be made again there. If nothing of it is on

@@ -5,8 +5,14 @@
 //	redlock://?node=redis%3A%2F%2Fa%3A6379&node=redis%3A%2F%2Fb%3A6379&node=redis%3A%2F%2Fc%3A6379
 //
 // names the nodes by URLs of any registered scheme, percent-encoded, in any mix. Parameters: node-timeout, min-validity (durations)
-// and drift (such as 0.01). The order does not matter; that all clients name the same nodes does: two clients that share
-// no majority exclude nobody.
+// and drift (such as 0.01). The order does not matter; that all clients name the same nodes does: two clients whose majorities
+// need not meet do not exclude each other.
+//
+// A client that is refused a key on any node by a holder with another list gets [backend.ErrUnsafe], if it hears of it before a majority has
+// granted. Lists are compared by the nodes' URLs and by who the servers say they are: other names for the same servers are no other list, but
+// where names differ a server that was restarted may be taken for another, so name nodes the same everywhere. This finds mistakes; it does not make
+// it safe to change the list under running clients: end all clients of the old list, wait for the longest TTL if any may have crashed, and then start those
+// of the new one.
 //
 // # What it promises
 //

@@ -71,7 +71,7 @@ func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
 	for _, s := range states {
 		for _, h := range s.Holders {
 			h.Owner = ownerOf(h.Owner)
-			h.Meta, _ = untagged(h.Meta)
+			h.Meta, _, _ = untagged(h.Meta)
 			byOwner[h.Owner] = append(byOwner[h.Owner], h)
 		}
 		merged.Token = max(merged.Token, s.Token)

@@ -125,12 +125,26 @@ func (n *node) heard(s *spell, err error, over bool) error {
 func (n *node) note(err error) {
 	answered := backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
 	if answered {
-		n.fails.Store(0)
+		if n.fails.Load() != 0 && n.fails.Swap(0) != 0 {
+			n.look() // it may have been restarted
+		}
 		n.sick.Store(false)
 		return
 	}
 	if n.fails.Add(1) >= sickAfter && n.sick.CompareAndSwap(false, true) {
 		n.startProbe()
+	}
+}
+
+// look asks the node in the background who it is, once.
+func (n *node) look() {
+	if n.red.begin() {
+		go func() {
+			defer n.red.tasks.Done()
+			ctx, cancel := context.WithTimeout(n.red.ctx, probeLimit)
+			defer cancel()
+			_ = n.red.identify(ctx, n)
+		}()
 	}
 }
 

@@ -28,6 +28,7 @@ type Backend struct {
 	cancel context.CancelFunc
 
 	naming sync.Mutex // held while a node's identity is compared with the others'
+	list   atomic.Pointer[string]
 
 	mu     sync.Mutex // guards the rest, and tasks.Add against tasks.Wait
 	closed bool
@@ -71,6 +72,7 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.round.Store(int64(time.Millisecond))
 	r.caps = intersection(nodes)
+	r.listed()
 	answers := make(chan error, len(nodes))
 	for _, n := range nodes {
 		n.red = r
@@ -119,6 +121,7 @@ func (r *Backend) identify(ctx context.Context, n *node) error {
 func (r *Backend) claimIdentity(n *node, id string) error {
 	r.naming.Lock() // one at a time
 	defer r.naming.Unlock()
+	defer r.listed()
 	var twin *node
 	for _, other := range r.nodes {
 		if other != n && other.identity() == id {

@@ -69,7 +69,7 @@ func (a *attempt) refusal() error {
 	case t.away > spare:
 		return a.votes.failed(backend.ErrUnavailable)
 	case t.held != nil:
-		holder, _ := untagged(t.held.Holder)
+		holder, _, _ := untagged(t.held.Holder)
 		return &backend.HeldError{RetryAfter: a.again(when), Holder: holder}
 	case t.quarantine != nil:
 		return &backend.QuarantineError{RetryAfter: when, Why: t.quarantine.Why}
@@ -131,11 +131,24 @@ func (a *attempt) taken() bool {
 		if !a.votes.heard[i] || !errors.As(err, &h) {
 			continue
 		}
-		if _, tag := untagged(h.Holder); tag != "" {
+		if _, tag, _ := untagged(h.Holder); tag != "" {
 			if holders[tag]++; holders[tag] >= a.red.quorum {
 				return true
 			}
 		}
 	}
 	return len(holders) == 0
+}
+
+// strange returns a holder's list of nodes that is not what we show ourselves, as far as was heard; empty if there is none.
+func (a *attempt) strange() string {
+	for i, err := range a.votes.errs {
+		var h *backend.HeldError
+		if a.votes.heard[i] && err != nil && errors.As(err, &h) {
+			if _, _, list := untagged(h.Holder); list != "" && list != *a.red.list.Load() {
+				return list
+			}
+		}
+	}
+	return ""
 }

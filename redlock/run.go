@@ -113,7 +113,7 @@ func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
 	c.TTL = min(u.red.cfg.lease(c.TTL), backend.MaxTTL) // beyond is a release of what was refused
 	c.Floor = 0
 	if u.shown == (backend.Meta{}) || u.meta != c.Meta {
-		u.meta, u.shown = c.Meta, tagged(c.Meta, c.Owner)
+		u.meta, u.shown = c.Meta, tagged(c.Meta, c.Owner, *u.red.list.Load())
 	}
 	c.Meta = u.shown
 	if gen := u.lanes[i].gen; gen > 0 {
@@ -135,20 +135,25 @@ func generation(owner string, gen int) string {
 }
 
 // tagged marks what a node tells others of its holder with the end of the owner's name, so that they can tell one claim that holds several
-// nodes from several claims. Tokens do not: claims that meet may be given the same one, by different nodes.
-func tagged(m backend.Meta, owner string) backend.Meta {
+// nodes from several claims, and with its list of nodes. Tokens do not tell: claims that meet may be given the same one, by different nodes.
+func tagged(m backend.Meta, owner, list string) backend.Meta {
 	const shown = 8
 	tag := mark + owner[max(0, len(owner)-shown):]
-	if len(m.Service)+len(m.Host)+len(m.Traceparent)+len(tag) <= backend.MaxMeta {
+	room := backend.MaxMeta - len(m.Service) - len(m.Host) - len(m.Traceparent)
+	if all := tag + mark + list; len(all) <= room {
+		tag = all
+	}
+	if len(tag) <= room {
 		m.Service += tag
 	}
 	return m
 }
 
-// untagged undoes tagged, and returns the tag, empty if there is none.
-func untagged(m backend.Meta) (clean backend.Meta, tag string) {
+// untagged undoes tagged, and returns the tag and the list, empty if there is none.
+func untagged(m backend.Meta) (clean backend.Meta, tag, list string) {
 	m.Service, tag, _ = strings.Cut(m.Service, mark)
-	return m, tag
+	tag, list, _ = strings.Cut(tag, mark)
+	return m, tag, list
 }
 
 // ownerOf undoes generation, for people.

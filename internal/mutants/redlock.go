@@ -12,12 +12,12 @@ func init() {
 			"a.queue(i, func() { a.giveBack(a.spell, i, a.claim) })", "_ = l", "./redlock", "Minority|MajorityDown",
 		},
 		{
-			"redlock: a release overtakes its acquire", "redlock/run.go",
-			"	if l.busy {\n\t\tl.line", "	if false {\n\t\tl.line", "./redlock", "Overtakes",
+			"redlock: a release overtakes its acquire", "redlock/lane.go",
+			"l.busy {\n\t\tl.line", "false && l.busy {\n\t\tl.line", "./redlock", "Overtakes",
 		},
 		{
 			"redlock: a release without answer is forgotten", "redlock/release.go",
-			"u.red.nodes[i].owe(on)", "_ = on", "./redlock", "Owed",
+			"		u.owe(i, on)\n\t\treturn\n", "		return\n", "./redlock", "Owed",
 		},
 		{
 			"redlock: a token is not written back", "redlock/token.go",
@@ -29,11 +29,11 @@ func init() {
 		},
 		{
 			"redlock: nodes are not filled in", "redlock/renew.go",
-			"			u.fillIn(ctx, c)\n", "", "./redlock", "RenewBy",
+			"			u.fillIn(spell, c)\n", "", "./redlock", "RenewBy",
 		},
 		{
-			"redlock: a minority can renew", "redlock/renew.go",
-			"case votes.yes >= u.red.quorum:", "case votes.yes > 0:", "./redlock", "RenewBy",
+			"redlock: a minority can renew", "redlock/votes.go",
+			"case q.votes.yes >= q.red.quorum:", "case q.votes.yes > 0:", "./redlock", "RenewBy",
 		},
 		{
 			"redlock: one server twice is two", "redlock/redlock.go",
@@ -50,6 +50,18 @@ func init() {
 		{
 			"redlock: claims that meet go away", "redlock/acquire.go",
 			"if !a.met ||", "if true ||", "./redlock", "Meet",
+		},
+		{
+			"redlock: other lists of nodes are not noticed", "redlock/acquire.go",
+			`list != "" && !a.repeat`, `false && list != ""`, "./redlock", "List",
+		},
+		{
+			"redlock: a restarted server is taken for another", "redlock/list.go",
+			"		r.lookAgain(ctx)\n", "", "./redlock", "List",
+		},
+		{
+			"redlock: a lease that drift makes too long is shortened", "redlock/config.go",
+			"lease > backend.MaxTTL", "lease > 2*backend.MaxTTL", "./redlock", "Drift",
 		},
 	}...)
 }
