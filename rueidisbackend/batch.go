@@ -2,6 +2,7 @@ package rueidisbackend
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -31,19 +32,22 @@ func (b *Backend) run(ctx context.Context, s script) (any, error) {
 	return reply, err
 }
 
-// perform sends requests together, those whose caller has left excepted. Nobody's ctx ends it, but no answer does.
+// perform sends requests together, those whose caller has left excepted. Nobody's ctx ends it, but it does not outlast the last deadline.
 func (b *Backend) perform(batch []*redisstore.Request) {
-	commands := make([]rueidis.Completed, 0, len(batch))
+	commands, latest := make([]rueidis.Completed, 0, len(batch)), time.Time{}
 	for _, r := range batch {
 		if r.Err = r.Ctx.Err(); r.Err == nil {
 			commands = append(commands, scriptOf(r).command(b, "EVALSHA", r.Script.SHA1))
+			if r.Ctx.Limit.After(latest) {
+				latest = r.Ctx.Limit
+			}
 		}
 	}
 	if len(commands) == 0 {
 		return
 	}
-	began := b.line.began()
-	ctx, free := b.bound(context.Background())
+	began, sent := b.line.began(), time.Now()
+	ctx, free := b.boundUntil(context.Background(), latest)
 	defer free()
 	results := b.client.DoMulti(ctx, commands...)
 	answered := false
@@ -59,7 +63,9 @@ func (b *Backend) perform(batch []*redisstore.Request) {
 		b.line.answered(began)
 	case ctx.Err() != nil: // its place in the ring is still taken
 		b.line.happened()
-		b.line.doubted()
+		if time.Since(sent) > b.cfg.RequestTimeout/2 { // not for those who were in a hurry
+			b.line.doubted()
+		}
 	}
 }
 

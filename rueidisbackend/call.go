@@ -231,17 +231,21 @@ func (c *bound) Err() error {
 
 // bound returns a context that ends with ctx, or after RequestTimeout. The caller must call free, and not use it then.
 func (b *Backend) bound(ctx context.Context) (c context.Context, free func()) {
-	now := time.Now()
-	deadline := now.Add(b.cfg.RequestTimeout)
+	deadline := time.Now().Add(b.cfg.RequestTimeout)
 	if theirs, ok := ctx.Deadline(); ok && !theirs.After(deadline) {
 		return ctx, func() {}
 	}
+	return b.boundUntil(ctx, deadline)
+}
+
+// boundUntil returns a context that ends with ctx, or at deadline, which is to be the earlier one.
+func (b *Backend) boundUntil(ctx context.Context, deadline time.Time) (c context.Context, free func()) {
 	own, _ := b.bounds.Get().(*bound)
 	own.Context, own.deadline = ctx, deadline
 	if own.timer == nil {
-		own.timer = time.AfterFunc(b.cfg.RequestTimeout, own.late)
+		own.timer = time.AfterFunc(time.Until(deadline), own.late)
 	} else {
-		own.timer.Reset(b.cfg.RequestTimeout)
+		own.timer.Reset(time.Until(deadline))
 	}
 	stop := func() bool { return true }
 	if ctx.Done() != nil {

@@ -74,6 +74,13 @@ func (l *Lanes) Ask(ctx context.Context, r *Request, ours, heeded bool) (any, er
 	return nil, ErrNoAnswer
 }
 
+// Start has r performed in a lane, and then is called there with the answer.
+func (l *Lanes) Start(r *Request, then func(reply any, err error)) {
+	r.then = then
+	l.gate.Again()
+	l.submit(r)
+}
+
 // Answer returns the answer of r, which is nobody's afterwards.
 func (l *Lanes) Answer(r *Request) (reply any, err error) {
 	if r.timer != nil {
@@ -138,7 +145,12 @@ func (l *Lanes) serve(batch []*Request) {
 	for {
 		l.perform(batch)
 		for _, r := range batch {
-			r.done <- struct{}{} // r is its caller's from here on
+			if r.then != nil {
+				then := r.then
+				then(l.Answer(r))
+			} else {
+				r.done <- struct{}{} // r is its caller's from here on
+			}
 			l.gate.Leave()
 		}
 		l.mu.Lock()

@@ -18,8 +18,9 @@ type Request struct {
 	Reply any
 	Err   error
 
-	done  chan struct{} // one slot: a lane never waits for a caller that has left
-	timer *time.Timer   // of a caller who waited for a lane
+	done  chan struct{}              // one slot: a lane never waits for a caller that has left
+	then  func(reply any, err error) // instead of done
+	timer *time.Timer                // of a caller who waited for a lane
 }
 
 // A Bounded context ends with another one, and has a deadline of its own too. It needs no timer, so it is for who looks at
