@@ -51,6 +51,12 @@ func init() {
 			"redlock: claims that meet go away", "redlock/acquire.go",
 			"if !a.met ||", "if true ||", "./redlock", "Meet",
 		},
+	}...)
+}
+
+// Package redlock: what refuses a configuration.
+func init() {
+	mutants = append(mutants, []mutant{
 		{
 			"redlock: other lists of nodes are not noticed", "redlock/acquire.go",
 			`list != "" && !a.repeat`, `false && list != ""`, "./redlock", "List",

@@ -36,7 +36,11 @@ func start(t *testing.T, b backend.Backend, limit time.Duration, v backend.Verb,
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // which is nobody's business
 	done := make(chan struct{})
-	b.(backend.Starter).Start(ctx, limit, v, c, func(grant backend.Grant, answer error) {
+	starter, ok := b.(backend.Starter)
+	if !ok {
+		t.Fatalf("a %T is no Starter", b)
+	}
+	starter.Start(ctx, limit, v, c, func(grant backend.Grant, answer error) {
 		g, err = grant, answer
 		close(done)
 	})
