@@ -27,10 +27,10 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	errs := make([]error, len(urls))
 	done := make(chan struct{}, len(urls))
 	for i, raw := range urls {
-		nodes[i] = &node{name: backend.Redact(raw), open: func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }}
+		nodes[i] = &node{name: backend.Redact(raw), open: opening(ctx, raw)}
 		go func() {
 			defer func() { done <- struct{}{} }()
-			nodes[i].b, errs[i] = openNode(ctx, raw)
+			nodes[i].b, errs[i] = openNode(ctx, nodes[i])
 		}()
 	}
 	for range urls {
@@ -49,10 +49,10 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 }
 
 // openNode bounds the opening of one node, so that one that hangs does not take the time of all.
-func openNode(ctx context.Context, raw string) (backend.Backend, error) {
+func openNode(ctx context.Context, n *node) (backend.Backend, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*probeLimit)
 	defer cancel()
-	return backend.Open(ctx, raw)
+	return n.open(ctx)
 }
 
 func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
