@@ -8,6 +8,9 @@
 // it will become, before that hold exists, so that those who wait in other processes can link to it. Without it they link to
 // the span of the holder's wait, which is next to it.
 //
+// Close the client before you shut the tracer provider down: spans get to it some milliseconds late, and Close sees to the
+// last ones. So does [Observer.Flush], for who cannot close.
+//
 // # Spans
 //
 //   - lock.wait: one Lock or TryLock, from call to return, with an event for each attempt and each wake-up. It links to the

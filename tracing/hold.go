@@ -138,7 +138,7 @@ func (over *holdOver) tell() {
 	}
 	if cause != "" {
 		span.SetAttributes(AttrCause.String(cause))
-		k.o.fail(span, k.hold, cause, k.err)
+		k.o.fail(span, k.hold.Key, cause, k.err)
 	}
 	if passed {
 		span.AddEvent(EventPass, trace.WithTimestamp(k.passed))

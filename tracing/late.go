@@ -59,7 +59,7 @@ func (s *late) now(sc trace.SpanContext) trace.Span {
 func same(a, b trace.SpanContext) bool { return a.SpanID() == b.SpanID() && a.TraceID() == b.TraceID() }
 
 func (s *late) start(sc trace.SpanContext) trace.Span {
-	ctx, opts := s.parent, []trace.SpanStartOption{trace.WithTimestamp(s.began)}
+	ctx, opts := s.parent, append(make([]trace.SpanStartOption, 0, 2), trace.WithTimestamp(s.began))
 	if s.beside != nil {
 		ctx = trace.ContextWithSpan(ctx, s.beside)
 	}

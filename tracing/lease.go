@@ -142,7 +142,7 @@ func (e *errand) end(h locker.Hold, err error) {
 	}
 	result := resultOf(err)
 	e.span.SetAttributes(AttrResult.String(result))
-	e.o.fail(e.span, h, result, err)
+	e.o.fail(e.span, h.Key, result, err)
 	e.o.leases.over(e.traceparent, time.Now())
 }
 

@@ -135,26 +135,26 @@ func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Con
 			return
 		}
 		span.SetAttributes(AttrResult.String(result))
-		o.fail(span, h, result, err)
+		o.fail(span, h.Key, result, err)
 		span.End()
 	}
 }
 
 // fail marks a span whose operation went wrong.
-func (o *Observer) fail(span trace.Span, h locker.Hold, what string, err error) {
+func (o *Observer) fail(span trace.Span, key, what string, err error) {
 	if err == nil || !failed(what) || !span.IsRecording() {
 		return
 	}
 	span.SetAttributes(AttrError.String(what))
-	span.SetStatus(codes.Error, o.text(h, err))
+	span.SetStatus(codes.Error, o.text(key, err))
 }
 
 // text is what err says, without the key unless keys are shown.
-func (o *Observer) text(h locker.Hold, err error) string {
+func (o *Observer) text(key string, err error) string {
 	if o.cfg.ShowKeys {
 		return err.Error()
 	}
-	return withoutKey(err.Error(), h.Key)
+	return withoutKey(err.Error(), key)
 }
 
 func withoutKey(text, key string) string {

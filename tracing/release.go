@@ -17,7 +17,7 @@ type release struct {
 
 	// When it is over:
 	ended time.Time
-	hold  locker.Hold
+	key   string
 	err   error
 }
 
@@ -38,7 +38,7 @@ func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(lock
 }
 
 func (r *release) end(h locker.Hold, err error) {
-	r.ended, r.hold, r.err = time.Now(), h, err
+	r.ended, r.key, r.err = time.Now(), h.Key, err
 	r.o.notes.add(r)
 }
 
@@ -48,7 +48,7 @@ func (r *release) tell() {
 		result := resultOf(r.err)
 		span.SetAttributes(AttrResult.String(result))
 		if !r.withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
-			r.o.fail(span, r.hold, result, r.err)
+			r.o.fail(span, r.key, result, r.err)
 		}
 	}
 	span.End(trace.WithTimestamp(r.ended))

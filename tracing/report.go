@@ -44,6 +44,6 @@ func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err
 	}
 	name := o.cfg.KeyClass(h.Key)
 	if o.reported.due(result + " " + name) {
-		o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h, err))
+		o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h.Key, err))
 	}
 }

@@ -34,7 +34,6 @@ type wait struct {
 
 	// When it is over:
 	ended   time.Time
-	hold    locker.Hold
 	err     error
 	blocked []trace.SpanContext // by whom
 }
@@ -89,7 +88,7 @@ func (w *wait) identity() string {
 func (w *wait) end(h locker.Hold, err error) {
 	w.over.Store(true)
 	w.blocked = w.o.blockers.leave(w.key, w.from)
-	w.hold, w.err, w.ended = h, err, time.Now()
+	w.err, w.ended = err, time.Now()
 	w.class.waiters.Add(-1)
 	w.o.notes.add((*waitOver)(w))
 	if err != nil {
@@ -130,7 +129,7 @@ func (w *wait) describe(span trace.Span, result string, contended bool) {
 		attrs = append(attrs, AttrKey.String(w.key))
 	}
 	span.SetAttributes(attrs...)
-	w.o.fail(span, w.hold, result, w.err)
+	w.o.fail(span, w.key, result, w.err)
 }
 
 // endAttempt takes note of an answer of the store.

@@ -274,7 +274,7 @@ var storeMutants = []mutant{
 	},
 	{
 		"errors quote the key", "tracing/observer.go",
-		"return withoutKey(err.Error(), h.Key)", "return err.Error()", "./tracing", "KeysAreNotShown",
+		"return withoutKey(err.Error(), key)", "return err.Error()", "./tracing", "KeysAreNotShown",
 	},
 	{
 		"the agent's attempts are its sender's", "tracing/contention/tracker.go",
