@@ -56,6 +56,8 @@ type Backend struct {
 	id       string   // of this client, in its slots
 	slots    []string // free
 	made     int
+	meta     backend.Meta // of the last claim, and metaText is it in JSON
+	metaText string
 	holds    map[string]*hold              // by place.name
 	waiting  map[string]map[*hold]struct{} // in line, by place.line
 	watchers map[string]*watcher           // by place.line

@@ -15,6 +15,7 @@ import (
 type hold struct {
 	claim backend.Claim
 	place place
+	name  string    // in the table of holds
 	until time.Time // the end of all belief in it, by what the claim was last told
 
 	slot    string // names its entries, and no other claim's
@@ -44,11 +45,12 @@ func (p place) name(c backend.Claim) string { return p.line + "\xff" + c.ID() }
 func (b *Backend) touch(p place, c backend.Claim, t time.Time, ttl time.Duration) *hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := b.holds[p.name(c)]
+	name := p.name(c)
+	h := b.holds[name]
 	if h == nil || h.over { // what was removed is not revived
-		h = &hold{place: p, slot: b.takeSlot()}
+		h = &hold{place: p, name: name, slot: b.takeSlot()}
 		h.key = p.entry(c, h.slot)
-		b.holds[p.name(c)] = h
+		b.holds[name] = h
 	}
 	h.claim = c
 	h.claim.Save = nil // may be long, and is of one verb
@@ -120,8 +122,8 @@ func (h *hold) wrote(key string, l *lease, made, loose bool) {
 
 // forget takes h out of the tables. The caller has mu.
 func (b *Backend) forget(h *hold) {
-	if name := h.place.name(h.claim); b.holds[name] == h {
-		delete(b.holds, name)
+	if b.holds[h.name] == h {
+		delete(b.holds, h.name)
 	}
 	if h.lease != nil {
 		delete(h.lease.entries, h)
@@ -179,7 +181,7 @@ func (b *Backend) remove(h *hold, l *lease, now time.Time) {
 		return // next time
 	}
 	b.mu.Lock()
-	back := b.holds[h.place.name(h.claim)] != h
+	back := b.holds[h.name] != h
 	if back || len(reply.Kvs) == 0 && (!h.loose || now.Sub(h.until) > late) {
 		delete(l.entries, h)
 		if !back {

@@ -19,22 +19,6 @@ const tokenShift = 10
 // order of their grants, whatever their keys.
 func Revision(token uint64) int64 { return int64(token >> tokenShift) }
 
-// A record is an entry's value.
-type record struct {
-	Owner     string       `json:"owner"`
-	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
-	Reentrant bool         `json:"reentrant,omitempty"`
-	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
-	Held      bool         `json:"held,omitempty"`  // written by a claim that knew it held, with a lease for its TTL
-	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
-	Meta      backend.Meta `json:"meta,omitzero"`
-}
-
-func (r record) encode() (string, error) {
-	b, err := json.Marshal(r)
-	return string(b), err
-}
-
 // An entry is one claim that holds or stands in line.
 type entry struct {
 	record

@@ -168,7 +168,7 @@ func (h *hold) without(key string) bool {
 func (b *Backend) stands(h *hold, l *line, own *entry, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holds[h.place.name(h.claim)] != h {
+	if b.holds[h.name] != h {
 		return // released meanwhile
 	}
 	if h.granted && h.created == own.created {
@@ -199,7 +199,7 @@ func (b *Backend) leaveLine(h *hold) {
 
 // look starts a look at whether it is h's turn, if anybody listens. The caller has mu.
 func (b *Backend) look(h *hold) {
-	topic := h.place.name(h.claim)
+	topic := h.name
 	if !b.hub.Watched(topic) {
 		return
 	}

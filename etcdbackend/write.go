@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -21,13 +20,13 @@ type write struct {
 	waits  bool  // the entry is for standing in line
 	also   []clientv3.Op
 	look   bool   // read the line after the write: then it decides, and not that the write was made
-	empty  bool   // the guards are that the line is empty, and the claim goes on to another write if it is not
+	blind  bool   // read nothing if it is not made
 	own    *entry // it is there already, and keeps its create revision
 	record record
 }
 
-// write makes the transaction: the entry, or a read of the line and of the claim's tombstone. An entry is never created for a
-// claim that was released.
+// write makes the transaction: the entry, or else a read of the line and of the claim's tombstone. An entry is never created for
+// a claim that was released.
 func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 	b, p := a.b, a.place
 	seconds := max(leaseSeconds(w.ttl), w.least)
@@ -36,7 +35,7 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 		return outcome{}, err
 	}
 	w.record = record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}
-	value, err := w.record.encode()
+	value, err := b.encode(w.record)
 	if err != nil {
 		return outcome{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
 	}
@@ -46,16 +45,18 @@ func (a *attempt) write(ctx context.Context, w write) (outcome, error) {
 	if w.own == nil {
 		w.guards = append(w.guards, absent(p.tombstone(a.c), ""))
 	}
-	then := append([]clientv3.Op{clientv3.OpPut(w.key, value, clientv3.WithLease(on.id))}, w.also...)
+	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
+	put.WithValueBytes(value)
+	then := append([]clientv3.Op{put}, w.also...)
 	if a.c.Load {
 		then = append(then, clientv3.OpGet(p.state()))
 	}
 	if w.look {
 		then = append(then, p.get())
 	}
-	otherwise := []clientv3.Op{p.get()}
-	if !w.empty {
-		otherwise = append(otherwise, clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()))
+	var otherwise []clientv3.Op
+	if !w.blind {
+		otherwise = []clientv3.Op{p.get(), clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}
 	}
 	reply, loose, err := b.commit(ctx, w.guards, then, otherwise)
 	b.mu.Lock()
@@ -83,7 +84,10 @@ func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome
 		}
 		return outcome{grant: e, lease: on, written: true, state: state}, nil
 	}
-	if !reply.Succeeded && buried(ranges, w) {
+	if !reply.Succeeded && w.blind {
+		return outcome{}, nil
+	}
+	if !reply.Succeeded && ranges[1].GetResponseRange().Count > 0 {
 		return outcome{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
 	}
 	found := ranges[0]
@@ -91,16 +95,7 @@ func (a *attempt) read(reply *clientv3.TxnResponse, w write, on *lease) (outcome
 		found = ranges[len(ranges)-1]
 	}
 	l, err := a.place.read(revision, found.GetResponseRange().Kvs)
-	return outcome{line: l, lease: on, written: reply.Succeeded, state: state}, err
-}
-
-// buried reports whether a write was not made because of the claim's tombstone. A line that is empty, and was compared to be,
-// leaves no other reason; in one that is not, the next write tells.
-func buried(ranges []*pb.ResponseOp, w write) bool {
-	if w.empty {
-		return ranges[0].GetResponseRange().Count == 0
-	}
-	return ranges[1].GetResponseRange().Count > 0
+	return outcome{line: l, lease: on, written: reply.Succeeded, revision: revision, state: state}, err
 }
 
 // state reads the lock's state in the reply of a write that was made, if the claim asks for it: it is as of the write's own
