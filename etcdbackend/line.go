@@ -210,10 +210,8 @@ func (l *line) refusal(own *entry) error {
 	if own != nil {
 		held.Token = uint64(own.created)<<tokenShift - 1
 	}
-	for _, e := range l.entries {
-		if own != nil && !e.granted && e.created <= own.created {
-			held.Position++
-		}
+	if own != nil {
+		held.Position = l.position(own)
 	}
 	if len(l.entries) > 0 {
 		blocks := l.entries[0]
@@ -223,6 +221,22 @@ func (l *line) refusal(own *entry) error {
 		}
 	}
 	return held
+}
+
+// position counts the claims that wait, up to own's. One may have two entries for a moment, see stepBack.
+func (l *line) position(own *entry) int {
+	type id struct{ owner, hold string }
+	claims := make(map[id]struct{}, len(l.entries))
+	for _, e := range l.entries {
+		switch {
+		case e.granted || e.created > own.created:
+		case e.Owner == "": // a peer's
+			claims[id{hold: e.key}] = struct{}{}
+		default:
+			claims[id{e.Owner, e.Hold}] = struct{}{}
+		}
+	}
+	return len(claims)
 }
 
 // before returns copies of the entries that keep own waiting. New ones behind it do not matter.

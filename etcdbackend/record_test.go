@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"time"
@@ -12,12 +13,22 @@ import (
 func TestEncode(t *testing.T) {
 	b := &Backend{}
 	metas := []backend.Meta{
-		{}, {Service: "shop", Host: "h1", PID: 7}, {Service: "shop", Host: "h1", PID: 8}, {PID: 8}, {Service: "a\"b<ö"},
-		{Traceparent: "00-1-2-01", Since: time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))}, {Service: "shop", Host: "h1", PID: 7},
+		{},
+		{Service: "shop", Host: "h1", PID: 7},
+		{Service: "shop", Host: "h1", PID: 8},
+		{PID: 8},
+		{Service: "a\"b<ö"},
+		{Traceparent: "00-1-2-01", Since: time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))},
+		{Service: "shop", Host: "h1", PID: 7},
 	}
 	for _, owner := range []string{"", backend.NewOwner(), "a/b~ c", "\x00", "a\"b", `a\b`, "a<b", "a>b", "a&b", "grün", "\xff", "\x7f"} {
 		for _, r := range []record{
-			{}, {Held: true}, {Held: true, Lease: 11}, {Held: true, Lease: 1 << 62}, {Lease: 3}, {Held: true, Lease: 11, Token: 5 << tokenShift},
+			{},
+			{Held: true},
+			{Held: true, Lease: 11},
+			{Held: true, Lease: 1 << 62},
+			{Lease: 3},
+			{Held: true, Lease: 11, Token: 5 << tokenShift},
 			{Held: true, Reentrant: true, Hold: "h"},
 		} {
 			for _, m := range metas {
@@ -26,7 +37,7 @@ func TestEncode(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := b.encode(r); err != nil || string(got) != string(want) {
+				if got, err := b.encode(r); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("encode(%+v) = %s, %v, want %s", r, got, err, want)
 				}
 			}
