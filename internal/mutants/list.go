@@ -327,6 +327,10 @@ var storeMutants = []mutant{
 		"h.stray = h.stray || r.loose", "_ = r.loose", "./etcdbackend", "StraySlot",
 	},
 	{
+		"etcd: a claim of two clients stands in line twice", "etcdbackend/acquire.go",
+		"err != nil || o.line.own(a.c).key != key", "err != nil", "./etcdbackend", "TwoClients",
+	},
+	{
 		"etcd: no request has a limit", "etcdbackend/limit.go",
 		"one.leave()\n\t\tone.cancel()\n\t}\n}\n\n// close", "one.leave()\n\t}\n}\n\n// close", "./etcdbackend", "Limits",
 	},
