@@ -160,7 +160,6 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale
 	}
-	b.line.size = 1 << o.RingScaleEachConn
 	if o.ReadBufferEachConn == 0 {
 		o.ReadBufferEachConn = buffer
 	}

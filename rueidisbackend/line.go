@@ -23,12 +23,11 @@ const (
 // of a connection is full (of requests whose callers have left, or of too many), and when it looks for a cluster's nodes.
 type line struct {
 	cluster bool
-	size    int // of the ring
 
 	events atomic.Uint64 // what happened: a dial, a close, a request that was left behind
 	calm   atomic.Uint64 // the events before which a request began that was answered since
 	flying atomic.Int64  // requests in their callers' goroutines
-	places chan struct{} // for those beyond
+	places chan struct{} // for those that are neither there nor in lanes
 
 	reopened atomic.Int64 // when doubted closed the connections, in Unix seconds
 

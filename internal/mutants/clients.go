@@ -56,6 +56,14 @@ var clients = []mutant{
 		"b.held.forget(b.store.Layout.Key(c.Key)) // the", "_ = b.held // the", "./rueidisbackend", "HeldAnswers",
 	},
 	{
+		"rueidis: a batch does not know of NOSCRIPT", "rueidisbackend/batch.go",
+		`refusedAs(r.Err, "NOSCRIPT")`, "false", "./rueidisbackend", "Batches",
+	},
+	{
+		"rueidis: what nobody waits for is sent", "rueidisbackend/batch.go",
+		"if r.Err = r.Ctx.Err(); r.Err == nil {", "if r.Err = nil; r.Err == nil {", "./rueidisbackend", "Batches",
+	},
+	{
 		"rueidis: a request waits for the store, not for ctx", "rueidisbackend/call.go",
 		"case <-bounded.Done():", "case <-make(chan struct{}):", "./rueidisbackend", "Context|Request",
 	},
