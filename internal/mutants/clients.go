@@ -14,7 +14,7 @@ var clients = []mutant{
 		"s.Hub.Wake(name, backend.Wake{}) // first", "_ = backend.Wake{} // first", "./redisbackend", ".",
 	},
 	{
-		"redis: a request waits for the store, not for ctx", "redisbackend/call.go",
+		"redis: a request waits for the store, not for ctx", "internal/redisstore/lanes.go",
 		"case <-ctx.Done():", "case <-make(chan struct{}):", "./redisbackend", ".",
 	},
 	{
