@@ -16,8 +16,9 @@ const (
 	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
-	MaxReserve = 1 << 10 // tokens of one claim
-	MaxFloor   = 1 << 52 // of a token: in microseconds the year 2112, and still exact where stores count in float64
+	MaxReserve = 1 << 10   // tokens of one claim
+	MaxPermits = 1<<31 - 1 // of one semaphore
+	MaxFloor   = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -164,6 +165,8 @@ func (c *Claim) validateMode() error {
 		return invalid("mode", c.Mode.String(), "is not a mode")
 	case c.Mode == Permit && c.Limit < 1:
 		return invalid("limit", strconv.Itoa(c.Limit), "must be at least 1")
+	case c.Limit > MaxPermits:
+		return invalid("limit", strconv.Itoa(c.Limit), "is over "+strconv.Itoa(MaxPermits))
 	case c.Mode != Permit && c.Limit != 0:
 		return invalid("limit", strconv.Itoa(c.Limit), "is for permits only")
 	case c.Reentrant && c.Mode != Exclusive:

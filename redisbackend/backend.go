@@ -116,7 +116,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		}
 		o := c.Options()
 		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
-		if err := b.cfg.RefuseCluster(); err != nil {
+		if err := b.store.OnCluster(); err != nil {
 			return err
 		}
 		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something

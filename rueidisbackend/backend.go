@@ -115,7 +115,7 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 		return nil, b.notOpened(err)
 	}
 	if b.line.cluster = b.client.Mode() == rueidis.ClientModeCluster; b.line.cluster {
-		if err := b.cfg.RefuseCluster(); err != nil {
+		if err := b.store.OnCluster(); err != nil {
 			_ = b.Close()
 			return nil, err
 		}

@@ -91,7 +91,7 @@ var storeMutants = []mutant{
 	},
 	{
 		"lua: another max_ttl lets the next one in", "internal/redisclaim/common/guard.lua",
-		"if unfit then closed = {1, 'of another max_ttl'} end", "", "./internal/redisclaim", "Guard",
+		"if unfit then closed = {1, 'of another rule'} end", "", "./internal/redisclaim", "Guard",
 	},
 	{
 		"lua: another max_ttl is no reason to refuse", "internal/redisclaim/common/fit.lua",

@@ -33,14 +33,17 @@ if seq and at.ends <= now then -- it lapsed in the middle of the line; purging o
   seq = nil
 end
 
-if c.mode == 'p' and (gm == 'p' or qp > 0) and gl ~= c.limit and not seq then return commit(keep, true, {MISMATCH}) end
+if c.mode == 'p' and (gm == 'p' or qp > 0) and gl ~= c.limit and not seq then
+  -- Unless those who are not looked at yet may all be gone: then it is to ask again, but not to stand in a line of another limit.
+  return commit(keep, true, more and {HELD, 1, '', 0, f} or {MISMATCH})
+end
 
 -- Nobody overtakes: adv has let in whom it could, so who still stands in line is before this claim. The exception is another
 -- hold of a re-entrant owner that holds: it does not take the key from anybody, and might wait for itself for ever.
 if fits(c) and (qn == 0 or gm == 'r') then
   if seq then strike(seq, at) end
-  token = admit(c, ttl)
-  return commit(keep, false, {OK, token, gm == '-' and c.reserve or 1})
+  token, reserved = admit(c, ttl)
+  return commit(keep, false, {OK, token, reserved})
 end
 
 local keeps = seq ~= nil

@@ -29,6 +29,7 @@ var classes = map[string]error{
 	"TRYAGAIN":    backend.ErrUnavailable,
 	"MOVED":       backend.ErrUnavailable,
 	"ASK":         backend.ErrUnavailable,
+	"CROSSSLOT":   errors.ErrUnsupported,
 	"REDIRECT":    backend.ErrUnavailable, // Valkey, during a failover
 	"OOM":         backend.ErrUnavailable,
 	"MISCONF":     backend.ErrUnavailable,

@@ -68,7 +68,7 @@ func (l Layout) Keys(key string) []string {
 	case l.dialect:
 		return []string{l.Key(key), l.sideKey(key)}
 	case l.guard != nil:
-		return []string{l.Key(key), l.prefix + "mark"}
+		return []string{l.Key(key), l.MarkKey()}
 	}
 	return []string{l.Key(key)}
 }

@@ -23,7 +23,7 @@ type Scripts struct{ Acquire, Renew, Release, Inspect Script }
 // The pieces of our own layout. Between start and rest a script may have its short way.
 const (
 	start = "common/start"
-	rest  = "common/clock common/head common/tombs common/change common/holders common/line common/commit"
+	rest  = "common/lives common/clock common/head common/tombs common/change common/holders common/line common/commit"
 	state = "dialect/head common/clock dialect/state common/tombs dialect/side" // of the string dialect
 )
 
@@ -50,6 +50,9 @@ var (
 
 // Probe finds out what a user may do; see probe.lua.
 var Probe = newScript("probe")
+
+// Mark reads the guard's mark of a server; see common/guard.lua and [Layout.CheckMark].
+var Mark = newScript("mark")
 
 // newScript joins the pieces that names lists, by blanks, in their order.
 func newScript(names ...string) Script {

@@ -29,6 +29,31 @@ func (l Layout) Guarded(longest, lag time.Duration) Layout {
 	return l
 }
 
+// MarkKey returns the key of a server's mark. No lock has it, as it has no braces.
+func (l Layout) MarkKey() string { return l.prefix + "mark" }
+
+// Rule is the guard's part of a server's mark, 'longest TTL/grace' in ms; "none" without a guard.
+func (l Layout) Rule() string {
+	if l.guard == nil {
+		return "none"
+	}
+	return strings.ReplaceAll(l.guard[0], " ", "/")
+}
+
+// CheckMark reads the reply to [Mark]. The error is [backend.ErrUnsafe] if the server's clients have another guard than this layout.
+func (l Layout) CheckMark(reply any) error {
+	mark, _ := reply.(string)
+	fields := strings.Fields(mark)
+	if len(fields) < 4 || fields[0] != "h2" {
+		return nil // none, or damaged, which whoever needs it says
+	}
+	if there := fields[3]; there != l.Rule() {
+		return fmt.Errorf("%w: its clients have another max_ttl or replica_lag: max_ttl/grace is %s ms there, %s here",
+			backend.ErrUnsafe, there, l.Rule())
+	}
+	return nil
+}
+
 // Dialect returns the layout that other libraries have (redsync, bsm/redislock, node-redlock, redis-py, the Redlock text):
 // the key is prefix and key as they are, and holds the owner for as long as the lease lasts. prefix may be empty. Plain
 // exclusive claims only.
@@ -55,11 +80,26 @@ func RunID(info string) (string, error) {
 }
 
 // sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its first brace and the next
-// closing one, if that is not nothing, and else the whole key.
+// closing one, if that is not nothing, and else the whole key. Two locks never have the same one, as those of tagged keys end
+// otherwise.
 func (l Layout) sideKey(key string) string {
 	k := l.Key(key)
-	if _, after, ok := strings.Cut(k, "{"); ok && strings.Index(after, "}") > 0 {
-		return k + ":holdfast"
+	if tagged(k) {
+		return k + ":tagged:holdfast"
 	}
 	return "{" + k + "}:holdfast"
+}
+
+func tagged(k string) bool {
+	_, after, ok := strings.Cut(k, "{")
+	return ok && strings.Index(after, "}") > 0
+}
+
+// CheckKey refuses a key with which the layout cannot lock in a cluster, with an *[backend.InvalidError]: in the dialect one that has
+// no hash tag and a closing brace, as no second key can be in its slot.
+func (l Layout) CheckKey(key string) error {
+	if k := l.Key(key); l.dialect && strings.Contains(k, "}") && !tagged(k) {
+		return &backend.InvalidError{Field: "key", Value: key, Reason: "has a closing brace that ends no {hash tag}, which the string dialect cannot have in a cluster"}
+	}
+	return nil
 }

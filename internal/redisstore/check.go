@@ -22,6 +22,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if err == nil {
 		err = s.checkUser(ctx)
 	}
+	if err == nil {
+		err = s.checkMark(ctx)
+	}
 	if err != nil {
 		if backend.AnswerOf(err) == backend.Unknown && endOf(ctx) == nil {
 			err = fmt.Errorf("%w: first look at the server: %w", backend.ErrUnavailable, err)
@@ -63,6 +66,19 @@ func (s *Store) info(ctx context.Context, section string) ([]string, error) {
 	}
 	infos, err := s.t.Info(ctx, section)
 	return infos, s.Failure(ctx, err)
+}
+
+// checkMark refuses a server whose other clients have a guard that this one has not, or another one: it would grant while the others
+// wait for what the server has forgotten. One that is added to clients without it is not noticed by those that are connected already.
+func (s *Store) checkMark(ctx context.Context) error {
+	if s.cfg.Dialect != "" {
+		return nil // has no guard, and keys of its own
+	}
+	reply, err := s.Run(ctx, redisclaim.Mark, []string{s.Layout.MarkKey()}, nil)
+	if err != nil {
+		return err
+	}
+	return s.Layout.CheckMark(reply)
 }
 
 // checkUser refuses a user that may not run what the scripts run. Publishing is not needed to lock.

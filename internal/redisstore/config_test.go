@@ -59,3 +59,23 @@ func TestClaimsThatOutliveTheGrace(t *testing.T) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 }
+
+// covers: R11
+func TestKeysThatAClusterCannotKeep(t *testing.T) {
+	for dialect, refused := range map[string]bool{"": false, DialectString: true} {
+		s, err := New(&Config{Dialect: dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cluster := range []bool{false, true} {
+			if cluster {
+				if err := s.OnCluster(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.fits(backend.Claim{Key: "a}b", TTL: time.Minute}); errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
+				t.Errorf("dialect %q, cluster %v: %v", dialect, cluster, err)
+			}
+		}
+	}
+}

@@ -41,6 +41,7 @@ type Store struct {
 	t         Transport
 	cfg       Config
 	waiters   *Subscription
+	cluster   bool        // see OnCluster
 	checked   atomic.Bool // the server was found fit, see Check
 	noPublish atomic.Bool // the user may not publish: nobody would be woken
 }
@@ -55,6 +56,21 @@ func New(cfg *Config) (*Store, error) {
 	s := &Store{cfg: *cfg, Layout: layout.For(backend.NewOwner())}
 	s.waiters = newSubscription(s)
 	return s, nil
+}
+
+// OnCluster says that the servers are a cluster, before the first verb. It returns an *[backend.InvalidError] if the Config asks for what a
+// cluster cannot have.
+func (s *Store) OnCluster() error {
+	s.cluster = true
+	return s.cfg.RefuseCluster()
+}
+
+// checkKey refuses a key whose lock a cluster cannot keep.
+func (s *Store) checkKey(key string) error {
+	if !s.cluster {
+		return nil
+	}
+	return s.Layout.CheckKey(key)
 }
 
 // Use sets the Transport, before the first verb.

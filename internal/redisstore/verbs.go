@@ -41,7 +41,7 @@ func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, 
 	if err := c.Validate(v.Capabilities()); err != nil {
 		return backend.Grant{}, err
 	}
-	if err := v.s.cfg.fits(c); err != nil {
+	if err := v.s.fits(c); err != nil {
 		return backend.Grant{}, err
 	}
 	if err := v.s.Check(ctx); err != nil {
@@ -60,7 +60,7 @@ func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(v.Capabilities()); err != nil {
 		return err
 	}
-	if err := v.s.cfg.fits(c); err != nil {
+	if err := v.s.fits(c); err != nil {
 		return err
 	}
 	return v.s.keep(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c), redisclaim.DecodeRenew)
@@ -69,6 +69,9 @@ func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
 // Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
 func (v Verbs) Release(ctx context.Context, c backend.Claim) error {
 	if err := validate(c, v.Capabilities()); err != nil {
+		return err
+	}
+	if err := v.s.checkKey(c.Key); err != nil {
 		return err
 	}
 	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Release, v.s.Layout.Keys(c.Key), v.s.Layout.Release(c))
@@ -81,6 +84,9 @@ func (v Verbs) Release(ctx context.Context, c backend.Claim) error {
 // Inspect reads who holds key. The answer was true on the primary when it was given.
 func (v Verbs) Inspect(ctx context.Context, key string) (backend.State, error) {
 	if err := backend.ValidateKey(key); err != nil {
+		return backend.State{}, err
+	}
+	if err := v.s.checkKey(key); err != nil {
 		return backend.State{}, err
 	}
 	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Inspect, v.s.Layout.Keys(key), v.s.Layout.Inspect())

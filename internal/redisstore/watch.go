@@ -90,6 +90,9 @@ func (s *Subscription) deliver(m Message) {
 	if m.Channel != s.store.Layout.ClientChannel() {
 		s.Hub.Wake(m.Channel, backend.Wake{})
 	} else if topic, w, ok := redisclaim.DecodeHanded(m.Payload); ok {
+		if s.store.cfg.Replicas > 0 {
+			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own question waits for
+		}
 		s.Line.Deliver(topic, w)
 	}
 }

@@ -47,8 +47,8 @@ func Mark(t testing.TB, srv *testserver.Server, longest, known time.Duration) {
 	t.Helper()
 	_, id, _ := strings.Cut(srv.MustDo("INFO", "replication"), "master_replid:")
 	id, _, _ = strings.Cut(id, "\r")
-	srv.MustDo("SET", layout(t).Guarded(longest, 0).Keys("")[1],
-		fmt.Sprintf("h2 %s %d %d new", id, time.Now().Add(-known).UnixMilli(), longest.Milliseconds()))
+	l := layout(t).Guarded(longest, 0)
+	srv.MustDo("SET", l.MarkKey(), fmt.Sprintf("h2 %s %d %s new", id, time.Now().Add(-known).UnixMilli(), l.Rule()))
 }
 
 // Dialect is a Harness for the string dialect.

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func Replicas(t *testing.T, scheme string) {
 	c := Claim(Key(t))
 	Acquired(t, b, c)
 	Want(t, "renew", b.Renew(t.Context(), c), nil)
+	handedOverUnconfirmed(t, b)
 	for _, r := range set.Replicas {
 		r.Stop()
 	}
@@ -39,4 +41,31 @@ func Replicas(t *testing.T, scheme string) {
 		return err
 	})
 	Want(t, "release", b.Release(t.Context(), c), nil)
+}
+
+// handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been waited for, so the message must
+// be no more than a reason to ask.
+func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
+	t.Helper()
+	holder, waiter := Claim(Key(t)), Claim(Key(t))
+	waiter.Key, waiter.Queue, waiter.Linger = holder.Key, true, waiter.TTL
+	Acquired(t, b, holder)
+	wakes, err := b.Watch(t.Context(), waiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
+		t.Fatalf("acquire of a held lock = %v", err)
+	}
+	Want(t, "release", b.Release(t.Context(), holder), nil)
+	select {
+	case w := <-wakes:
+		if w.Granted {
+			t.Errorf("the message grants %+v, which no replica is known to have", w.Grant)
+		}
+	case <-t.Context().Done():
+		t.Fatal("nobody was woken")
+	}
+	Acquired(t, b, waiter)
+	Want(t, "release", b.Release(t.Context(), waiter), nil)
 }

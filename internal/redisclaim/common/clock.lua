@@ -1,4 +1,5 @@
--- The store's clock is the only clock: no client sends a time of day, only durations. TIME stands still within a script.
+-- The store's clock is the only clock: no client sends a time of day, only durations. It is read once:
+-- before Redis 7.2 it goes on within a script.
 local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)

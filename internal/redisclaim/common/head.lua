@@ -3,7 +3,7 @@
 
 -- Whatever is stored, one of three holds after this: the key is free of data, it is a lock of this layout with sane fields,
 -- or the script has ended. So a damaged expiry can never be read as "expired" and granted over.
-local long, lives = type(s) == 'table', -1 -- lives: the key's expiry in ms, of the short form
+local long = type(s) == 'table'
 local o, x, f, m, b, z, g = false, 0, 0, false, false, false, false
 if long then
   if not string.find(s.err, 'WRONGTYPE', 1, true) then return s end
@@ -16,7 +16,7 @@ if long then
 elseif s then
   local v, counter, rest = string.match(s, '^(h%d+) (%d+)(.*)$')
   if v ~= 'h2' then return {FOREIGN, v and 'a layout version that is not known here' or 'not a lock'} end
-  f, lives = int(counter), redis.call('PTTL', K)
+  f = int(counter)
   if not f or lives < 0 then return {FOREIGN, 'a lock with a damaged counter, or that never ends'} end
   if rest ~= '' then
     local margin, who, count, meta = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')

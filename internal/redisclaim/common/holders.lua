@@ -101,15 +101,20 @@ end
 -- admit lets c in for a lease, and returns its token. It is the only place that writes a new hold, and its callers have asked
 -- fits. Tokens rise in the order of grants: f is the highest one given so far, and each grant goes above it, in the script
 -- that stores it. Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+--
+-- An exclusive hold may reserve more tokens, and is told how many it has got: those that end within 10 ms of the clock, or of a
+-- wish, which is bounded by the clock itself. So however fast the key changes hands, its tokens do not run away from the clock,
+-- which alone keeps them rising when the server has lost its memory. A single one per grant cannot: no µs sees two grants.
 local function admit(c, lease)
-  local ends, token = now + 1 + lease, nil
+  local ends, token, count = now + 1 + lease, nil, 1
   if gm == 'r' then
     local e = slot(1)
-    if not e then return 0 end
+    if not e then return 0, 1 end
     token = e.token
   else
     token = math.max(f + 1, us, c.floor or 0)
-    f = token + c.reserve - 1
+    if c.mode == 'x' then count = math.max(1, math.min(c.reserve, math.max(us, c.floor or 0) + 10000 - token)) end
+    f = token + count - 1
     if f > LAST then broken = broken or 'a lock whose token counter is used up' end
     put('f', text(f))
   end
@@ -119,9 +124,9 @@ local function admit(c, lease)
     put('o', o)
     put('x', text(x))
     put('m', m)
-    b = text(c.reserve)
+    b = text(count)
     put('b', b)
-    return token
+    return token, count
   end
   if o then -- its lease has run out, else c would not fit
     vacate()
@@ -135,7 +140,7 @@ local function admit(c, lease)
   if get('k:' .. gn) then damaged('holders') end -- more hold than were counted
   put('h:' .. c.id, text(gn))
   fill(gn, {ends = ends, token = token, owner = c.owner == c.id and '' or c.owner, id = c.id, meta = c.meta})
-  return token
+  return token, 1
 end
 
 -- first returns an exclusive hold's first token and how many it has. They are the highest given.

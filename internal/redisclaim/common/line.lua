@@ -85,7 +85,8 @@ local function adv()
       strike(qh, e)
     elseif fits(e) then
       strike(qh, e)
-      local token = admit(e, e.lease)
+      local token
+      token, e.reserve = admit(e, e.lease)
       if e.id ~= asker and e.client ~= '' then wakes[#wakes + 1] = {e, token} end
     else
       return

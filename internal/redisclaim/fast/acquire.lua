@@ -5,13 +5,16 @@ if plain and (not s or type(s) == 'string') then
   if f then
     -- Free, and nobody stands in line, so nobody is overtaken. The token is above every earlier one: by the counter while the
     -- key lives, by the clock after it is gone; those that are reserved follow it. A wish for a higher one goes a quarter of
-    -- the TTL beyond the clock at most. The counter may be ahead by a twelfth of the key's whole time: that is an eighth of
-    -- what it outlives any lease for, so the clock has caught up when it is gone. One further ahead is for the long way.
+    -- the TTL beyond the clock at most, and the key outlives any lease for longer than that. Without a wish tokens stay within
+    -- 10 ms of the clock, so that they rise also where all was lost but the clock; a counter further ahead is for the long way.
     local t = redis.call('TIME')
     local us = t[1] * 1000000 + t[2]
-    local token, most = us, us + ARGV[2] * 84
+    local token, most = us, us + 10000
     if f >= us then token = f + 1 end
-    if ARGV[8] and ARGV[7] ~= '0' then token = math.max(token, math.min(ARGV[7], us + ARGV[8])) end
+    if ARGV[8] and ARGV[7] ~= '0' then
+      local wish = math.min(ARGV[7], us + ARGV[8])
+      token, most = math.max(token, wish), math.max(us, wish) + 10000
+    end
     local top = token + ARGV[5] - 1
     if top <= most then
       -- The only write, and one command: either all of the grant is stored or none. All checks are behind us.

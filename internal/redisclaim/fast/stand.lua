@@ -2,14 +2,14 @@
 -- nobody in, as the lease runs, and whoever died in the line is passed over by the script that lets in. All checks come
 -- before the first write, and that is one that Redis refuses when out of memory.
 if plain and ARGV[4] ~= '' and s then
+  local lives = type(s) == 'string' and redis.call('PTTL', K) -- before the clock: see common/lives.lua
   local t = redis.call('TIME')
   local us = t[1] * 1000000 + t[2]
   local now = math.floor(us / 1000)
-  local f, o, x, m, b, mx, qh, qt, qn, lives
+  local f, o, x, m, b, mx, qh, qt, qn
   if type(s) == 'string' then
     f, x, o, b, m = string.match(s, '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$')
     if o then
-      lives = redis.call('PTTL', K)
       x, mx, qh, qt, qn = now + lives - x, 0, 1, 0, 0
     end
   else
