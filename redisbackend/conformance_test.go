@@ -29,4 +29,6 @@ func TestRestarts(t *testing.T) { redistest.Restarts(t, "redis") }
 
 func TestIdentity(t *testing.T) { redistest.SameServer(t, "redis") }
 
+func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "redis") }
+
 func TestReplicas(t *testing.T) { redistest.Replicas(t, "redis") }

@@ -29,4 +29,6 @@ func TestRestarts(t *testing.T) { redistest.Restarts(t, "rueidis") }
 
 func TestIdentity(t *testing.T) { redistest.SameServer(t, "rueidis") }
 
+func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "rueidis") }
+
 func TestReplicas(t *testing.T) { redistest.Replicas(t, "rueidis") }

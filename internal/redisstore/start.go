@@ -53,7 +53,7 @@ func (s *Store) plan(v backend.Verb, c backend.Claim) (script redisclaim.Script,
 	if err := c.Validate(caps); err != nil {
 		return script, nil, err
 	}
-	if err := s.cfg.fits(c); err != nil {
+	if err := s.fits(c); err != nil {
 		return script, nil, err
 	}
 	if v == backend.Renew {

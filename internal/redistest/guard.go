@@ -61,6 +61,21 @@ func Restarts(t *testing.T, scheme string) {
 	}
 }
 
+// Unguarded holds clients without the server's guard, or with another, to be refused when they are opened: they would grant while the
+// others wait for what the server has forgotten.
+//
+// covers: R1, R3
+func Unguarded(t *testing.T, scheme string) {
+	srv := testserver.Redis(t)
+	Mark(t, srv, time.Minute, time.Hour)
+	for _, query := range []string{"", "?max_ttl=30s", "?max_ttl=1m&replica_lag=1s"} {
+		if _, err := backend.Open(t.Context(), scheme+"://"+srv.Addr()+query); !errors.Is(err, backend.ErrUnsafe) {
+			t.Errorf("open with %q = %v, want ErrUnsafe", query, err)
+		}
+	}
+	Want(t, "close", Dial(t, scheme+"://"+srv.Addr()+"?max_ttl=1m").Close(), nil)
+}
+
 // Claim2 is another's claim on the same key.
 func Claim2(c backend.Claim) backend.Claim {
 	c.Owner = backend.NewOwner()

@@ -38,6 +38,7 @@ func Guarded(t testing.TB, srv *testserver.Server, scheme string) backendtest.Ha
 	h := Harness(srv, scheme)
 	url := scheme + "://" + srv.Addr() + "?max_ttl=" + backend.MaxTTL.String()
 	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
+	h.Leftovers = func(t testing.TB, prefix string) []string { return held(t, srv, url, prefix) }
 	h.Restart = nil
 	return h
 }
