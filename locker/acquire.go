@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -81,13 +82,16 @@ func (c *core) obtain(ctx context.Context, op string, hold Hold, o call) (*tenur
 	if linesUp(op, &claim) {
 		return c.obtainInLine(ctx, &claim, hold, o)
 	}
-	a := &acquisition{core: c, claim: claim, hold: hold, failFast: o.failFast && op != opTry}
+	a := &acquisition{
+		core: c, crew: crewKey{claim.Key, claim.TTL, o.wait}, claim: claim, hold: hold, failFast: o.failFast && op != opTry,
+	}
 	return c.ask(ctx, a, o.waitLimit, op == opTry)
 }
 
 // An acquisition is one Lock or TryLock at work.
 type acquisition struct {
 	core  *core
+	crew  crewKey
 	claim backend.Claim
 	hold  Hold
 
@@ -170,7 +174,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 	defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
 	a.retry = waiting.NewBackoff(retryFirst, retryMost)
 	a.poll = waiting.NewBackoff(a.core.cfg.Wait.Initial, a.core.cfg.Wait.Max)
-	a.subscribe = a.core.caps.Watch && a.core.cfg.Wait.Mode != waiting.Poll
+	a.subscribe = a.core.caps.Watch && cmp.Or(a.crew.wait, a.core.cfg.Wait.Mode) != waiting.Poll
 	var l lease
 	for !a.hopeless(ctx, err) {
 		subscribed := a.subscribe && a.wakes == nil && errors.Is(err, backend.ErrHeld) && a.watch(ctx)
@@ -236,7 +240,7 @@ func (a *acquisition) refused(ctx context.Context, sent instant, err error) erro
 	}
 	err = a.core.reckoned(&a.claim, err, 0)
 	if a.inLocalLine {
-		a.core.line.Note(crewKey{a.claim.Key, a.claim.TTL}, err)
+		a.core.line.Note(a.crew, err)
 	}
 	var held *backend.HeldError
 	if a.claim.Queue && errors.As(err, &held) {

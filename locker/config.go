@@ -104,10 +104,15 @@ func validateTTL(ttl time.Duration, caps backend.Capabilities) error {
 
 // needs is what the backend must be able to do: what the program requires, and what the wait mode implies.
 func (cfg Config) needs() backend.Capabilities {
-	need := cfg.Require
-	need.Queue = need.Queue || cfg.Wait.Mode == waiting.Handoff
-	need.Watch = need.Watch || cfg.Wait.Mode == waiting.Notify || cfg.Wait.Mode == waiting.Handoff
+	need, mode := cfg.Require, modeNeeds(cfg.Wait.Mode)
+	need.Queue = need.Queue || mode.Queue
+	need.Watch = need.Watch || mode.Watch
 	return need
+}
+
+// modeNeeds is what a backend must be able to do for a mode.
+func modeNeeds(m waiting.Mode) backend.Capabilities {
+	return backend.Capabilities{Queue: m == waiting.Handoff, Watch: m == waiting.Notify || m == waiting.Handoff}
 }
 
 // orTTL is a bound that defaults to the TTL of the claim at hand.

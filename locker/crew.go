@@ -10,10 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A crewKey is what a local line forms for: exclusive claims of one key with one TTL, which can use each other's leases.
+// A crewKey is what a local line forms for: exclusive claims of one key with one TTL, which can use each other's leases, and whose
+// agent waits in one way.
 type crewKey struct {
-	key string
-	ttl time.Duration
+	key  string
+	ttl  time.Duration
+	wait waiting.Mode // that calls ask for; empty for the Client's
 }
 
 // An outcome is what an agent brings to one who waits: a lease, or why there is none. The zero outcome is Close's.
@@ -42,7 +44,7 @@ func (c *core) reserve(claim *backend.Claim) {
 // obtainInLine gets the lock for one of the goroutines of this process that want it. (claim is a pointer here and on, as copies of
 // it would double the stack of every waiter.)
 func (c *core) obtainInLine(ctx context.Context, claim *backend.Claim, hold Hold, o call) (*tenure, error) {
-	k := crewKey{claim.Key, claim.TTL}
+	k := crewKey{claim.Key, claim.TTL, o.wait}
 	if o.failFast {
 		if err := c.tooLate(ctx, k, o.waitLimit); err != nil {
 			return nil, err
@@ -83,7 +85,7 @@ func (c *core) first(ctx context.Context, k crewKey, claim *backend.Claim, hold 
 			c.send(ctx, k, claim, hold)
 		}
 	}()
-	a := &acquisition{core: c, claim: *claim, hold: hold, inLocalLine: true, failFast: o.failFast}
+	a := &acquisition{core: c, crew: k, claim: *claim, hold: hold, inLocalLine: true, failFast: o.failFast}
 	a.claim.Reserve = min(a.claim.Reserve, fewPasses)
 	t, err = c.ask(ctx, a, o.waitLimit, false)
 	took = err == nil
@@ -103,7 +105,7 @@ func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, onc
 		return nil, err
 	}
 	a.claim.Settled = !a.unsure
-	return c.newTenure(&a.claim, a.inLocalLine, l, max(a.reserved-1, 0)), nil
+	return c.newTenure(a, l, max(a.reserved-1, 0)), nil
 }
 
 // await waits for one's turn in the local line.
@@ -203,7 +205,7 @@ func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	defer close(gone)
 	c.line.Sent(e.crewKey, stop, gone)
 	ctx, end := c.begin(ctx, OpErrand, e.hold)
-	a := &acquisition{core: c, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last}
+	a := &acquisition{core: c, crew: e.crewKey, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last}
 	c.sign(ctx, &a.claim)
 	t, err := c.ask(ctx, a, 0, false)
 	hold := e.hold

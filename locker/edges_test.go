@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A store that falls silent while All waits costs no more than the limit, whatever it holds by then.
@@ -119,5 +121,86 @@ func TestErrorsSayThingsOnce(t *testing.T) {
 			t.Errorf("Lock = %q, want %q", err, silent)
 		}
 		b.acquire = nil
+	})
+}
+
+// UnlockBehind ends the hold at once, whatever the store does, and Close waits for what is under way.
+func TestUnlockBehind(t *testing.T) {
+	b := hook()
+	slow := make(chan struct{})
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		<-slow
+		return b.Backend.Release(ctx, c)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		slow = make(chan struct{})
+		l, err := locker.New(b, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := mustLock(t, l, "k")
+		done, again := g.UnlockBehind(), g.UnlockBehind()
+		if _, err := g.Value(); !errors.Is(err, locker.ErrUnlocked) || g.Context().Err() == nil {
+			t.Errorf("after UnlockBehind: %v", err)
+		}
+		wantHeld(t, b, "k", true)
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("told before the store has answered")
+		case <-closed:
+			t.Error("Close did not wait")
+		default:
+		}
+		close(slow)
+		for _, ch := range []<-chan error{done, again, closed} {
+			if err := <-ch; err != nil {
+				t.Error(err)
+			}
+		}
+		wantHeld(t, b, "k", false)
+	})
+}
+
+// A call may wait in its own way, within what the backend can do.
+func TestWaitMode(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for mode, queues := range map[waiting.Mode]bool{
+			waiting.Auto: true, waiting.Handoff: true, waiting.Notify: false, waiting.Poll: false,
+		} {
+			g := mustLock(t, l, "k")
+			b.watches.Store(0)
+			got := make(chan error, 1)
+			go func() {
+				g, err := l.Lock(t.Context(), "k", locker.WaitMode(mode))
+				if err == nil {
+					err = g.Unlock()
+				}
+				got <- err
+			}()
+			time.Sleep(100 * time.Millisecond)
+			state, err := b.Inspect(t.Context(), "k")
+			if err != nil || (len(state.Waiters) == 1) != queues {
+				t.Errorf("mode %q: %d stand in the store's line, %v", mode, len(state.Waiters), err)
+			}
+			if watched := b.watches.Load() > 0; watched != (mode != waiting.Poll) {
+				t.Errorf("mode %q: watched: %v", mode, watched)
+			}
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+			if err := <-got; err != nil {
+				t.Errorf("mode %q: %v", mode, err)
+			}
+		}
+		_, err := l.Lock(t.Context(), "k", locker.WaitMode("shout"))
+		wantErr(t, err, locker.ErrNotAcquired, backend.ErrInvalid)
+	})
+	bubble(t, plain(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		_, err := l.Lock(t.Context(), "k", locker.WaitMode(waiting.Handoff))
+		wantErr(t, err, locker.ErrNotAcquired, errors.ErrUnsupported)
 	})
 }

@@ -110,3 +110,22 @@ func (g *Guard[T]) Unlock() error {
 	}
 	return nil
 }
+
+// UnlockBehind is [Guard.Unlock] for a caller who does not wait for the store: when it returns, the hold is over and its release under
+// way. The channel gets what Unlock would have returned, nil included, when that is known. Nobody needs to read it: a release that the
+// store did not confirm is logged, and Client.Close waits for it. A Lock of the same key that follows may find it held still, and
+// waits then.
+func (g *Guard[T]) UnlockBehind() <-chan error {
+	done := make(chan error, 1)
+	if g == nil || g.k == nil {
+		done <- g.Unlock()
+		return done
+	}
+	g.k.unlockBehind(func(err error) {
+		if err != nil {
+			err = &Error{"unlock", g.k.hold.Key, err}
+		}
+		done <- err
+	})
+	return done
+}

@@ -192,7 +192,27 @@ func (k *keeper) check(ctx context.Context) error {
 
 // unlock ends the hold and gives the lease on or back. Its first call decides; later ones return the same, after it. (Not a
 // sync.Once: who waits for a mutex stops the clock of a synctest bubble.)
-func (k *keeper) unlock() error {
+func (k *keeper) unlock() error { return k.unlockTelling(nothing) }
+
+func nothing() {}
+
+// unlockBehind is unlock, but returns when the hold is over, and tells the outcome later.
+func (k *keeper) unlockBehind(tell func(error)) {
+	over := make(chan struct{})
+	k.c.life.follow()
+	go func() {
+		defer k.c.life.leave()
+		err := k.unlockTelling(func() { close(over) })
+		if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold) { // those are logged where they happen
+			k.c.cfg.Logger.Warn("holdfast: release behind its caller's back", "key", k.hold.Key, "error", err)
+		}
+		tell(err)
+	}()
+	<-over
+}
+
+// unlockTelling is unlock that calls over, once, when the hold is over.
+func (k *keeper) unlockTelling(over func()) error {
 	k.mu.Lock()
 	first := !k.unlocked
 	k.unlocked = true
@@ -202,12 +222,13 @@ func (k *keeper) unlock() error {
 	done := k.done
 	k.mu.Unlock()
 	if !first {
+		over()
 		if done != nil {
 			<-done
 		}
 		return k.outcome
 	}
-	err := k.doUnlock()
+	err := k.doUnlock(over)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.outcome, k.settled = err, true
@@ -217,7 +238,7 @@ func (k *keeper) unlock() error {
 	return err
 }
 
-func (k *keeper) doUnlock() error {
+func (k *keeper) doUnlock(over func()) error {
 	k.heedParent()
 	now := k.c.now()
 	k.mu.Lock()
@@ -232,6 +253,7 @@ func (k *keeper) doUnlock() error {
 	if ended {
 		k.announce(cause, cancel)
 	}
+	over()
 	if asking { // has been told to stop: wait until it has. No renewal or Check begins after, as the hold is over
 		k.turn <- struct{}{}
 		<-k.turn

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,10 @@ func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend
 		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: nobody,
 		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
 	}
-	if op != opTry && c.queues() {
+	if err := c.canWait(o.wait); err != nil {
+		return err
+	}
+	if op != opTry && c.queues(o.wait) {
 		// Three signs of life within the window, so that one may be lost.
 		claim.Queue, claim.Linger = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
 	}
@@ -151,9 +155,21 @@ func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend
 	return claim.Validate(c.caps)
 }
 
-// queues reports whether Lock stands in the store's line.
-func (c *core) queues() bool {
-	return c.caps.Queue && c.caps.Fencing && (c.cfg.Wait.Mode == waiting.Handoff || c.cfg.Wait.Mode == waiting.Auto)
+// queues reports whether Lock stands in the store's line, given the mode that the call asks for, if it does.
+func (c *core) queues(asked waiting.Mode) bool {
+	mode := cmp.Or(asked, c.cfg.Wait.Mode)
+	return c.caps.Queue && c.caps.Fencing && (mode == waiting.Handoff || mode == waiting.Auto)
+}
+
+// canWait refuses a mode that there is not, or not on this backend. An empty one is the Client's, which [New] has checked.
+func (c *core) canWait(asked waiting.Mode) error {
+	switch asked {
+	case waiting.Auto, waiting.Poll:
+		return nil
+	case waiting.Handoff, waiting.Notify:
+		return c.caps.Missing(modeNeeds(asked))
+	}
+	return &backend.InvalidError{Field: "WaitMode", Value: string(asked), Reason: "is none of handoff, notify, poll"}
 }
 
 func (c *core) close(ctx context.Context) error {

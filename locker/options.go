@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // An Option adjusts one call of Lock, TryLock or [Do]. A backend that lacks what an option asks for refuses the call with
@@ -19,6 +20,7 @@ type call struct {
 	reentrant bool
 	waitLimit time.Duration
 	failFast  bool
+	wait      waiting.Mode // in place of Config.Wait's; empty for that
 }
 
 // apply adds options. Nil is none.
@@ -62,3 +64,7 @@ func WaitLimit(d time.Duration) Option {
 // [backend.HeldError], and can be wrong either way. Where this client has not held the key within the last minute or so there
 // is none, and the call waits. waiting.Config.FailFast is the same for all calls.
 func FailFast() Option { return func(c *call) { c.failFast = true } }
+
+// WaitMode overrides the Mode of Config.Wait for this call. A backend that lacks what a mode needs refuses the call with
+// [errors.ErrUnsupported]. Calls of one process with different modes wait in different local lines.
+func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }

@@ -52,10 +52,10 @@ type tenure struct {
 }
 
 // newTenure starts to look after a lease that the store has just granted.
-func (c *core) newTenure(claim *backend.Claim, inLine bool, l lease, spare int) *tenure {
+func (c *core) newTenure(a *acquisition, l lease, spare int) *tenure {
 	now := time.Now()
 	t := &tenure{
-		c: c, claim: *claim, inLine: inLine, crew: crewKey{claim.Key, claim.TTL},
+		c: c, claim: a.claim, inLine: a.inLocalLine, crew: a.crew,
 		token: l.token, spare: spare, since: now, handed: now, until: l.until, due: true,
 	}
 	c.mu.Lock()
