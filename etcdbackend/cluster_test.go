@@ -143,12 +143,13 @@ func noQuorum(t *testing.T, tr *trial) {
 	for _, m := range dead {
 		m.Kill()
 	}
+	began := time.Now()
 	time.Sleep(patient.TTL + patient.TTL/2) // every lease that was believed in is over
 	var now int64
 	for i := range tr.holds {
 		now += tr.holds[i].Load()
 	}
-	time.Sleep(patient.TTL / 4)
+	time.Sleep(max(patient.TTL/4, 10*time.Second-time.Since(began)))
 	for i := range tr.holds {
 		now -= tr.holds[i].Load()
 	}

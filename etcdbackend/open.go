@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"time"
 
@@ -45,7 +46,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	b.owned = true
 	if err := b.call(ctx, "open", b.ask); err != nil {
 		_ = b.Close()
-		return nil, err
+		return nil, t.because(ctx, err)
 	}
 	return b, nil
 }
@@ -57,6 +58,31 @@ func (t target) client() (*clientv3.Client, error) {
 		DialTimeout: t.dialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		Logger: zap.NewNop(),
 	})
+}
+
+// because adds to an unknown answer why there is none, if no endpoint can even be dialed: the client keeps that for itself, and tries
+// until time is up. Nothing was acquired, so it is [backend.ErrUnavailable].
+func (t target) because(ctx context.Context, err error) error {
+	if backend.AnswerOf(err) != backend.Unknown || ctx.Err() != nil {
+		return err
+	}
+	var d net.Dialer
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var why []error
+	for _, endpoint := range t.endpoints {
+		u, parseErr := url.Parse(endpoint)
+		if parseErr != nil {
+			return err
+		}
+		conn, dialErr := d.DialContext(ctx, "tcp", u.Host)
+		if dialErr == nil {
+			_ = conn.Close()
+			return fmt.Errorf("%w: %w (%s takes connections: is it an etcd, and is TLS wanted on both sides or none?)", backend.ErrUnavailable, err, u.Host)
+		}
+		why = append(why, dialErr)
+	}
+	return fmt.Errorf("%w: %w: %w", backend.ErrUnavailable, err, errors.Join(why...))
 }
 
 // ask reads nothing from where the locks are.

@@ -69,14 +69,14 @@ func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	return l, err
 }
 
-// RunID reads the reply to INFO server.
-func RunID(info string) (string, error) {
+// ReplicationID reads the reply to INFO replication: another one after every start and promotion, and a replica has its primary's.
+func ReplicationID(info string) (string, error) {
 	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok && id != "" {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "master_replid:"); ok && id != "" {
 			return id, nil
 		}
 	}
-	return "", fmt.Errorf("%w: INFO server has no run_id", errors.ErrUnsupported)
+	return "", fmt.Errorf("%w: INFO replication has no master_replid", errors.ErrUnsupported)
 }
 
 // sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its first brace and the next

@@ -22,17 +22,17 @@ func (s *Store) Verbs() Verbs { return Verbs{s: s} }
 // Capabilities are all but stored state; in the string dialect exclusive locks, without a line.
 func (v Verbs) Capabilities() backend.Capabilities { return v.s.cfg.capabilities() }
 
-// Identity returns the server's run_id, for [backend.Identifier]. A cluster has none: the error is
+// Identity returns the server's replication id, for [backend.Identifier]. A cluster has none: the error is
 // [errors.ErrUnsupported].
 func (v Verbs) Identity(ctx context.Context) (string, error) {
-	infos, err := v.s.info(ctx, "server")
+	infos, err := v.s.info(ctx, "replication")
 	if err != nil {
 		return "", err
 	}
 	if len(infos) != 1 {
 		return "", fmt.Errorf("%w: the identity of %d servers", errors.ErrUnsupported, len(infos))
 	}
-	return redisclaim.RunID(infos[0])
+	return redisclaim.ReplicationID(infos[0])
 }
 
 // TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is

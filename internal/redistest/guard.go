@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -107,4 +108,17 @@ func SameServer(t *testing.T, scheme string) {
 	if later := identity(one); later == first {
 		t.Errorf("the same identity after a restart: %q", later)
 	}
+	demoted := Dial(t, scheme+"://"+two.Addr()) // while it takes writes; a replica cannot be opened
+	defer func() { _ = demoted.Close() }()
+	two.MustDo("REPLICAOF", "127.0.0.1", fmt.Sprint(one.Port()))
+	Eventually(t, "a replica has its primary's identity, or none", func() error {
+		r, err := backend.IdentityOf(t.Context(), demoted)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		if p := identity(one); err == nil && p != r {
+			err = fmt.Errorf("primary %q, replica %q", p, r)
+		}
+		return err
+	})
 }

@@ -82,9 +82,9 @@ func each(t *testing.T, n int, f func(t *testing.T, seed uint64) bool) {
 }
 
 var variants = []variant{
-	{name: "no-quarantine", budget: 40, noQuarantine: true},
-	{name: "no-write-back", budget: 400, noWriteBack: true},
-	{name: "no-time-in-tokens", budget: 120, noTime: true, amnesia: true},
+	{name: "no-quarantine", budget: 20, noQuarantine: true},
+	{name: "no-write-back", budget: 150, noWriteBack: true},
+	{name: "no-time-in-tokens", budget: 60, noTime: true, amnesia: true},
 	{name: "no-tombstone", budget: 100, noTombstone: true},
 	{name: "deadline-from-reply", budget: 1500, fromReply: true},
 	{name: "majorities-that-do-not-meet", budget: 40, minority: true},
