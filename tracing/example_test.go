@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/tracing"
@@ -18,7 +19,7 @@ import (
 )
 
 func Example() {
-	ctx, b := context.Background(), membackend.New()
+	ctx, b := context.Background(), backend.Backend(membackend.New())
 	exporter, mp := tracetest.NewInMemoryExporter(), metric.NewMeterProvider()
 	traced := func() (*locker.Client[struct{}], *sdktrace.TracerProvider, error) {
 		tp := sdktrace.NewTracerProvider(
@@ -29,7 +30,7 @@ func Example() {
 		if err != nil {
 			return nil, nil, err
 		}
-		b := tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each question to the store
+		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each question to the store
 		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs})
 		return l, tp, err
 	}

@@ -117,4 +117,8 @@ func TestDemoTraceNobodyListens(t *testing.T) {
 			t.Error(o.err)
 		}
 	}
+	env := []string{"HOLDFAST_TRACING_ENDPOINT=http://" + l.Addr().String()}
+	if o := holdfastWith(t, env, "demo", "--stock=20").want(t, 0); !strings.Contains(o.err, "not all traces were sent") {
+		t.Errorf("the configuration's endpoint was not tried: %s", o.err)
+	}
 }

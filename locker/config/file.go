@@ -25,14 +25,15 @@ type File struct {
 	// Observer and Logger are the program's to set.
 	Locker locker.Config
 
-	// Tracing says where traces go. Package config only reads it.
+	// Tracing says where traces go. Package config only reads it, and Open sends none: the program makes a tracer provider of it, as
+	// the demo does, so that programs without OpenTelemetry stay without.
 	Tracing Tracing
 
 	backendFrom origin // of loaded
 	loaded      URL    // what Backend was, to know whether the program replaced it
 }
 
-// Tracing is the part of a [File] that package tracing uses.
+// Tracing is the part of a [File] that is for a program's tracer provider.
 type Tracing struct {
 	// Endpoint is the OTLP collector, with scheme http, https, grpc or grpcs and a host; zero for no tracing.
 	Endpoint URL `json:"endpoint,omitzero"`

@@ -85,7 +85,7 @@ func Command() *cobra.Command {
 	f.DurationVar(&o.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 2s)")
 	f.StringVar(&o.key, "key", "flash-sale", "name of the lock")
 	f.StringVar(&o.trace, "trace", "", "send traces to this OTLP endpoint, such as Jaeger: http://localhost:4318, or\n"+
-		"grpc://localhost:4317; https and grpcs with TLS")
+		"grpc://localhost:4317; https and grpcs with TLS (default: the configuration's)")
 	f.BoolVar(&o.noLock, "no-lock", false, "take no lock, and sell too much")
 	f.BoolVar(&o.kill, "kill", false, "kill one of the processes while it holds the lock, and see when the lock is free again")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")

@@ -68,10 +68,11 @@ func (s spec) open(ctx context.Context) (*store, error) {
 	}
 	_, local := b.(*membackend.Backend)
 	st := &store{Backend: b, name: cmp.Or(f.Backend.String(), config.DefaultBackend), local: local, cfg: cfg}
-	if s.Trace == "" {
+	endpoint := cmp.Or(s.Trace, f.Tracing.Endpoint.Reveal())
+	if endpoint == "" {
 		return st, nil
 	}
-	if st.trace, err = startTracing(ctx, s.Trace, s.Process); err == nil {
+	if st.trace, err = startTracing(ctx, endpoint, s.Process); err == nil {
 		err = st.trace.watch(st)
 	}
 	if err != nil {
