@@ -51,6 +51,13 @@ type Identifier interface {
 	Identity(ctx context.Context) (string, error)
 }
 
+// A Marginer is a [Backend] of several stores, of which some may fail without a loss.
+type Marginer interface {
+	// Margin is how many of the stores that hold c can fail before c is lost. It asks nobody, and is negative if c is not known to be
+	// held.
+	Margin(c Claim) int
+}
+
 // IdentityOf asks b for its Identity; the error is [errors.ErrUnsupported] if b is no [Identifier].
 func IdentityOf(ctx context.Context, b Backend) (string, error) {
 	if who, ok := b.(Identifier); ok {

@@ -200,3 +200,32 @@ func TestWaitMode(t *testing.T) {
 		wantErr(t, err, locker.ErrNotAcquired, errors.ErrUnsupported)
 	})
 }
+
+// spread is a backend that tells its margin.
+type spread struct{ *hooked }
+
+func (spread) Margin(c backend.Claim) int { return len(c.Key) }
+
+func TestMargin(t *testing.T) {
+	bubble(t, spread{hook()}, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "key")
+		if n, ok := g.Margin(); n != 3 || !ok {
+			t.Errorf("Margin = %d, %v", n, ok)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if n, ok := g.Margin(); ok {
+			t.Errorf("Margin after Unlock = %d", n)
+		}
+	})
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "key")
+		if n, ok := g.Margin(); ok {
+			t.Errorf("Margin of a single store = %d", n)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
@@ -128,4 +130,17 @@ func (g *Guard[T]) UnlockBehind() <-chan error {
 		done <- err
 	})
 	return done
+}
+
+// Margin is how many nodes of a quorum can fail, or forget, before the hold is lost, as far as is known without asking. It grows while
+// slower nodes follow the majority, and with each renewal. ok is false on a backend that is no [backend.Marginer], and after the hold.
+func (g *Guard[T]) Margin() (nodes int, ok bool) {
+	if g == nil || g.k == nil {
+		return 0, false
+	}
+	m, ok := g.k.c.b.(backend.Marginer)
+	if _, err := g.Value(); !ok || err != nil {
+		return 0, false
+	}
+	return m.Margin(g.k.claim), true
 }

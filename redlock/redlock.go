@@ -36,7 +36,10 @@ type Backend struct {
 	runs   map[runKey]*claimRun
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Marginer = (*Backend)(nil)
+)
 
 // New returns a majority of nodes. An even number of them is allowed, and tolerates no more failures than one less. The nodes stay
 // the caller's, and are to be closed after the Backend.
