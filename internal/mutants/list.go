@@ -98,6 +98,36 @@ var storeMutants = []mutant{
 		"if unfit then return unfit end", "", "./internal/redisclaim", "Guard",
 	},
 	{
+		"lua: who finds the server changed writes his own rule", "internal/redisclaim/common/guard.lua",
+		"elseif rule ~= ours then", "elseif rule ~= ours and known == life then", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: the grace is no part of the rule", "internal/redisclaim/common/guard.lua",
+		"elseif rule ~= ours then", "elseif string.match(rule, '^%d+') ~= longest then", "./internal/redisclaim", "Guard",
+	},
+	{
+		"lua: tokens run away from the clock", "internal/redisclaim/common/holders.lua",
+		"math.max(1, math.min(c.reserve, math.max(us, c.floor or 0) + 10000 - token))", "c.reserve", "./internal/redisclaim", "Tokens",
+	},
+	{
+		"lua: a replica renews", "internal/redisclaim/fast/renew.lua",
+		"local r = redis.pcall('PEXPIRE', K, math.max(left, ARGV[2] + 1) + margin)",
+		"if left > ARGV[2] + 1 then return OK end local r = redis.pcall('PEXPIRE', K, math.max(left, ARGV[2] + 1) + margin)",
+		"./internal/redisclaim", "Replica",
+	},
+	{
+		"redisstore: a message grants before the replicas have it", "internal/redisstore/watch.go",
+		"if s.store.cfg.Replicas > 0 {", "if false {", "./redisbackend", "TestReplicas",
+	},
+	{
+		"redisstore: no guard where others have one", "internal/redisstore/check.go",
+		"err = s.checkMark(ctx)", "", "./redisbackend", "Unguarded",
+	},
+	{
+		"locker: All waits for what it gives back", "locker/all.go",
+		"\tpatiently(done)\n\tselect {", "\t<-done\n\tselect {", "./locker", "AllKeeps",
+	},
+	{
 		"lua: a flush goes unnoticed", "internal/redisclaim/common/guard.lua",
 		"since, why = now, 'new or flushed'", "since, why = 0, 'new or flushed'", "./internal/redisclaim", "Guard",
 	},
