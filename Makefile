@@ -68,6 +68,10 @@ interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the str
 soak: deps ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
 
+.PHONY: conformance
+conformance: deps ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
+	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestConformance$$' ./etcdbackend -args -whole
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))

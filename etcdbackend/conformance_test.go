@@ -2,6 +2,7 @@ package etcdbackend
 
 import (
 	"context"
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
+
+// whole has make conformance run the whole suite on every cluster.
+var whole = flag.Bool("whole", false, "run the whole suite on three members and on Debian's etcd too")
 
 // harness is the suite's way to a cluster. Its first member is restarted.
 func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
@@ -69,7 +73,7 @@ func TestConformance(t *testing.T) {
 	leg := func(name string, n int, opts ...testserver.Option) {
 		t.Run(name, func(t *testing.T) {
 			h := harness(t, testserver.EtcdCluster(t, n, opts...))
-			h.Brief = name != "one"
+			h.Brief = name != "one" && !*whole
 			backendtest.Run(t, h)
 		})
 	}
