@@ -15,6 +15,7 @@ var (
 	seeds = flag.Int("seeds", 0, "how many seeds to simulate; 0 is a short form")
 	first = flag.Uint64("first", 1, "the first seed")
 	one   = flag.Uint64("seed", 0, "a seed to repeat, ten times")
+	rates = flag.Int("rates", 0, "how many seeds to run of each variant, to count in how many it is found")
 )
 
 // TestSimulation runs the world as it is meant to be: nothing may be wrong in any seed.
@@ -81,14 +82,17 @@ func each(t *testing.T, n int, f func(t *testing.T, seed uint64) bool) {
 	})
 }
 
+// Each budget is such that a variant which shows in as few seeds as was measured is missed in less than one of a million runs.
+// Measured with -rates=400 -first=5001: no-quarantine in 239 of them, no-write-back 160, no-time-in-tokens 322, no-tombstone 380,
+// deadline-from-reply 92, majorities-that-do-not-meet 328, clocks-beyond-the-drift 90.
 var variants = []variant{
-	{name: "no-quarantine", budget: 20, noQuarantine: true},
-	{name: "no-write-back", budget: 150, noWriteBack: true},
-	{name: "no-time-in-tokens", budget: 60, noTime: true, amnesia: true},
-	{name: "no-tombstone", budget: 100, noTombstone: true},
-	{name: "deadline-from-reply", budget: 1500, fromReply: true},
-	{name: "majorities-that-do-not-meet", budget: 40, minority: true},
-	{name: "clocks-beyond-the-drift", budget: 400, drift: 0.5},
+	{name: "no-quarantine", budget: 20, noQuarantine: true, needs: faults{cuts: true}},
+	{name: "no-write-back", budget: 60, noWriteBack: true, needs: faults{apart: true}},
+	{name: "no-time-in-tokens", budget: 20, noTime: true, amnesia: true},
+	{name: "no-tombstone", budget: 10, noTombstone: true},
+	{name: "deadline-from-reply", budget: 100, fromReply: true, needs: faults{stops: true}},
+	{name: "majorities-that-do-not-meet", budget: 20, minority: true},
+	{name: "clocks-beyond-the-drift", budget: 100, drift: 0.5},
 }
 
 // TestVariants removes one safeguard at a time, which must show within its budget of seeds.
@@ -101,23 +105,36 @@ func TestVariants(t *testing.T) {
 	}
 	for _, v := range all {
 		t.Run(v.name, func(t *testing.T) {
-			var mu sync.Mutex
-			tried, what := 0, ""
-			each(t, v.budget, func(t *testing.T, seed uint64) bool {
-				found, _ := run(t, seed, v)
-				mu.Lock()
-				defer mu.Unlock()
-				tried++
-				if len(found) > 0 && what == "" {
-					what = found[0]
-				}
-				return what == ""
-			})
-			if what == "" {
-				t.Errorf("not found in %d seeds", v.budget)
+			if *rates > 0 {
+				tried, found, _ := search(t, v, *rates, false)
+				t.Logf("%s: found in %d of %d seeds", v.name, found, tried)
+				return
 			}
-			first, _, _ := strings.Cut(what, "\n")
-			t.Logf("%s: found in %d seeds: %s", v.name, tried, first)
+			tried, found, what := search(t, v, v.budget, true)
+			if found == 0 {
+				t.Errorf("not found in %d seeds", tried)
+			}
+			t.Logf("%s: found in %d seeds: %s", v.name, tried, what)
 		})
 	}
+}
+
+// search runs n seeds of a variant, or until it is found if that is enough. what is the first line of what was found first.
+func search(t *testing.T, v variant, n int, enough bool) (tried, found int, what string) {
+	t.Helper()
+	var mu sync.Mutex
+	each(t, n, func(t *testing.T, seed uint64) bool {
+		violations, _ := run(t, seed, v)
+		mu.Lock()
+		defer mu.Unlock()
+		tried++
+		if len(violations) > 0 {
+			if found == 0 {
+				what, _, _ = strings.Cut(violations[0], "\n")
+			}
+			found++
+		}
+		return found == 0 || !enough
+	})
+	return tried, found, what
 }
