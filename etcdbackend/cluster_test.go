@@ -103,6 +103,10 @@ func (tr *trial) judge(t *testing.T) {
 //
 // covers: X5, X6, X7, X8, X17, W2, B2
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("elections take their time")
+	}
+	t.Parallel()
 	set := testserver.EtcdCluster(t, 3)
 	for _, trouble := range []struct {
 		name string
@@ -182,6 +186,7 @@ func memberWiped(t *testing.T, tr *trial) {
 //
 // covers: X3, X4, B1, A6
 func TestHolderCutOff(t *testing.T) {
+	t.Parallel()
 	const locks = 20
 	srv := testserver.Etcd(t)
 	proxy := testserver.NewProxy(t, srv.Addr())

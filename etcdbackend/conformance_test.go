@@ -70,8 +70,10 @@ func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
 //
 // covers: X9, X11, X13, D7
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	leg := func(name string, n int, opts ...testserver.Option) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := harness(t, testserver.EtcdCluster(t, n, opts...))
 			h.Brief = name != "one" && !*whole
 			backendtest.Run(t, h)

@@ -125,6 +125,7 @@ func TestEtcdctl(t *testing.T) {
 
 // The same with Go programs that use the peer's Mutex.
 func TestConcurrencyMutex(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	l := lockers(t, locker.Config{TTL: 2 * time.Second}, at(srv.Addr())+layoutEtcdctl)[0]
 	s := session(t, client(t, srv.Addr()))

@@ -75,6 +75,10 @@ func TestOneWrite(t *testing.T) {
 
 // A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each was taken.
 func TestKeepalivesOfAThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two renewals of a lease of seconds")
+	}
+	t.Parallel()
 	const holds, ttl = 1000, 6 * time.Second
 	srv := testserver.Etcd(t)
 	b := opened(t, at(srv.Addr()))
@@ -120,6 +124,7 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 //
 // covers: B3, B15, G2
 func TestSilentHoldOnSharedLease(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
 	silent, alive, waiter := claim(key(t)), claim(key(t)), inLine("")
@@ -158,6 +163,7 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 //
 // covers: X10, A4
 func TestForgottenAttemptOnSharedLease(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	b, other := opened(t, at(proxy.Addr())), opened(t, at(srv.Addr()))

@@ -95,6 +95,7 @@ func TestPeerTwoOfOneSession(t *testing.T) {
 //
 // covers: X1, R8, B1
 func TestPeerDeletedKey(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
 	s := session(t, c)
@@ -123,6 +124,7 @@ func TestPeerDeletedKey(t *testing.T) {
 //
 // covers: A2, A4, X10, X11
 func TestPeerGhostKey(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
 	lost := func(key string) {

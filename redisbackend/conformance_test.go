@@ -11,24 +11,36 @@ import (
 
 // TestConformance runs the suite on a server of its own, as the suite restarts it.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, redistest.Harness(testserver.Redis(t), "redis"))
 }
 
 // TestConformanceGuarded runs it with the guard against servers that forget.
 func TestConformanceGuarded(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	backendtest.Run(t, redistest.Guarded(t, srv, "redis"))
 }
 
 // TestConformanceDialect runs what is there of the string dialect.
 func TestConformanceDialect(t *testing.T) {
+	t.Parallel()
 	backendtest.Run(t, redistest.Dialect(testserver.Redis(t), "redis"))
 }
 
-func TestRestarts(t *testing.T) { redistest.Restarts(t, "redis") }
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	redistest.Restarts(t, "redis")
+}
 
-func TestIdentity(t *testing.T) { redistest.SameServer(t, "redis") }
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	redistest.SameServer(t, "redis")
+}
 
 func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "redis") }
 
-func TestReplicas(t *testing.T) { redistest.Replicas(t, "redis") }
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	redistest.Replicas(t, "redis")
+}

@@ -79,6 +79,7 @@ func TestUserAndDatabase(t *testing.T) {
 //
 // covers: R14
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	set := testserver.Sentinel(t, testserver.WithPassword("s3cret-pw"))
 	b := opened(t, set.URL())
 	roundTrip(t, b)
@@ -102,6 +103,7 @@ func TestSentinel(t *testing.T) {
 
 // covers: R11, R13
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	set := testserver.Cluster(t, testserver.WithReplicas(1))
 	b := opened(t, set.URL())
 	perNode := map[string]int{}

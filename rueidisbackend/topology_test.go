@@ -98,6 +98,7 @@ func TestOpenIsBounded(t *testing.T) {
 //
 // covers: R14
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	set := testserver.Sentinel(t, testserver.WithPassword("s3cret-pw"))
 	b := opened(t, ours(set.URL()))
 	roundTrip(t, b)
@@ -117,6 +118,7 @@ func TestSentinel(t *testing.T) {
 
 // covers: R11, R13
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	set := testserver.Cluster(t, testserver.WithReplicas(1))
 	b := opened(t, ours(set.URL()))
 	perNode := map[string]int{}

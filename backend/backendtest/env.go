@@ -28,6 +28,7 @@ type env struct {
 	clients []backend.Backend
 	undo    []func()
 	cancel  context.CancelFunc
+	asides  sync.WaitGroup
 }
 
 func newEnv(tb testing.TB, s suite, prefix string) *env {
@@ -57,10 +58,24 @@ func (e *env) later(f func()) {
 	e.undo = append(e.undo, f)
 }
 
+// slowLeases says whether the shortest lease takes seconds.
+func (e *env) slowLeases() bool { return e.caps.MinTTL >= time.Second }
+
+// aside has f wait for a lease beside others where that takes seconds; the rule's end waits for it. Elsewhere the rule waits
+// itself: there what f finds depends on how often it can look.
+func (e *env) aside(f func()) {
+	if e.slowLeases() {
+		e.asides.Go(f)
+	} else {
+		f()
+	}
+}
+
 // close undoes what the rule did, and fails it if anything is left then.
 func (e *env) close() {
 	e.Helper()
 	defer e.cancel()
+	e.asides.Wait()
 	for i := len(e.undo) - 1; i >= 0; i-- {
 		e.undo[i]()
 	}
@@ -220,10 +235,11 @@ func (e *env) pause(d time.Duration) {
 	}
 }
 
-// await asks until ok says so, and fails the rule if it does not within limit.
+// await asks until ok says so, and fails the rule if it does not within limit. It asks less often as time goes on: other rules
+// run beside.
 func (e *env) await(what string, limit time.Duration, ok func() bool) {
 	e.Helper()
-	for start := time.Now(); !ok(); e.pause(2 * time.Millisecond) {
+	for start := time.Now(); !ok(); e.pause(min(2*time.Millisecond+time.Since(start)/20, 25*time.Millisecond)) {
 		if time.Since(start) > limit {
 			e.Fatalf("after %v still waiting: %s", limit, what)
 		}

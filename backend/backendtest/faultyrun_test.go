@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestFaultyIsABackend(t *testing.T) {
 			h.Open = func(t testing.TB) backend.Backend { return FaultyWith(open(t), 1, f) }
 			s := suite{h: h, caps: modelCaps, name: t.Name()}
 			chosen, _ := s.choose(slices.DeleteFunc(rules(true), func(r rule) bool { return r.slow }))
-			s.runAll(t, chosen, 1)
+			s.runAll(t, chosen, runtime.GOMAXPROCS(0))
 		})
 	}
 }

@@ -208,7 +208,7 @@ func handoffNotEarly(e *env) {
 				continue
 			}
 		}
-		e.notBefore(a, key, sent, linger)
+		e.aside(func() { e.notBefore(a, key, sent, linger) })
 	}
 }
 

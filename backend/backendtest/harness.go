@@ -2,6 +2,8 @@ package backendtest
 
 import (
 	"crypto/rand"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +19,8 @@ type Harness struct {
 	// which must not be used in another bubble.
 	Open func(t testing.TB) backend.Backend
 
-	// Bubble runs cases in testing/synctest bubbles, one after another. Otherwise they run in real time, several at once.
+	// Bubble runs cases in testing/synctest bubbles, as many at once as there are processors. Otherwise they run in real time,
+	// more at once.
 	Bubble bool
 
 	// Brief leaves out what was shown when the same backend ran on another server: bad input, odd keys, package locker on
@@ -41,7 +44,7 @@ type Harness struct {
 }
 
 // together is how many cases run at once in real time. Most of them wait most of the time.
-const together = 12
+const together = 24
 
 // Run runs the suite as subtests of t.
 func Run(t *testing.T, h Harness) {
@@ -56,7 +59,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	limit := together
 	if h.Bubble {
-		limit = 1
+		limit = runtime.GOMAXPROCS(0) // they never wait
 	}
 	s.runAll(t, chosen, limit)
 }
@@ -109,7 +112,7 @@ func (s suite) runAll(t *testing.T, rules []rule, limit int) {
 	t.Helper()
 	slots := make(chan struct{}, limit)
 	var running sync.WaitGroup
-	for _, r := range rules {
+	for _, r := range slices.Backward(rules) { // the last of them take longest
 		if r.alone {
 			continue
 		}

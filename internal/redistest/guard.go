@@ -88,7 +88,7 @@ func Claim2(c backend.Claim) backend.Claim {
 //
 // covers: Q3
 func SameServer(t *testing.T, scheme string) {
-	one, two := testserver.Redis(t), testserver.Redis(t)
+	one, two := testserver.Redis(t, testserver.WithArgs("--repl-diskless-sync-delay", "0")), testserver.Redis(t) // it waits for more replicas
 	identity := func(srv *testserver.Server) (id string) {
 		b := Dial(t, scheme+"://"+srv.Addr())
 		defer func() { _ = b.Close() }()
