@@ -29,7 +29,7 @@ func (t transport) RunAcknowledged(
 
 // acknowledge sends both commands in one pipeline, which is one connection.
 func (b *Backend) acknowledge(ctx context.Context, r *redisstore.Request, replicas int, limit time.Duration) (any, error) {
-	send := func(command, script string) (acknowledged, error) {
+	send := func(command, script string, limit time.Duration) (acknowledged, error) {
 		p := b.client.Pipeline()
 		run := b.command(r, command, script)
 		wait := attempt{redis.NewCmd(ctx, "wait", replicas, max(limit.Milliseconds(), 1))}
@@ -42,9 +42,9 @@ func (b *Backend) acknowledge(ctx context.Context, r *redisstore.Request, replic
 		n, err := wait.Int64()
 		return acknowledged{reply, n}, err
 	}
-	a, err := send("evalsha", r.Script.SHA1)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		a, err = send("eval", r.Script.Source)
+	a, err := send("evalsha", r.Script.SHA1, limit)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") { // and may have waited all the same: half of what is left is for the reply
+		a, err = send("eval", r.Script.Source, min(limit, time.Until(r.Ctx.Limit)/2))
 	}
 	return a, err
 }

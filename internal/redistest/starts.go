@@ -14,12 +14,13 @@ import (
 func Starts(t *testing.T, scheme string) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	for name, query := range map[string]string{"lanes": "?", "no lanes, for a look at replicas": "?replicas=1&"} {
+	for name, query := range map[string]string{"lanes": "?request_timeout=2s", "no lanes, for a look at replicas": "?replicas=1&request_timeout=3s"} {
 		t.Run(name, func(t *testing.T) {
-			b := Dial(t, scheme+"://"+p.Addr()+query+"request_timeout=2s")
-			if query == "?" {
+			b := Dial(t, scheme+"://"+p.Addr()+query)
+			if name == "lanes" {
 				answers(t, b)
 			}
+			srv.MustDo("SCRIPT", "FLUSH") // a no is a no, also when the script has to be sent and no replica is there to be waited for
 			// The connection is there before the network is silent: rueidis makes the one that replicas are waited for on without a ctx.
 			if _, err := start(t, b, Patience, backend.Renew, Claim(Key(t))); !errors.Is(err, backend.ErrLost) {
 				t.Errorf("a renewal of what is not held: %v", err)
