@@ -97,6 +97,7 @@ type acquisition struct {
 
 	contended bool    // known to be held or wanted: subscribe before the first question, which saves the second
 	before    *tenure // contended: the lease that this process has; see standBack
+	rode      *ride   // the question that is to be asked now has gone with the release of that
 
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
@@ -184,7 +185,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 			}
 		}
 		a.standBack(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && a.rode == nil {
 			break
 		}
 		if l, err = a.ask(ctx); err == nil {
@@ -198,9 +199,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 // everything else leaves the acquisition unsure, so that it is repeated or withdrawn and never forgotten.
 func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	attemptCtx, end := a.core.begin(ctx, OpAttempt, a.hold)
-	sent := a.core.now() // before the request: the lease cannot have begun earlier
-	a.asked = true
-	g, err := a.core.b.TryAcquire(attemptCtx, a.claim)
+	g, sent, err := a.try(attemptCtx)
 	if err == nil {
 		l = lease{g.Token, deadlineOf(sent, max(g.TTL, a.claim.TTL))}
 		switch {
@@ -231,6 +230,18 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	h.Token = l.token
 	end(h, err)
 	return l, err
+}
+
+// try asks, unless that was done together with a release. sent is before the request: the lease cannot have begun earlier.
+func (a *acquisition) try(ctx context.Context) (g backend.Grant, sent instant, err error) {
+	a.asked = true
+	if r := a.rode; r != nil {
+		a.rode = nil
+		return r.grant, r.sent, r.err
+	}
+	sent = a.core.now()
+	g, err = a.core.b.TryAcquire(ctx, a.claim)
+	return g, sent, err
 }
 
 // refused takes note of a definite answer: another holds. It returns the answer with what we make of it.

@@ -271,7 +271,7 @@ func (c *core) drop(ctx context.Context, t *tenure) {
 	go func() {
 		defer c.life.leave()
 		hold := Hold{Key: t.claim.Key, Token: t.token}
-		err := c.release(ctx, t.claim, hold, orTTL(c.cfg.ReleaseTimeout, t.claim.TTL))
+		err := c.release(ctx, t.claim, hold, orTTL(c.cfg.ReleaseTimeout, t.claim.TTL), nil)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not give a lock back; its lease runs out by itself", "key", hold.Key, "error", err)
 		}

@@ -277,10 +277,11 @@ func (k *keeper) doUnlock(over func()) error {
 // giveUp gives the lease back to the store.
 func (k *keeper) giveUp(now time.Time) error {
 	k.mu.Lock()
+	with := k.board()
 	k.halt()
 	k.mu.Unlock()
 	k.c.pace.saw(k.claim.Key, k.passes+1, k.held, now)
-	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
+	err := k.c.release(k.parent, k.claim, k.hold, k.budget(), with)
 	switch {
 	case !errors.Is(err, backend.ErrLost):
 	case k.c.remaining(k.until) <= 0: // the lease ran out by itself while the release was on its way
@@ -297,14 +298,14 @@ func (k *keeper) abandoned(cause error) error {
 	k.c.life.follow()
 	if errors.Is(cause, ErrMaxHold) {
 		defer k.c.life.leave()
-		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget(), nil)
 		k.gone(cause)
 		return cause
 	}
 	// Lost: very likely gone in the store as well. If not (a renewal got through that we never heard of), let it go.
 	go func() {
 		defer k.c.life.leave()
-		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget(), nil)
 	}()
 	return cause
 }

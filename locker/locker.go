@@ -112,6 +112,7 @@ type core struct {
 	pace   pace
 	line   waiting.Line[crewKey, outcome] // of this process
 	asleep func(time.Time) time.Duration  // how long the machine had slept by now; a field for tests
+	relays atomic.Bool                    // the backend is a Relayer, as far as is known
 
 	mu      sync.Mutex
 	tenures map[*tenure]struct{} // the leases, for Close
@@ -120,10 +121,13 @@ type core struct {
 
 func newCore(b backend.Backend, cfg Config) *core {
 	events, _ := cfg.Observer.(EventObserver)
-	return &core{
+	c := &core{
 		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
 		tenures: map[*tenure]struct{}{},
 	}
+	_, relays := b.(backend.Relayer)
+	c.relays.Store(relays)
+	return c
 }
 
 // nobody stands for the fresh name that a claim gets when the store is asked; most who wait in the local line never ask.

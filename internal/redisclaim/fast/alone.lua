@@ -1,0 +1,1 @@
+local along = {id = '', keep = 0} -- nobody comes along with this release
