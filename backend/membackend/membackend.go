@@ -30,6 +30,7 @@ type Backend struct {
 var (
 	_ backend.Backend    = (*Backend)(nil)
 	_ backend.Identifier = (*Backend)(nil)
+	_ backend.Relayer    = (*Backend)(nil)
 )
 
 // New returns the first client of a new store.
@@ -85,6 +86,16 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 		return err
 	}
 	return b.store.Release(c)
+}
+
+// Relay implements [backend.Relayer].
+func (b *Backend) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
+	if ended.ValidateRelease(b.Capabilities()) == nil && b.store.Validate(next) == nil && b.ready(ctx) == nil {
+		return b.store.Relay(ended, next)
+	}
+	released = b.Release(ctx, ended)
+	g, err = b.TryAcquire(ctx, next)
+	return released, g, err
 }
 
 // Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see

@@ -96,6 +96,10 @@ func (s *Store) Watch(ctx context.Context, c backend.Claim) <-chan backend.Wake 
 func (s *Store) Acquire(c backend.Claim) (backend.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.acquire(c)
+}
+
+func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 	now := s.now()
 	s.sweep(now)
 	if now.Before(s.tombs[tombstone{c.Key, c.ID()}]) {
@@ -175,6 +179,19 @@ func (s *Store) raise(l *lock, h *hold, token uint64) {
 func (s *Store) Release(c backend.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.release(c)
+}
+
+// Relay does both, and nothing in between.
+func (s *Store) Relay(ended, next backend.Claim) (released error, g backend.Grant, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	released = s.release(ended)
+	g, err = s.acquire(next)
+	return released, g, err
+}
+
+func (s *Store) release(c backend.Claim) error {
 	now := s.now()
 	s.sweep(now)
 	if !c.Settled {
