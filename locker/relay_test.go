@@ -146,7 +146,7 @@ func TestRelayForNobody(t *testing.T) {
 		if err := <-unlocked; err != nil || b.relays.Load() != 1 {
 			t.Errorf("Unlock = %v, after %d relays", err, b.relays.Load())
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Second) // less than the lease that a late grant would get
 		wantHeld(t, b, "k", false)
 	})
 }
@@ -180,6 +180,40 @@ func TestRelayPanics(t *testing.T) {
 			_ = second.Unlock()
 		}()
 		if err := (<-next).Unlock(); err != nil { // when the lease of the one before has run out
+			t.Error(err)
+		}
+	})
+}
+
+// The lease that a relay brings counts from before the relay was sent, like any other.
+// covers: I1
+func TestRelayDeadline(t *testing.T) {
+	b := &relayer{hooked: hook()}
+	var sent time.Time
+	b.relay = func(ctx context.Context, ended, next backend.Claim) (error, backend.Grant, error) {
+		sent = time.Now()
+		released, g, err := backend.RelayOf(ctx, b.Backend, ended, next)
+		time.Sleep(5 * time.Second)
+		return released, g, err
+	}
+	bubble(t, b, strict, func(t *testing.T, l *locker.Client[struct{}]) {
+		guards := make(chan *locker.Guard[struct{}])
+		first := mustLock(t, l, "k")
+		for range 2 {
+			go func() { guards <- mustLock(t, l, "k") }()
+			synctest.Wait()
+		}
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := (<-guards).Unlock(); err != nil {
+			t.Error(err)
+		}
+		third := <-guards
+		if until := third.Until(); sent.IsZero() || until.After(sent.Add(strict.TTL)) {
+			t.Errorf("believed until %v after the relay was sent, with a TTL of %v", until.Sub(sent), strict.TTL)
+		}
+		if err := third.Unlock(); err != nil {
 			t.Error(err)
 		}
 	})

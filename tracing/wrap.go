@@ -125,6 +125,18 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 	return err
 }
 
+// Relay implements [backend.Relayer]. Its span is of the release that takes the other claim along.
+func (b *wrapped) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
+	if _, ok := b.Backend.(backend.Relayer); !ok {
+		return backend.RelayOf(ctx, b.Backend, ended, next)
+	}
+	b.linkNext(ctx, ended)
+	ctx, span := b.ask(ctx, SpanStoreRelease, "Relay")
+	released, g, err = backend.RelayOf(ctx, b.Backend, ended, next)
+	answered(ctx, span, ended.Key, 0, released)
+	return released, g, err
+}
+
 // Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the wait.
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	asked, span := b.ask(ctx, SpanStoreWatch, "Watch")

@@ -8,6 +8,22 @@ var lockerMutants = []mutant{
 		"deadlineOf(sent, max(g.TTL", "deadlineOf(a.core.now(), max(g.TTL", "./locker", "Deadline|Suspend",
 	},
 	{
+		"deadline of a relay counted from the reply", "locker/acquire.go",
+		"return r.grant, r.sent, r.err", "return r.grant, a.core.now(), r.err", "./locker", "Relay",
+	},
+	{
+		"a hold that is not settled is relayed", "locker/behind.go",
+		"!t.claim.Settled ||", "", "./locker", "Relay",
+	},
+	{
+		"who rides with a release asks as well", "locker/behind.go",
+		"		if !r.alone {\n			a.rode = r\n		}", "", "./locker", "TakesQuestion",
+	},
+	{
+		"a relay without an answer is forgotten", "locker/behind.go",
+		"a.asked, a.unsure = true, true", "", "./locker", "Relay|StrictStorm",
+	},
+	{
 		"renewed deadline counted from the reply", "locker/tenure.go",
 		"deadlineOf(sent, t.claim.TTL)", "deadlineOf(t.c.now(), t.claim.TTL)", "./locker", "Deadline",
 	},
@@ -47,7 +63,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"release does not wait for the renewal", "locker/keeper.go",
-		"k.turn <- struct{}{} // a renewal that was under way has been told to stop, and has; none begins after, as the hold is over\n\t<-k.turn", "", "./locker", "Joined",
+		"asking := k.stop != nil", "asking := false", "./locker", "Joined|Refuted|Unlock",
 	},
 	{
 		"MaxHold is ignored", "locker/keeper.go",
@@ -145,7 +161,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"a lease that is nearly over is handed on", "locker/crew.go",
-		"left < min(t.claim.TTL/2, c.cfg.Wait.Fallback)", "left < 0", "./locker", "ShortLease",
+		"t.until.after(now) >= min(t.claim.TTL/2, t.c.cfg.Wait.Fallback)", "t.until.after(now) >= 0", "./locker", "ShortLease|Nearly|Pass|Handed",
 	},
 	{
 		"handed on with the token of the one before", "locker/crew.go",
@@ -173,6 +189,6 @@ var lockerMutants = []mutant{
 	},
 	{
 		"All keeps what it has when it fails", "locker/all.go",
-		"errors.Join(err, all.Unlock())", "err", "./locker", "AllOrNothing",
+		"errors.Join(err, all.rollBack())", "err", "./locker", "AllOrNothing",
 	},
 }

@@ -37,6 +37,7 @@ func TestRelay(t *testing.T) {
 		done  bool
 	}{
 		"alone":                 {[]string{"h2 5 60000 me 1 "}, true},
+		"over":                  {[]string{"h2 5 130000 me 1 "}, false},
 		"free":                  {[]string{"h2 5"}, false},
 		"nothing":               {nil, false},
 		"of another":            {[]string{"h2 5 60000 other 1 "}, false},
@@ -54,8 +55,8 @@ func TestRelay(t *testing.T) {
 		"damaged":   {hash("me", "9999999999999", "g", "what"), false},
 		"foreign":   {[]string{"something else"}, false},
 	} {
-		moving := regexp.MustCompile(`[0-9]{5,16}`) // times and tokens
-		again := strings.NewReplacer("q:2", "q:1", "w:next2", "w:next1", " 2 2 1 0", " 1 1 1 0") // a line that was empty in between is counted anew
+		moving := regexp.MustCompile(`[0-9]{5,16}`)                                              // times and tokens
+		again := strings.NewReplacer("1.001s", "1s", "q:2", "q:1", "w:next2", "w:next1", " 2 2 1 0", " 1 1 1 0") // a line that was empty in between is counted anew
 		var after [2]string
 		for i := range after {
 			r := newRig(t)
@@ -63,7 +64,8 @@ func TestRelay(t *testing.T) {
 			before := r.stored()
 			me, next := plainClaim("me"), queued("next")
 			next.Reserve = 3
-			released, g, err := error(nil), backend.Grant{}, error(nil)
+			var released, err error
+			var g backend.Grant
 			if i == 0 {
 				var done bool
 				if done, g, err = r.relay(me, next); done != c.done {
