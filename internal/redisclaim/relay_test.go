@@ -55,7 +55,7 @@ func TestRelay(t *testing.T) {
 		"damaged":   {hash("me", "9999999999999", "g", "what"), false},
 		"foreign":   {[]string{"something else"}, false},
 	} {
-		moving := regexp.MustCompile(`[0-9]{5,16}`)                                              // times and tokens
+		moving := regexp.MustCompile(`[0-9]{5,16}`)                                                              // times and tokens
 		again := strings.NewReplacer("1.001s", "1s", "q:2", "q:1", "w:next2", "w:next1", " 2 2 1 0", " 1 1 1 0") // a line that was empty in between is counted anew
 		var after [2]string
 		for i := range after {

@@ -11,17 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The floors are what a lock of our kind costs when nothing is done but the least: who is below one has a clock of the server
-// in its tokens, a line in the store and a grant that the release makes, and none of what makes that safe when anything fails.
+// The floors are what a lock of our kind costs when the least is done for it: tokens by the server's clock and a wake-up, or a line in the
+// store and a grant that the release makes, and nothing of what keeps that safe when anything fails. They say how far a goal in pings or in
+// bare commands is from what can be had on the machine that measures.
 var (
 	_ = register(Impl{
 		Name: "floor-fenced", Role: Limit, Settings: "go-redis, no library: SET NX with TIME as token; GET, DEL, PUBLISH",
-		Modules: []string{"github.com/redis/go-redis/v9"}, Sent: []string{"evalsha", "eval"}, Fenced: true,
+		Modules: []string{"github.com/redis/go-redis/v9"}, Sent: []string{"evalsha", "eval"}, Fenced: true, Extra: true,
 		Skip: []string{"S2", "S3", "S4", "S6"}, Open: openFloorFenced,
 	})
 	_ = register(Impl{
 		Name: "floor-hand-off", Role: Limit, Settings: "go-redis, no library: a list as the line; a release that queues the process's next claim and grants the first in line",
-		Modules: []string{"github.com/redis/go-redis/v9"}, Sent: []string{"evalsha", "eval"}, Fenced: true,
+		Modules: []string{"github.com/redis/go-redis/v9"}, Sent: []string{"evalsha", "eval"}, Fenced: true, Extra: true,
 		Skip: []string{"S1", "S6"}, Open: openFloorHandOff,
 	})
 )
