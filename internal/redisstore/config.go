@@ -87,14 +87,6 @@ func (cfg *Config) capabilities() backend.Capabilities {
 	return caps
 }
 
-// fits refuses a key that cannot be locked, and a claim that would outlive the guard's grace.
-func (s *Store) fits(c backend.Claim) error {
-	if err := s.checkKey(c.Key); err != nil {
-		return err
-	}
-	return s.cfg.fits(c)
-}
-
 // fits refuses a claim that would outlive the guard's grace.
 func (cfg *Config) fits(c backend.Claim) error {
 	if cfg.MaxTTL != 0 && c.TTL > cfg.MaxTTL {

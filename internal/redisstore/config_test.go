@@ -73,8 +73,11 @@ func TestKeysThatAClusterCannotKeep(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.fits(backend.Claim{Key: "a}b", TTL: time.Minute}); errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
-				t.Errorf("dialect %q, cluster %v: %v", dialect, cluster, err)
+			for _, v := range []backend.Verb{backend.Acquire, backend.Renew, backend.Release} {
+				err := s.refusal(v, backend.Claim{Key: "a}b", Owner: "me", TTL: time.Minute})
+				if errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
+					t.Errorf("dialect %q, cluster %v, verb %d: %v", dialect, cluster, v, err)
+				}
 			}
 		}
 	}

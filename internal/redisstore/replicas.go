@@ -8,36 +8,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
 )
 
-// keep runs a script that takes or extends a hold, and decodes its reply. With Config.Replicas a yes needs so many replicas
-// that have it; with fewer it is unknown whether the hold would survive, so the answer is unknown too, and whoever asked
-// repeats or releases the claim.
+// acknowledged makes a request that takes or extends a hold. A yes needs Config.Replicas that have it; with fewer it is unknown
+// whether the hold would survive, so the answer is unknown too, and whoever asked repeats or releases the claim.
 //
 // A yes does not promise more than that those replicas had it: a failover may still promote another one. See the Redis
 // documentation of WAIT.
-func (s *Store) keep(ctx context.Context, script redisclaim.Script, keys, args []string, decode func(any) error) error {
-	if s.cfg.Replicas == 0 {
-		reply, err := s.Run(ctx, script, keys, args)
-		if err != nil {
-			return err
-		}
-		return decode(reply)
-	}
+func (s *Store) acknowledged(
+	ctx context.Context, v backend.Verb, c backend.Claim, script redisclaim.Script, args []string,
+) (backend.Grant, error) {
 	if !s.Gate.Enter() {
-		return backend.ErrClosed
+		return backend.Grant{}, backend.ErrClosed
 	}
 	defer s.Gate.Leave()
 	if err := ctx.Err(); err != nil {
-		return err
+		return backend.Grant{}, err
 	}
-	reply, n, err := s.t.RunAcknowledged(ctx, script, keys, args, s.cfg.Replicas, s.cfg.RequestTimeout/2)
+	reply, n, err := s.t.RunAcknowledged(ctx, script, s.Layout.Keys(c.Key), args, s.cfg.Replicas, s.cfg.RequestTimeout/2)
 	if err != nil {
-		return s.Failure(ctx, err)
+		return backend.Grant{}, s.Failure(ctx, err)
 	}
-	if err := decode(reply); err != nil {
-		return err
+	g, err := outcome(v, reply, c)
+	if err == nil && n < s.cfg.Replicas {
+		return backend.Grant{}, fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", n, s.cfg.Replicas, s.cfg.Replicas)
 	}
-	if n < s.cfg.Replicas {
-		return fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", n, s.cfg.Replicas, s.cfg.Replicas)
-	}
-	return nil
+	return g, err
 }

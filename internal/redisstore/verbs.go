@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
@@ -38,47 +37,19 @@ func (v Verbs) Identity(ctx context.Context) (string, error) {
 // TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
 // refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
 func (v Verbs) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if err := c.Validate(v.Capabilities()); err != nil {
-		return backend.Grant{}, err
-	}
-	if err := v.s.fits(c); err != nil {
-		return backend.Grant{}, err
-	}
-	if err := v.s.Check(ctx); err != nil {
-		return backend.Grant{}, err
-	}
-	var g backend.Grant
-	err := v.s.keep(ctx, v.s.Layout.Scripts().Acquire, v.s.Layout.Keys(c.Key), v.s.Layout.Acquire(c), func(reply any) (err error) {
-		g, err = redisclaim.DecodeAcquire(reply, c)
-		return err
-	})
-	return g, err
+	return v.s.do(ctx, backend.Acquire, c)
 }
 
 // Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
 func (v Verbs) Renew(ctx context.Context, c backend.Claim) error {
-	if err := c.Validate(v.Capabilities()); err != nil {
-		return err
-	}
-	if err := v.s.fits(c); err != nil {
-		return err
-	}
-	return v.s.keep(ctx, v.s.Layout.Scripts().Renew, v.s.Layout.Keys(c.Key), v.s.Layout.Renew(c), redisclaim.DecodeRenew)
+	_, err := v.s.do(ctx, backend.Renew, c)
+	return err
 }
 
 // Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
 func (v Verbs) Release(ctx context.Context, c backend.Claim) error {
-	if err := validate(c, v.Capabilities()); err != nil {
-		return err
-	}
-	if err := v.s.checkKey(c.Key); err != nil {
-		return err
-	}
-	reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Release, v.s.Layout.Keys(c.Key), v.s.Layout.Release(c))
-	if err != nil {
-		return err
-	}
-	return redisclaim.DecodeRelease(reply)
+	_, err := v.s.do(ctx, backend.Release, c)
+	return err
 }
 
 // Inspect reads who holds key. The answer was true on the primary when it was given.
@@ -113,16 +84,4 @@ func (v Verbs) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake,
 	}
 	channel := v.s.Layout.Channel(c.Key)
 	return v.s.waiters.watch(ctx, channel, &v.s.waiters.Hub, channel)
-}
-
-// validate is what a release must have: its TTL and its mode may be anything, so that nothing that was acquired is stuck.
-func validate(c backend.Claim, caps backend.Capabilities) error {
-	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
-		field := "owner"
-		if c.Reentrant {
-			field = "hold"
-		}
-		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
-	}
-	return c.ValidateRelease(caps)
 }
