@@ -77,8 +77,8 @@ fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
 .PHONY: sim
-sim: ## the quorum in simulated time, SEEDS (1000) of them, and with one safeguard removed at a time; ten seeds a second or more
-	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
+sim: ## the quorum in simulated time, SEEDS (1000) of them, with one safeguard removed at a time, and repeated; some ten seeds a second
+	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants|TestRepeats' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
 
 .PHONY: mutants
 mutants: deps ## break the code on purpose, one defect at a time: the tests must notice each; some minutes

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/chance"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -77,7 +77,7 @@ func (c *core) newTenure(a *acquisition, l lease, spare int) *tenure {
 // interval is a third of the TTL, a tenth more or less, so that locks taken together are not renewed together.
 func (t *tenure) interval() time.Duration {
 	third := t.claim.TTL / 3
-	return third - third/10 + rand.N(third/5+1)
+	return third - third/10 + chance.N(third/5+1)
 }
 
 // attach makes k the present keeper. What happened to the lease on its way to k is k's to suffer.

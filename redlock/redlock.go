@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
 // A Backend is a majority of nodes. Its methods may be called concurrently.
@@ -254,5 +254,5 @@ func (r *Backend) took(d time.Duration) {
 // through before the other asks again. The more often that happened, the longer.
 func (r *Backend) apart(times int) time.Duration {
 	d := min(max(time.Duration(r.round.Load()), time.Millisecond), longest)
-	return d + rand.N(d<<min(times, 4))
+	return d + chance.N(d<<min(times, 4))
 }

@@ -1,10 +1,11 @@
 package waiting
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
 // A Backoff says how long to sleep before the next question. It is not for concurrent use: each waiter has its own.
@@ -15,7 +16,7 @@ type Backoff struct{ b backoff.ExponentialBackOff }
 func NewBackoff(initial, limit time.Duration) *Backoff {
 	w := &Backoff{backoff.ExponentialBackOff{
 		InitialInterval:     initial,
-		RandomizationFactor: 1,
+		RandomizationFactor: 0, // see Next
 		Multiplier:          2,
 		MaxInterval:         limit,
 		MaxElapsedTime:      0, // never gives up: ctx bounds a wait
@@ -27,7 +28,7 @@ func NewBackoff(initial, limit time.Duration) *Backoff {
 
 // Next returns the next sleep: at least a millisecond, so that no loop spins, and at most the limit.
 func (w *Backoff) Next() time.Duration {
-	return max(time.Millisecond, min(w.b.NextBackOff(), w.b.MaxInterval))
+	return max(time.Millisecond, min(chance.N(2*w.b.NextBackOff()), w.b.MaxInterval))
 }
 
 // Reset starts again from the initial sleep.
@@ -38,5 +39,5 @@ func Jitter(d time.Duration) time.Duration {
 	if d < 5 {
 		return d
 	}
-	return d - d/5 + rand.N(2*(d/5))
+	return d - d/5 + chance.N(2*(d/5))
 }

@@ -93,15 +93,16 @@ func (w *faultyWatch) forward(ctx context.Context) {
 				close(w.out)
 				return
 			}
-			if !w.hand(ctx, wake) {
+			if !w.hand(ctx, wake, falsely) {
 				return
 			}
 		}
 	}
 }
 
-// hand hands a wake-up on, perhaps. It reports false if the watch ended meanwhile.
-func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake) bool {
+// hand hands a wake-up on, perhaps. It reports false if the watch ended meanwhile. What came while one was delayed comes with it, and
+// the next false one later: of two at one moment nobody could say which is first.
+func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake, falsely *time.Timer) bool {
 	switch u := w.random.Float64(); {
 	case w.f.calm.Load():
 	case u < w.f.faults.LoseWake:
@@ -111,6 +112,14 @@ func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake) bool {
 		if !w.f.sleep(ctx, fraction(w.random, w.limit)) {
 			return ctx.Err() == nil // Close is seen by forward
 		}
+		select {
+		case next, open := <-w.in:
+			if open && next.Granted {
+				wake = next
+			}
+		default:
+		}
+		falsely.Reset(w.interval())
 	}
 	w.signal(wake)
 	return true

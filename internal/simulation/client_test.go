@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -18,24 +19,25 @@ import (
 // A client is a process: a locker on a quorum of nodes, each behind a network of its own.
 type client struct {
 	w      *world
+	index  int
 	red    *redlock.Backend
 	locker *locker.Client[struct{}]
 	faulty []*backendtest.FaultyBackend
 
 	ahead time.Duration // how far its wall clock is
 	stops float64       // how often it stops when it has heard something
+	gate  gate
+	clock atomic.Uint64 // of requests
 
 	mu     sync.Mutex
-	random *rand.Rand // of stops
-	paused time.Time  // until then
+	paused time.Time // until then
 }
 
 var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func newClient(w *world, i int) *client {
-	c := &client{w: w}
+	c := &client{w: w, index: i}
 	r := w.rand(actorClient + 50 + uint64(i))
-	c.random = w.rand(actorClient + 100 + uint64(i))
 	if w.faults.apart {
 		c.ahead = either(r, w.ttl/2)
 	}
@@ -53,9 +55,9 @@ func newClient(w *world, i int) *client {
 		if r.IntN(2) == 0 {
 			faults.Limit = fraction(r, 3*w.ttl/2)
 		}
-		f := backendtest.FaultyWith(conn{n: w.nodes[j]}, seed, faults)
+		f := backendtest.FaultyWith(conn{n: w.nodes[j], client: i}, seed, faults)
 		c.faulty = append(c.faulty, f)
-		nodes = append(nodes, stamp{f, c})
+		nodes = append(nodes, &stamp{Backend: f, c: c, node: j, owners: map[string]int{}})
 	}
 	var err error
 	if c.red, err = redlock.New(nodes, redlock.Config{NodeTimeout: 30*time.Millisecond + fraction(r, w.ttl/3)}); err != nil {
@@ -84,24 +86,15 @@ func (f fromReply) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gra
 	return g, err
 }
 
-// awake returns when the client is not paused.
-func (c *client) awake() {
+// awake returns when the client is not paused, and whether it was.
+func (c *client) awake() bool {
 	c.mu.Lock()
 	d := time.Until(c.paused)
 	c.mu.Unlock()
 	if d > 0 {
 		time.Sleep(d)
 	}
-}
-
-// heard stops the client at the moment at which it has heard something, perhaps, and returns when it goes on.
-func (c *client) heard() {
-	c.mu.Lock()
-	if c.random.Float64() < c.stops && !c.w.calm.Load() {
-		c.paused = time.Now().Add(fraction(c.random, 2*c.w.ttl))
-	}
-	c.mu.Unlock()
-	c.awake()
+	return d > 0
 }
 
 // pauses stops the client now and then, as a collector or a scheduler does.
@@ -110,10 +103,14 @@ func (c *client) pauses(ctx context.Context, r *rand.Rand) {
 		return
 	}
 	for waiting.Pause(ctx, fraction(r, 4*c.w.ttl)) {
-		c.mu.Lock()
-		c.paused = time.Now().Add(fraction(r, 2*c.w.ttl))
-		c.mu.Unlock()
+		c.pause(fraction(r, 2*c.w.ttl))
 	}
+}
+
+func (c *client) pause(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = time.Now().Add(d)
 }
 
 // work locks and unlocks, in all ways that there are.

@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	chance.Use(jitter)
+	goleak.VerifyTestMain(m)
+}

@@ -12,8 +12,10 @@ import (
 
 // A node is a simulated server: a store, a clock of its own, and a process that can crash.
 type node struct {
-	w    *world
-	rate float64
+	w     *world
+	index int
+	rate  float64
+	gate  gate
 
 	mu     sync.Mutex
 	store  *memstore.Store
@@ -32,8 +34,9 @@ type sentMark struct {
 	at       time.Duration
 }
 
-func newNode(w *world, r *rand.Rand) *node {
-	n := &node{w: w, rate: 1, origin: time.Now(), sent: map[string]sentMark{}}
+func newNode(w *world, i int) *node {
+	r := w.rand(actorNode + uint64(i))
+	n := &node{w: w, index: i, rate: 1, origin: time.Now(), sent: map[string]sentMark{}}
 	n.rate += (2*r.Float64() - 1) * 0.009
 	if w.v.drift > 0 {
 		n.rate = 1 + w.v.drift*r.Float64()

@@ -31,6 +31,7 @@ type variant struct {
 	amnesia      bool    // every restart loses the memory
 	drift        float64 // clocks run faster than they may
 	blind        bool    // for tests of the simulation
+	traced       bool    // for tests of the simulation
 
 	needs faults // without which the safeguard is not needed
 }
@@ -55,10 +56,10 @@ type world struct {
 	nodes    []*node
 	clients  []*client
 	start    time.Time
-	clock    atomic.Uint64 // of requests
 	calm     atomic.Bool
 	held     chan struct{} // has something in its one slot when somebody has begun to hold
 	log      history.Log
+	trace    trace
 
 	mu    sync.Mutex
 	found []string
@@ -88,17 +89,29 @@ const rounds = 10 // of each worker
 // run simulates a seed, and returns what was found wrong and how many locks were held.
 func run(t *testing.T, seed uint64, v variant) (found []string, holds int) {
 	t.Helper()
+	return runThen(t, seed, v, nil)
+}
+
+// runThen is run, and then looks at the world.
+func runThen(t *testing.T, seed uint64, v variant, then func(w *world)) (found []string, holds int) {
+	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, v)
 		w.run()
 		found, holds = w.found, w.holds
+		if then != nil {
+			then(w)
+		}
 	})
 	return found, holds
 }
 
 func newWorld(seed uint64, v variant) *world {
-	w := &world{v: v, seed: seed, ttl: 2 * time.Second, start: time.Now(), keys: []string{"a", "b"}, held: make(chan struct{}, 1)}
+	w := &world{v: v, seed: seed, ttl: 2 * time.Second, keys: []string{"a", "b"}, held: make(chan struct{}, 1)}
 	r := w.rand(actorWorld)
+	time.Sleep(fraction(r, 24*time.Hour)) // what the code under test draws follows from the time
+	w.start = time.Now()
+	w.trace.begin(w, v.traced)
 	w.grace = w.ttl + w.ttl/50 + time.Second
 	w.calmness = w.ttl/2 + fraction(r, 8*w.ttl)
 	w.faults = faults{
@@ -111,7 +124,7 @@ func newWorld(seed uint64, v variant) *world {
 		n = 5
 	}
 	for i := range n {
-		w.nodes = append(w.nodes, newNode(w, w.rand(actorNode+uint64(i))))
+		w.nodes = append(w.nodes, newNode(w, i))
 	}
 	for i := range 2 + r.IntN(3) {
 		w.clients = append(w.clients, newClient(w, i))
@@ -208,6 +221,9 @@ func (w *world) hold(g *locker.Guard[struct{}], worker string, d time.Duration) 
 	e.End = min(time.Since(w.start), g.Until().Sub(w.start))
 	_ = g.Unlock()
 	w.log.Add(e)
+	if w.trace.on {
+		w.trace.add("%s held %s until %v with %d", worker, e.Key, e.End, e.Token)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds++
