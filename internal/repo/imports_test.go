@@ -16,7 +16,7 @@ backend:                 # the contract; whoever writes a backend gets no depend
 backend/membackend:      backend internal/memstore
 backend/backendtest:     backend locker waiting internal/history
 
-waiting:                 github.com/cenkalti/backoff/v4  # knows nothing of locks
+waiting:                 github.com/cenkalti/backoff/v4 internal/chance  # knows nothing of locks
 
 # Backends know their own client and the contract; never locker, never each other.
 internal/redisclaim:     backend
@@ -24,15 +24,16 @@ internal/redisstore:     backend waiting internal/redisclaim  # what both Redis 
 redisbackend:            backend internal/redisclaim internal/redisstore github.com/redis/go-redis/v9/...
 rueidisbackend:          backend waiting internal/redisclaim internal/redisstore github.com/redis/rueidis/...
 etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/... go.uber.org/zap
-redlock:                 backend waiting  # never a concrete backend
+redlock:                 backend waiting internal/chance  # never a concrete backend
 
 # What applications import: no store's client and no telemetry comes with it.
-locker:                  backend waiting
+locker:                  backend waiting internal/chance
 locker/fence:            locker backend
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend internal/keyclass go.opentelemetry.io/otel/...
 tracing/contention:      locker backend internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
 
+internal/chance:         # jitter, which the simulation makes its own
 internal/history:
 internal/keyclass:
 internal/memstore:       backend waiting
