@@ -17,6 +17,9 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceGuarded runs it with the guard against servers that forget.
 func TestConformanceGuarded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same rules behind the guard")
+	}
 	t.Parallel()
 	srv := testserver.Redis(t)
 	backendtest.Run(t, redistest.Guarded(t, srv, "redis"))

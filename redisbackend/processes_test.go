@@ -17,6 +17,9 @@ func TestProcesses(t *testing.T) {
 
 // covers: W4, W11
 func TestFairProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of all processors")
+	}
 	backendtest.FairProcesses(t, testserver.SharedRedis(t).URL())
 }
 

@@ -52,9 +52,7 @@ func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) 
 	from := history.Now()
 	time.Sleep(lasting) // the measurement itself
 	to := history.Now()
-	for _, p := range all {
-		p.stop(t)
-	}
+	stopAll(t, all)
 	events, err := history.Read(files...)
 	if err != nil {
 		t.Fatal(err)

@@ -226,16 +226,26 @@ func (p *process) kill() {
 // stop lets the process end by itself.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if err := p.stdin.Close(); err != nil {
-		t.Errorf("process %s: %v", p.name, err)
+	stopAll(t, []*process{p})
+}
+
+// stopAll lets processes end by themselves, all at once: with the race detector each takes a second for it.
+func stopAll(t *testing.T, all []*process) {
+	t.Helper()
+	for _, p := range all {
+		if err := p.stdin.Close(); err != nil {
+			t.Errorf("process %s: %v", p.name, err)
+		}
 	}
-	select {
-	case <-p.ended:
-	case <-time.After(3 * patience):
-		p.kill()
-		t.Fatalf("process %s did not end", p.name)
-	}
-	if p.err != nil {
-		t.Errorf("process %s: %v\n%s", p.name, p.err, p.stderr.String())
+	for _, p := range all {
+		select {
+		case <-p.ended:
+		case <-time.After(3 * patience):
+			p.kill()
+			t.Fatalf("process %s did not end", p.name)
+		}
+		if p.err != nil {
+			t.Errorf("process %s: %v\n%s", p.name, p.err, p.stderr.String())
+		}
 	}
 }
