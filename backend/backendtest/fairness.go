@@ -52,7 +52,9 @@ func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) 
 	from := history.Now()
 	time.Sleep(lasting) // the measurement itself
 	to := history.Now()
-	stopAll(t, all)
+	for _, p := range all {
+		p.stop(t)
+	}
 	events, err := history.Read(files...)
 	if err != nil {
 		t.Fatal(err)

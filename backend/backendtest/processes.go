@@ -138,7 +138,8 @@ func startWorker(t *testing.T, o orders) *process {
 	p := &process{name: o.Name, ended: make(chan struct{})}
 	p.said = sync.NewCond(&p.mu)
 	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$") // no tests, should the package forget to call Main
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	// A race ends the process with a status of its own. Without one it need not wait for a second before it exits.
+	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	p.cmd.Stderr = &p.stderr
 	p.stdin, err = p.cmd.StdinPipe() // its end, also by our death, ends the worker
 	if err != nil {
@@ -226,26 +227,16 @@ func (p *process) kill() {
 // stop lets the process end by itself.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	stopAll(t, []*process{p})
-}
-
-// stopAll lets processes end by themselves, all at once: with the race detector each takes a second for it.
-func stopAll(t *testing.T, all []*process) {
-	t.Helper()
-	for _, p := range all {
-		if err := p.stdin.Close(); err != nil {
-			t.Errorf("process %s: %v", p.name, err)
-		}
+	if err := p.stdin.Close(); err != nil {
+		t.Errorf("process %s: %v", p.name, err)
 	}
-	for _, p := range all {
-		select {
-		case <-p.ended:
-		case <-time.After(3 * patience):
-			p.kill()
-			t.Fatalf("process %s did not end", p.name)
-		}
-		if p.err != nil {
-			t.Errorf("process %s: %v\n%s", p.name, p.err, p.stderr.String())
-		}
+	select {
+	case <-p.ended:
+	case <-time.After(3 * patience):
+		p.kill()
+		t.Fatalf("process %s did not end", p.name)
+	}
+	if p.err != nil {
+		t.Errorf("process %s: %v\n%s", p.name, p.err, p.stderr.String())
 	}
 }

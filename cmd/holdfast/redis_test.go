@@ -29,6 +29,7 @@ func TestDemoOnRedis(t *testing.T) {
 }
 
 func TestDemoKill(t *testing.T) {
+	t.Parallel()
 	srv := testserver.SharedRedis(t)
 	args := []string{"demo", "--backend", srv.URL(), "--key", t.Name(), "--processes=3", "--workers=2", "--kill", "--ttl=700ms"}
 	r := holdfast(t, append(args, "--json")...).want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
@@ -136,6 +137,7 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 
 // A store that dies is an error, after a report of what was sold.
 func TestStoreDies(t *testing.T) {
+	t.Parallel()
 	for _, processes := range []string{"1", "2"} {
 		srv := testserver.Redis(t)
 		r := start(t, "--json", "--ttl=500ms", "--backend", srv.URL(), "--processes", processes)
