@@ -45,6 +45,10 @@ var luaMutants = []mutant{
 		"if s.store.cfg.Replicas > 0 {", "if false {", "./redisbackend", "TestReplicas",
 	},
 	{
+		"redisbackend: waits for replicas as long again where the script was unknown", "redisbackend/replicas.go",
+		"min(limit, time.Until(r.Ctx.Limit)/2)", "limit", "./redisbackend", "TestStart$",
+	},
+	{
 		"redisstore: no guard where others have one", "internal/redisstore/check.go",
 		"err = s.checkMark(ctx)", "", "./redisbackend", "Unguarded",
 	},
