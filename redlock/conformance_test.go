@@ -29,7 +29,6 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceByURL runs the suite on three nodes in real time, opened as applications do.
 func TestConformanceByURL(t *testing.T) {
-	t.Parallel()
 	var makers makers
 	backendtest.Run(t, backendtest.Harness{Open: func(t testing.TB) backend.Backend {
 		return &routed{Backend: dial(t, memURL(t, 3)), makers: &makers}

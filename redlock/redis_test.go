@@ -31,7 +31,6 @@ func quorumURL(scheme string, servers []*testserver.Server, more ...string) stri
 
 // TestConformanceOnRedis runs the suite on three real servers, each client with connections of its own.
 func TestConformanceOnRedis(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite on real servers")
 	}

@@ -59,12 +59,12 @@ func (e *env) later(f func()) {
 }
 
 // slowLeases says whether the shortest lease takes seconds.
-func (e *env) slowLeases() bool { return e.caps.MinTTL >= time.Second }
+func slowLeases(caps backend.Capabilities) bool { return caps.MinTTL >= time.Second }
 
 // aside has f wait for a lease beside others where that takes seconds; the rule's end waits for it. Elsewhere the rule waits
 // itself: there what f finds depends on how often it can look.
 func (e *env) aside(f func()) {
-	if e.slowLeases() {
+	if slowLeases(e.caps) {
 		e.asides.Go(f)
 	} else {
 		f()

@@ -198,9 +198,9 @@ func handoffNotEarly(e *env) {
 		holder, waiter := e.claim(key), e.inLine(key)
 		waiter.Linger = linger
 		e.acquire(a, holder)
+		sent := time.Now() // from before the refusal: a store may keep the lease that the place has
 		e.held(b, waiter)
 		e.forget(b, waiter)
-		sent := time.Now()
 		e.release(a, holder)
 		if e.caps.Inspect { // on a slow machine the place may have lapsed before
 			state, err := a.Inspect(e.ctx, key)

@@ -43,8 +43,11 @@ type Harness struct {
 	Restart func(t testing.TB)
 }
 
-// together is how many cases run at once in real time. Most of them wait most of the time.
-const together = 24
+// How many cases run at once in real time. Most of them wait most of the time, and the more so the longer leases take.
+const (
+	together       = 12
+	togetherLonger = 24 // where leases take seconds
+)
 
 // Run runs the suite as subtests of t.
 func Run(t *testing.T, h Harness) {
@@ -58,8 +61,11 @@ func Run(t *testing.T, h Harness) {
 		t.Log("not run: " + why)
 	}
 	limit := together
-	if h.Bubble {
+	switch {
+	case h.Bubble:
 		limit = runtime.GOMAXPROCS(0) // they never wait
+	case slowLeases(s.caps):
+		limit = togetherLonger
 	}
 	s.runAll(t, chosen, limit)
 }

@@ -206,7 +206,9 @@ func (s *storm) calmDown() {
 		s.Errorf("left behind, with everything unlocked: %s", left)
 	}
 	for i, fb := range s.faulty {
-		l, err := locker.New[struct{}](fb, locker.Bare, s.config(uint64(i)))
+		cfg := s.config(uint64(i))
+		cfg.TTL += patience // nothing excuses a failure now, so a machine that stands still must not cause one
+		l, err := locker.New[struct{}](fb, locker.Bare, cfg)
 		if err != nil {
 			s.Errorf("locker.New = %v", err)
 			continue
