@@ -9,7 +9,7 @@ import (
 
 // The operations an [Observer] is told of.
 const (
-	OpWait    = "wait"    // one Lock or TryLock, from call to return, however many attempts it takes
+	OpWait    = "wait"    // one Lock or TryLock, from call to return, however many attempts it takes; if it ends with nil, its OpHold begins next
 	OpErrand  = "errand"  // one acquisition for the local line, by its agent: ends with nil when the store has granted
 	OpAttempt = "attempt" // one question to the store, inside a wait or an errand; ends with *backend.HeldError if another holds
 	OpHold    = "hold"    // from grant to end; ends with nil after Unlock, else with the cause. Begins inside its wait
@@ -79,8 +79,21 @@ type traceparentKey struct{}
 // WithTraceparent returns a ctx that carries a W3C traceparent. An Observer returns one from Begin of OpWait and OpErrand, and
 // the claim takes it to the store in its metadata, where those who wait for the lock find it. It should name a span of the
 // hold to come.
-func WithTraceparent(ctx context.Context, traceparent string) context.Context {
-	return context.WithValue(ctx, traceparentKey{}, traceparent)
+func WithTraceparent(ctx context.Context, text string) context.Context {
+	return &traceparent{ctx, text}
+}
+
+type traceparent struct {
+	context.Context
+	text string
+}
+
+// Value implements [context.Context].
+func (t *traceparent) Value(key any) any {
+	if key == (traceparentKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
 }
 
 // Observers returns one Observer that tells several, and each its own way: the ctx goes through all of them in order, and ends
@@ -162,7 +175,8 @@ func (c *core) sign(ctx context.Context, claim *backend.Claim) {
 	if c.cfg.Observer == nil {
 		return // one that ctx has then belongs to another Client's lock
 	}
-	if tp, ok := ctx.Value(traceparentKey{}).(string); ok && tp != "" {
-		claim.Meta.Traceparent, claim.Meta.Since = tp, time.Now()
+	if t, ok := ctx.Value(traceparentKey{}).(*traceparent); ok && t.text != "" {
+		// Short: every byte of it goes to the store and back to those who wait.
+		claim.Meta.Traceparent, claim.Meta.Since = t.text, time.Now().UTC().Truncate(time.Millisecond)
 	}
 }

@@ -2,7 +2,11 @@ package tracing_test
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,8 +36,8 @@ type variant struct {
 
 	client *locker.Client[struct{}]
 	flush  func()
-	pair   []time.Duration // what each pair of Lock and Unlock took
-	turn   []time.Duration // what a pair took when all that was put off is counted in, by turn
+	pair   []time.Duration // what each pair of Lock and Unlock took, in this turn
+	share  [2][]float64    // what was added, of a pair without watching: by round; see BenchmarkShare
 }
 
 func (v *variant) open(b *testing.B, store backend.Backend) {
@@ -61,11 +65,12 @@ func (v *variant) open(b *testing.B, store backend.Backend) {
 	b.Cleanup(func() { _ = v.client.Close(context.Background()) })
 }
 
-// take times some pairs.
-func (v *variant) take(b *testing.B) {
-	const pairs = 50
+// turn returns the median of some pairs, and the mean with all that was put off.
+func (v *variant) turn(b *testing.B) [2]float64 {
+	const pairs = 250 // longer than spans are put off for
+	v.pair = v.pair[:0]
 	began := time.Now()
-	for before := began; len(v.pair) < (len(v.turn)+1)*pairs; {
+	for before := began; len(v.pair) < pairs; {
 		g, err := v.client.Lock(b.Context(), "order-17")
 		if err != nil {
 			b.Fatal(err)
@@ -77,51 +82,85 @@ func (v *variant) take(b *testing.B) {
 		v.pair, before = append(v.pair, now.Sub(before)), now
 	}
 	v.flush()
-	v.turn = append(v.turn, time.Since(began)/pairs)
+	all := time.Since(began)
+	slices.Sort(v.pair)
+	return [2]float64{float64(v.pair[pairs/2]), float64(all) / pairs}
 }
 
-// median is robust against what else the machine does.
-func median(all []time.Duration) float64 {
+// quartiles returns the median and what the middle half lies between.
+func quartiles(all []float64) (low, median, high float64) {
 	slices.Sort(all)
-	return float64(all[len(all)/2])
+	n := len(all)
+	return all[n/4], all[n/2], all[n*3/4]
 }
 
-// What watching adds to an uncontended Lock and Unlock, on a Redis of this machine, where a round trip is as short as it gets,
-// and in memory, where there is none. All variants take turns of some milliseconds, so that what else the machine does meets
-// all of them. Printed are the median pair without watching, and what each way to watch adds to it: to the median of its
-// pairs, and (/all) to that of its turns when the work that was put off is done at the end of each, while nobody else works.
+// pin puts the server on CPU 1 and this process on CPU 0, as internal/bench does: where the scheduler puts them makes more
+// of a difference than what is measured.
+func pin(b *testing.B, server int) {
+	if runtime.NumCPU() < 2 {
+		b.Log("one CPU for client and server")
+		return
+	}
+	for range 2 { // again, for threads that were started meanwhile by one that was not pinned yet
+		for pid, cpu := range map[int]string{server: "1", os.Getpid(): "0"} {
+			if out, err := exec.Command("taskset", "-a", "-c", "-p", cpu, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+				b.Logf("not pinned: %v: %s", err, out)
+				return
+			}
+		}
+	}
+	runtime.GOMAXPROCS(1)
+}
+
+// What watching adds to an uncontended Lock and Unlock, on a Redis of this machine, where a round trip is as short as it gets.
+// Each way to watch takes turns of some milliseconds with not watching, first one and then the other going ahead, and each turn is
+// compared with its neighbour alone, so that what else the machine does meets both. Printed are the medians over all turns of what is
+// added to the median pair and (/all) to the mean of the turn, with all work that was put off done in it, and what the middle half
+// lies between. "again" is without watching: how much is noise.
 func BenchmarkShare(b *testing.B) {
-	for name, url := range map[string]string{"redis": testserver.Redis(b).URL(), "memory": "mem://"} {
-		b.Run(name, func(b *testing.B) {
-			all := []*variant{
-				{name: "off"},
-				{name: "unsampled", sampler: sdktrace.NeverSample()},
-				{name: "observed", sampler: sdktrace.AlwaysSample()},
-				{name: "wrapped", sampler: sdktrace.AlwaysSample(), wrap: true},
-				{name: "contention", tracker: true},
+	server := testserver.Redis(b)
+	store, err := backend.Open(b.Context(), server.URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	pin(b, server.PID())
+	off := &variant{name: "off"}
+	all := []*variant{
+		off,
+		{name: "again"},
+		{name: "unsampled", sampler: sdktrace.NeverSample()},
+		{name: "observed", sampler: sdktrace.AlwaysSample()},
+		{name: "wrapped", sampler: sdktrace.AlwaysSample(), wrap: true},
+		{name: "contention", tracker: true},
+	}
+	for _, v := range all {
+		v.open(b, store)
+		v.turn(b) // the first asks the server for more
+	}
+	var pair, mean []float64
+	for round := 0; b.Loop(); round++ {
+		for _, v := range all[1:] {
+			var took [2][2]float64
+			for i := range took {
+				which := (i + round) % 2
+				took[which] = []*variant{off, v}[which].turn(b)
 			}
-			store, err := backend.Open(b.Context(), url)
-			if err != nil {
-				b.Fatal(err)
+			pair, mean = append(pair, took[0][0]), append(mean, took[0][1])
+			for i := range v.share {
+				v.share[i] = append(v.share[i], 100*(took[1][i]/took[0][i]-1))
 			}
-			b.Cleanup(func() { _ = store.Close() })
-			for _, v := range all {
-				v.open(b, store)
-				v.take(b) // the first asks the server for more
-				v.pair, v.turn = nil, nil
-			}
-			for b.Loop() {
-				for _, v := range all {
-					v.take(b)
-				}
-			}
-			pair, turn := median(all[0].pair), median(all[0].turn)
-			b.ReportMetric(pair, "ns/off")
-			for _, v := range all[1:] {
-				b.ReportMetric(median(v.pair)-pair, "ns+"+v.name)
-				b.ReportMetric(100*(median(v.pair)/pair-1), "%"+v.name)
-				b.ReportMetric(100*(median(v.turn)/turn-1), "%"+v.name+"/all")
-			}
-		})
+		}
+	}
+	_, median, _ := quartiles(pair)
+	b.ReportMetric(median, "ns/off")
+	_, median, _ = quartiles(mean)
+	b.ReportMetric(median, "ns/off/all")
+	for _, v := range all[1:] {
+		for i, suffix := range []string{"", "/all"} {
+			low, share, high := quartiles(v.share[i])
+			b.ReportMetric(share, "%"+v.name+suffix)
+			b.Logf("%-15s %+6.1f %%  (%+.1f to %+.1f)", v.name+suffix, share, low, high)
+		}
 	}
 }

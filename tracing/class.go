@@ -37,6 +37,9 @@ type class struct {
 	hold []metric.RecordOption
 	wait map[string][]metric.RecordOption // by result
 
+	waited map[string]trace.SpanStartEventOption // by result: the attributes of waits' spans
+	attrs  []attribute.KeyValue                  // those of all spans
+
 	waiters, holds, contended, passes, quarantined *number
 	acquisitions, renewals, lost                   map[string]*number // by result, or cause
 }
@@ -71,13 +74,14 @@ func newClass(name string, mode backend.Mode) *class {
 	}
 	c := &class{
 		span: trace.WithAttributes(onSpan...), hold: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
-		wait:    map[string][]metric.RecordOption{},
+		wait: map[string][]metric.RecordOption{}, waited: map[string]trace.SpanStartEventOption{}, attrs: onSpan,
 		waiters: plain(), holds: plain(), contended: plain(), passes: plain(), quarantined: plain(),
 		acquisitions: by(AttrResult, allResults), renewals: by(AttrResult, allResults), lost: by(AttrCause, allCauses),
 	}
 	for _, r := range allResults {
 		set := attribute.NewSet(append(slices.Clone(attrs), AttrResult.String(r))...)
 		c.wait[r] = []metric.RecordOption{metric.WithAttributeSet(set)}
+		c.waited[r] = trace.WithAttributes(append(slices.Clone(onSpan), AttrResult.String(r))...)
 	}
 	return c
 }

@@ -18,8 +18,8 @@ type Config struct {
 	// leaked locks are logged by package locker. Default slog.Default().
 	Logger *slog.Logger
 
-	// KeyClass returns what kind of lock a key is, such as "order" for "order-17". It is called for every lock, and must be
-	// quick. Default [Class]. Classes beyond the first [MaxClasses] are shown as [OtherClass], so that a class that is a key
+	// KeyClass returns what kind of lock a key is, such as "order" for "order-17". It is called for locks on their way, and must be
+	// quick and not lock anything itself. Default [Class]. Classes beyond the first [MaxClasses] are shown as [OtherClass], so that a class that is a key
 	// after all does not become a million time series.
 	KeyClass func(key string) string
 

@@ -15,18 +15,16 @@ import (
 type hold struct {
 	context.Context
 
-	o     *Observer
-	span  late
-	class *class
-	hold  locker.Hold
-	lease locker.Lease
+	wait *wait // that it was
+	span late
+	hold locker.Hold
 
 	late     bool // the span may be made later
 	recorded bool // as far as is known
 	moot     bool // it is not, and neither was its wait
 
 	linked atomic.Bool // to whoever of another process is next, which is next; see Wrap
-	next   trace.SpanContext
+	next   *trace.SpanContext
 	passed time.Time // when the lease was handed on; told before end, by the same goroutine
 	shared *lease    // that of lease.Traceparent, if it is recorded; notes guard it
 
@@ -37,8 +35,11 @@ type hold struct {
 
 // Value implements [context.Context].
 func (k *hold) Value(key any) any {
-	if key == (opKey{}) {
+	switch {
+	case key == (opKey{}):
 		return k
+	case spanKey != nil && key == spanKey:
+		return k.span.shown()
 	}
 	return k.Context.Value(key)
 }
@@ -50,60 +51,67 @@ func (o *Observer) beginHold(ctx context.Context, h locker.Hold) (context.Contex
 	if w == nil {
 		return ctx, ignore
 	}
-	k := &hold{o: o, class: w.class, hold: h, lease: w.lease}
-	k.span = late{o: o, parent: ctx, name: SpanHold, class: w.class, began: w.ended}
+	k := &w.hold
+	k.wait, k.hold = w, h
+	reserved := k.span.sc
+	k.span = late{Span: &noSpan, o: o, sc: reserved, parent: ctx, name: SpanHold, attrs: w.class.span, began: w.ended}
 	if w.outer.SpanContext().IsValid() {
 		k.span.beside = w.outer
 	}
-	var span trace.Span = &k.span
-	if w.holdSC.IsValid() && !o.promptly.Load() {
-		k.span.sc, k.late, k.recorded = w.holdSC, true, w.holdSC.IsSampled()
+	if reserved.IsValid() && !o.promptly.Load() {
+		k.late, k.recorded = true, reserved.IsSampled()
 		k.moot = w.guessed && !k.recorded
 	} else {
-		span = k.span.now(w.holdSC)
-		k.recorded = span.IsRecording()
+		k.recorded = k.span.now(reserved).IsRecording()
 	}
-	k.Context = trace.ContextWithSpan(ctx, span)
-	o.blockers.held(h.Key, k.span.sc)
-	k.class.holds.Add(1)
-	if k.recorded {
-		o.notes.add((*holdBegun)(k))
-	}
+	k.Context = k.span.within(ctx)
+	w.blocked = o.blockers.granted(w.on, w.from, k.span.sc)
+	w.class.holds.Add(1)
+	o.notes.add((*holdBegun)(k))
 	return k, k.end
 }
 
-// holdBegun notes that a hold has.
+// holdBegun notes that a hold has, and that its wait is over.
 type holdBegun hold
 
 func (begun *holdBegun) tell() {
 	k := (*hold)(begun)
-	span := k.span.real()
+	(*waitOver)(k.wait).tell()
+	if !k.recorded {
+		return
+	}
+	attrs := k.attributes()
+	span, have := k.span.realWith(trace.WithAttributes(attrs...))
 	if span.IsRecording() { // the sampler may have changed its mind
-		k.describe(span)
+		if !have {
+			span.SetAttributes(attrs...)
+		}
 		k.takeLease(span)
 	}
 }
 
-func (k *hold) describe(span trace.Span) {
-	attrs := append(make([]attribute.KeyValue, 0, 4), token(k.hold), AttrDeadline.String(k.lease.Until.Format(time.RFC3339Nano)))
-	if k.lease.Passes > 0 {
-		attrs = append(attrs, AttrPasses.Int(k.lease.Passes))
+func (k *hold) attributes() []attribute.KeyValue {
+	lease, class := &k.wait.lease, k.wait.class
+	attrs := append(append(make([]attribute.KeyValue, 0, 6), class.attrs...),
+		token(k.hold), AttrDeadline.String(lease.Until.Format(time.RFC3339Nano)))
+	if lease.Passes > 0 {
+		attrs = append(attrs, AttrPasses.Int(lease.Passes))
 	}
-	if k.o.cfg.ShowKeys {
+	if k.span.o.cfg.ShowKeys {
 		attrs = append(attrs, AttrKey.String(k.hold.Key))
 	}
-	span.SetAttributes(attrs...)
+	return attrs
 }
 
 // takeLease links the hold with the span that stands for its lease, or makes it that span.
 func (k *hold) takeLease(span trace.Span) {
-	if k.lease.Traceparent == "" {
+	if k.wait.lease.Traceparent == "" {
 		return
 	}
-	l := k.o.leases.get(k.lease.Traceparent)
+	l := k.span.o.leases.get(k.wait.lease.Traceparent)
 	if l == nil {
 		l = &lease{span: span, hold: true}
-		k.o.leases.put(k.lease.Traceparent, l)
+		k.span.o.leases.put(k.wait.lease.Traceparent, l)
 	}
 	k.shared = l
 	l.use(span)
@@ -111,9 +119,9 @@ func (k *hold) takeLease(span trace.Span) {
 
 func (k *hold) end(_ locker.Hold, err error) {
 	k.ended, k.err = time.Now(), err
-	k.o.blockers.freed(k.hold.Key, k.span.sc, k.next)
-	k.class.holds.Add(-1)
-	k.o.notes.add((*holdOver)(k))
+	k.span.o.blockers.freed(k.wait.on, k.span.sc, k.next)
+	k.wait.class.holds.Add(-1)
+	k.span.o.notes.add((*holdOver)(k))
 }
 
 // holdOver notes that a hold is.
@@ -122,12 +130,12 @@ type holdOver hold
 func (over *holdOver) tell() {
 	k := (*hold)(over)
 	passed, cause := !k.passed.IsZero(), causeOf(k.err)
-	k.o.metrics.hold.Record(k.Context, k.ended.Sub(k.span.began).Seconds(), k.class.hold...)
+	k.span.o.metrics.hold.Record(k, k.ended.Sub(k.span.began).Seconds(), k.wait.class.hold...)
 	if passed {
-		k.class.passes.Add(1)
+		k.wait.class.passes.Add(1)
 	}
 	if cause != "" {
-		k.class.lost[cause].Add(1)
+		k.wait.class.lost[cause].Add(1)
 	}
 	if k.moot {
 		return
@@ -138,7 +146,7 @@ func (over *holdOver) tell() {
 	}
 	if cause != "" {
 		span.SetAttributes(AttrCause.String(cause))
-		k.o.fail(span, k.hold.Key, cause, k.err)
+		k.span.o.fail(span, k.hold.Key, cause, k.err)
 	}
 	if passed {
 		span.AddEvent(EventPass, trace.WithTimestamp(k.passed))
@@ -149,6 +157,6 @@ func (over *holdOver) tell() {
 	}
 	span.End(trace.WithTimestamp(k.ended))
 	if k.shared != nil {
-		k.o.leases.over(k.lease.Traceparent, k.ended)
+		k.span.o.leases.over(k.wait.lease.Traceparent, k.ended)
 	}
 }

@@ -14,15 +14,16 @@ import (
 // A late span is one whose id is known and which the SDK is told of later, or as soon as somebody does anything with it: it is
 // in the ctx that callers work under. The id is reserved; see [IDs].
 type late struct {
-	noop.Span // for what later versions of the interface ask
+	*noop.Span // for what later versions of the interface ask
 
 	o      *Observer
 	parent context.Context
 	beside trace.Span // whose child it is; nil: that of parent
 	name   string
-	class  *class // nil: no attributes
+	attrs  trace.SpanStartEventOption // nil: none
 	began  time.Time
 	sc     trace.SpanContext
+	prompt bool // was not put off
 
 	mu   sync.Mutex
 	span trace.Span // once it is there
@@ -30,12 +31,31 @@ type late struct {
 
 var _ trace.Span = (*late)(nil)
 
+var noSpan noop.Span
+
+// shown is what a ctx has.
+func (s *late) shown() trace.Span {
+	if s.prompt {
+		return s.span // by itself: the SDK knows its own by type
+	}
+	return s
+}
+
 // real is the SDK's span. If it does not turn out as promised, because the provider was replaced or the sampler decides
 // otherwise than it always has, there are no more promises.
 func (s *late) real() trace.Span {
+	span, _ := s.realWith(nil)
+	return span
+}
+
+// realWith is real, with other attributes unless they are late: the span was there before.
+func (s *late) realWith(attrs trace.SpanStartEventOption) (span trace.Span, have bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.span == nil {
+	if have = s.span == nil; have {
+		if attrs != nil {
+			s.attrs = attrs
+		}
 		s.span = s.start(s.sc)
 		if got := s.span.SpanContext(); !same(got, s.sc) {
 			s.o.reserving.Store(reservesNot)
@@ -43,12 +63,12 @@ func (s *late) real() trace.Span {
 			s.o.promptly.Store(true)
 		}
 	}
-	return s.span
+	return s.span, have
 }
 
 // now makes the SDK's span at once, with the ids of sc if that is valid.
 func (s *late) now(sc trace.SpanContext) trace.Span {
-	s.span = s.start(sc)
+	s.span, s.prompt = s.start(sc), true
 	s.sc = s.span.SpanContext()
 	if sc.IsValid() && !same(s.sc, sc) {
 		s.o.reserving.Store(reservesNot)
@@ -63,8 +83,8 @@ func (s *late) start(sc trace.SpanContext) trace.Span {
 	if s.beside != nil {
 		ctx = trace.ContextWithSpan(ctx, s.beside)
 	}
-	if s.class != nil {
-		opts = append(opts, s.class.span)
+	if s.attrs != nil {
+		opts = append(opts, s.attrs)
 	}
 	return startAs(ctx, s.o.tracer, sc, s.name, opts...)
 }

@@ -217,3 +217,49 @@ func TestParents(t *testing.T) {
 		})
 	}
 }
+
+// Keys that nobody uses any more are kept at hand, and only so many.
+func TestIdleKeys(t *testing.T) {
+	bubble(t, mem, setup{unseen: true}, func(t *testing.T, p, _ *process) {
+		for range 2 {
+			for i := range 2 * tracing.MostIdle {
+				key := fmt.Sprint("k", i)
+				g := p.lock(t, key)
+				_ = p.lock(t, "beside").Unlock()
+				_ = g.Unlock()
+			}
+		}
+		if n := p.obs.IdleKeys(); n == 0 || n > tracing.MostIdle {
+			t.Errorf("%d keys at hand, want up to %d", n, tracing.MostIdle)
+		}
+		for _, s := range p.ended() {
+			if n := len(links(s, tracing.LinkBlockedBy)); n > 0 {
+				t.Fatalf("%s has %d links, and nobody waited", s.Name, n)
+			}
+		}
+	})
+}
+
+// A key at hand has forgotten who was in the way when it was used last: the hold of another process that nobody here waits for any more.
+func TestIdleKeyForgets(t *testing.T) {
+	bubble(t, mem, setup{unseen: true}, func(t *testing.T, one, two *process) {
+		g := two.lock(t, "k")
+		if _, err := one.TryLock(t.Context(), "k"); err == nil {
+			t.Fatal("locked twice")
+		}
+		_ = g.Unlock()
+		one.ended()
+		one.spans.Reset()
+		g = two.lock(t, "k") // another hold
+		if _, err := one.TryLock(t.Context(), "k"); err == nil {
+			t.Fatal("locked twice")
+		}
+		now := two.named(tracing.SpanWait)
+		_ = g.Unlock()
+		wait := one.one(t, tracing.SpanWait)
+		hold := two.named(tracing.SpanHold)[len(now)-1]
+		if got := links(wait, tracing.LinkBlockedBy); len(got) != 1 || got[0] != id(hold) {
+			t.Errorf("linked to %v, want only the present hold %v", got, id(hold))
+		}
+	})
+}

@@ -9,7 +9,7 @@ import (
 // operation's end is only noted on the way of the lock, and the SDK is told soon after, of many at a time, with the times that
 // were noted.
 const (
-	putOff = 5 * time.Millisecond // for how long, at most
+	putOff = 20 * time.Millisecond // for how long, at most
 
 	mostNotes = 1024 // how many; whoever adds one beyond tells a part of them himself, so that none is lost
 	atATime   = 64   // that part

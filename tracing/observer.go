@@ -21,6 +21,7 @@ type Observer struct {
 	tracer    trace.Tracer
 	metrics   metrics
 	classes   classes
+	classOf   func(locker.Hold) *class // of classes
 	blockers  blockers
 	leases    leases
 	notes     notes
@@ -42,7 +43,7 @@ const (
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg = cfg.withDefaults()
 	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope)}
-	o.classes.of = cfg.KeyClass
+	o.classes.of, o.classOf = cfg.KeyClass, o.classes.class
 	var err error
 	if o.metrics, err = newMetrics(cfg.Meter.Meter(scope), o); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 
 // A release is what Unlock does, or the clean-up of a wait that came to nothing.
 type release struct {
-	o          *Observer
+	context.Context
+
 	span       late
 	withdrawal bool
 
@@ -28,18 +29,28 @@ func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(lock
 	if k != nil && !k.recorded {
 		return ctx, ignore
 	}
-	r := &release{o: o, withdrawal: k == nil}
-	r.span = late{o: o, parent: ctx, name: SpanRelease, began: time.Now()}
+	r := &release{withdrawal: k == nil}
+	r.span = late{Span: &noSpan, o: o, parent: ctx, name: SpanRelease, began: time.Now()}
 	if k == nil || !k.late {
-		return trace.ContextWithSpan(ctx, r.span.now(trace.SpanContext{})), r.end
+		r.span.now(trace.SpanContext{})
+	} else {
+		r.span.sc = k.span.sc.WithSpanID(newSpanID())
 	}
-	r.span.sc = k.span.sc.WithSpanID(newSpanID())
-	return trace.ContextWithSpan(ctx, &r.span), r.end
+	r.Context = r.span.within(ctx)
+	return r, r.end
+}
+
+// Value implements [context.Context].
+func (r *release) Value(key any) any {
+	if spanKey != nil && key == spanKey {
+		return r.span.shown()
+	}
+	return r.Context.Value(key)
 }
 
 func (r *release) end(h locker.Hold, err error) {
 	r.ended, r.key, r.err = time.Now(), h.Key, err
-	r.o.notes.add(r)
+	r.span.o.notes.add(r)
 }
 
 func (r *release) tell() {
@@ -48,7 +59,7 @@ func (r *release) tell() {
 		result := resultOf(r.err)
 		span.SetAttributes(AttrResult.String(result))
 		if !r.withdrawal || result != ResultLost { // what was never held is rightly unknown to the store
-			r.o.fail(span, r.key, result, r.err)
+			r.span.o.fail(span, r.key, result, r.err)
 		}
 	}
 	span.End(trace.WithTimestamp(r.ended))

@@ -21,16 +21,16 @@ type wait struct {
 	span  late
 	outer trace.Span // the caller's
 	class *class
-	key   string
-	from  int // in blockers
+	on    *blocked // its key
+	from  int      // in on
 
-	guessed bool              // the span is made later
-	holdSC  trace.SpanContext // the hold's, if it can be had
+	guessed bool // the span is made later
 	over    atomic.Bool
 
 	attempts int          // by itself; one at a time
 	refused  bool         // one of them was
 	lease    locker.Lease // what it got
+	hold     hold         // what it becomes, in one piece of memory. Its ids, if they can be had, and its key are there from the start
 
 	// When it is over:
 	ended   time.Time
@@ -40,37 +40,39 @@ type wait struct {
 
 // Value implements [context.Context].
 func (w *wait) Value(key any) any {
-	if key == (opKey{}) {
+	switch {
+	case key == (opKey{}):
 		return w
+	case spanKey != nil && key == spanKey:
+		return w.span.shown()
 	}
 	return w.Context.Value(key)
 }
 
 func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	w := &wait{o: o, outer: trace.SpanFromContext(ctx), class: o.classes.class(h), key: h.Key}
-	w.span = late{o: o, parent: ctx, name: SpanWait, class: w.class, began: time.Now()}
-	w.Context = trace.ContextWithSpan(ctx, w.start(ctx))
-	w.from = o.blockers.enter(h.Key)
+	w := &wait{o: o, outer: trace.SpanFromContext(ctx)}
+	w.hold.hold.Key = h.Key
+	w.on, w.class, w.from = o.blockers.enter(h, o.classOf)
+	w.span = late{Span: &noSpan, o: o, parent: ctx, name: SpanWait, attrs: w.class.span, began: time.Now()}
+	w.start(ctx)
+	w.Context = w.span.within(ctx)
 	w.class.waiters.Add(1)
 	return locker.WithTraceparent(w, w.identity()), w.end
 }
 
-// start returns a wait's span: a later one if its ids can be reserved and it is known what the sampler will say.
-func (w *wait) start(ctx context.Context) trace.Span {
+// start makes the span of a wait: a later one if its ids can be reserved and it is known what the sampler will say.
+func (w *wait) start(ctx context.Context) {
 	o, ids, outer := w.o, w.o.ids(), w.outer.SpanContext()
 	kind := kindOf(outer)
 	sampled, sure := o.guesses.of(kind)
-	var span trace.Span = &w.span
 	if ids != nil && sure && !o.promptly.Load() {
 		w.guessed, w.span.sc = true, ids.child(ctx, outer, sampled)
 	} else {
-		span = w.span.now(trace.SpanContext{})
-		o.guesses.learn(kind, span)
+		o.guesses.learn(kind, w.span.now(trace.SpanContext{}))
 	}
 	if ids != nil {
-		w.holdSC = w.span.sc.WithSpanID(newSpanID())
+		w.hold.span.sc = w.span.sc.WithSpanID(newSpanID())
 	}
-	return span
 }
 
 // identity is the span that the claim names: the hold to come, which will be in the wait's trace, or else the wait itself. What
@@ -79,21 +81,23 @@ func (w *wait) identity() string {
 	switch {
 	case !w.span.sc.IsSampled():
 		return ""
-	case w.holdSC.IsValid():
-		return traceparent(w.holdSC)
+	case w.hold.span.sc.IsValid():
+		return traceparent(w.hold.span.sc)
 	}
 	return traceparent(w.span.sc)
 }
 
+// end is followed by beginHold, which does the rest, if there is no error.
 func (w *wait) end(h locker.Hold, err error) {
 	w.over.Store(true)
-	w.blocked = w.o.blockers.leave(w.key, w.from)
 	w.err, w.ended = err, time.Now()
 	w.class.waiters.Add(-1)
-	w.o.notes.add((*waitOver)(w))
-	if err != nil {
-		w.o.report(w, h, resultOf(err), err)
+	if err == nil {
+		return
 	}
+	w.blocked = w.o.blockers.leave(w.on, w.from)
+	w.o.notes.add((*waitOver)(w))
+	w.o.report(w, h, resultOf(err), err)
 }
 
 // waitOver notes that a wait is.
@@ -104,12 +108,16 @@ func (over *waitOver) tell() {
 	result := resultOf(w.err)
 	// Without an attempt of its own it was in the local line.
 	contended := w.refused || w.attempts == 0 && (w.err == nil || errors.Is(w.err, backend.ErrHeld))
-	w.o.metrics.wait.Record(w.Context, w.ended.Sub(w.span.began).Seconds(), w.class.wait[result]...)
+	w.o.metrics.wait.Record(w, w.ended.Sub(w.span.began).Seconds(), w.class.wait[result]...)
 	w.class.acquisitions[result].Add(1)
 	if contended {
 		w.class.contended.Add(1)
 	}
-	if span := w.span.real(); span.IsRecording() {
+	span, described := w.span.realWith(w.class.waited[result])
+	if span.IsRecording() {
+		if !described {
+			span.SetAttributes(AttrResult.String(result))
+		}
 		w.describe(span, result, contended)
 		span.End(trace.WithTimestamp(w.ended))
 	}
@@ -121,15 +129,13 @@ func (w *wait) describe(span trace.Span, result string, contended bool) {
 			span.AddLink(link(sc, LinkBlockedBy))
 		}
 	}
-	attrs := append(make([]attribute.KeyValue, 0, 3), AttrResult.String(result))
 	if w.attempts != 1 {
-		attrs = append(attrs, AttrAttempts.Int(w.attempts))
+		span.SetAttributes(AttrAttempts.Int(w.attempts))
 	}
 	if w.o.cfg.ShowKeys {
-		attrs = append(attrs, AttrKey.String(w.key))
+		span.SetAttributes(AttrKey.String(w.hold.hold.Key))
 	}
-	span.SetAttributes(attrs...)
-	w.o.fail(span, w.key, result, w.err)
+	w.o.fail(span, w.hold.hold.Key, result, w.err)
 }
 
 // endAttempt takes note of an answer of the store.
@@ -206,7 +212,7 @@ func observerOf(ctx context.Context) *Observer {
 	case *errand:
 		return op.o
 	case *hold:
-		return op.o
+		return op.span.o
 	}
 	return nil
 }

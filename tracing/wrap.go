@@ -175,8 +175,8 @@ func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {
 	next := state.Waiters[0].Meta.Traceparent
 	if sc := parseTraceparent(next); sc.IsValid() {
 		k.span.AddLink(link(sc, LinkUnblocked))
-		if !k.o.ours(next) { // another process's: it is who those who wait in this one wait for from now on
-			k.next = sc
+		if !k.span.o.ours(next) { // another process's: it is who those who wait in this one wait for from now on
+			k.next = &sc
 		}
 	}
 }

@@ -79,12 +79,12 @@ var storeMutants = []mutant{
 	// Package tracing.
 	{
 		"children see the reserved id", "tracing/hold.go",
-		"k.Context = trace.ContextWithSpan(ctx, span)", "k.Context = trace.ContextWithSpan(&reservation{Context: ctx, sc: k.span.sc}, span)",
+		"k.Context = k.span.within(ctx)", "k.Context = k.span.within(&reservation{Context: ctx, sc: k.span.sc})",
 		"./tracing", "ManyAtOnce|Uncontended",
 	},
 	{
 		"the claim names the wait", "tracing/wait.go",
-		"return traceparent(w.holdSC)", "return traceparent(w.span.sc)", "./tracing", "LinksBetween",
+		"return traceparent(w.hold.span.sc)", "return traceparent(w.span.sc)", "./tracing", "LinksBetween",
 	},
 	{
 		"Close leaves spans untold", "tracing/observer.go",
@@ -108,7 +108,15 @@ var storeMutants = []mutant{
 	},
 	{
 		"a wait forgets who was there before it", "tracing/blockers.go",
-		"if k.inWay {\n\t\treturn k.n - 1", "if false {\n\t\treturn k.n - 1", "./tracing", "Passes",
+		"if k.inWay {\n\t\treturn k, k.class, k.n - 1", "if false {\n\t\treturn k, k.class, k.n - 1", "./tracing", "Passes",
+	},
+	{
+		"a key that was idle remembers who was in the way", "tracing/blockers.go",
+		"k.seen, k.n, k.inWay = k.seen[:0], 0, false", "k.seen, k.n = k.seen[:0], k.n+0", "./tracing", "IdleKeyForgets",
+	},
+	{
+		"a hold's ctx has another's span", "tracing/hold.go",
+		"return k.span.shown()", "return k.wait.span.shown()", "./tracing", "SpanOfContext",
 	},
 	{
 		"a lease that was dropped is remembered", "tracing/observer.go",

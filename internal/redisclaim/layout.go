@@ -130,13 +130,22 @@ func (l Layout) Acquire(c backend.Claim) []string {
 		line = millis(c.Linger) + " " + millis(min(c.Linger, c.TTL)) + " " + l.client
 	}
 	args := append(make([]string, 0, 9),
-		id, millis(roundUp(c.TTL)+keep+time.Millisecond), millis(keep)+" "+id+" "+count+" "+encodeMeta(c.Meta), line, count)
+		id, millis(roundUp(c.TTL)+keep+time.Millisecond), tail(keep, id, count, &c.Meta), line, count)
 	form := formOf(c, id)
 	if l.brief() && form == "x" && c.Floor == 0 {
 		return args
 	}
 	return l.guarded(append(args,
 		form, strconv.FormatUint(c.Floor, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
+}
+
+// tail is what the key has of a claim.
+func tail(keep time.Duration, id, count string, m *backend.Meta) string {
+	b := make([]byte, 0, 256) // most fit
+	b = append(append(b, millis(keep)...), ' ')
+	b = append(b, id...)
+	b = append(append(b, ' '), count...)
+	return string(appendMeta(append(b, ' '), m))
 }
 
 // brief says that arguments may be left out at the end. (Each costs the server 0.1 µs and more, and most claims are alike.)
