@@ -46,7 +46,7 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.System != "" {
 		attrs = append(attrs, AttrSystem.String(s.System))
 	}
-	return &wrapped{Backend: b, store: s, tracer: s.Tracer.Tracer(scope), attrs: attrs}
+	return (&wrapped{Backend: b, store: s, tracer: s.Tracer.Tracer(scope), attrs: attrs}).whole()
 }
 
 // wrapped is a backend seen through.
@@ -118,7 +118,9 @@ func (b *wrapped) Renew(ctx context.Context, c backend.Claim) error {
 
 // Release implements [backend.Backend].
 func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
-	b.linkNext(ctx, c)
+	if k := b.outlasting(ctx, c); k != nil {
+		b.linkNext(ctx, k, c)
+	}
 	ctx, span := b.ask(ctx, SpanStoreRelease, "Release")
 	err := b.Backend.Release(ctx, c)
 	answered(ctx, span, c.Key, 0, err)
@@ -130,7 +132,9 @@ func (b *wrapped) Relay(ctx context.Context, ended, next backend.Claim) (release
 	if _, ok := b.Backend.(backend.Relayer); !ok {
 		return backend.RelayOf(ctx, b.Backend, ended, next)
 	}
-	b.linkNext(ctx, ended)
+	if k := b.outlasting(ctx, ended); k != nil {
+		b.linkNext(ctx, k, ended)
+	}
 	ctx, span := b.ask(ctx, SpanStoreRelease, "Relay")
 	released, g, err = backend.RelayOf(ctx, b.Backend, ended, next)
 	answered(ctx, span, ended.Key, 0, released)
@@ -158,14 +162,20 @@ func (b *wrapped) Identity(ctx context.Context) (string, error) {
 	return backend.IdentityOf(ctx, b.Backend)
 }
 
-// linkNext links a hold that is about to be released with whoever of another process is next in line. It is for people and
-// never in the way: it is asked once per hold, of long holds only, and its failure is nobody's concern.
-func (b *wrapped) linkNext(ctx context.Context, c backend.Claim) {
+// outlasting returns the hold that is about to be released if it is a long one on a store with a line, and nobody has looked yet who is
+// next; else nil.
+func (b *wrapped) outlasting(ctx context.Context, c backend.Claim) *hold {
 	k := holdOf(ctx)
 	if k == nil || b.store.Unblock < 0 || !c.Queue || !k.span.IsRecording() || time.Since(k.span.began) < b.store.Unblock ||
 		!b.Capabilities().Inspect || !k.linked.CompareAndSwap(false, true) {
-		return
+		return nil
 	}
+	return k
+}
+
+// linkNext links a hold that is about to be released with whoever of another process is next in line. It is for people and
+// never in the way: it is asked once per hold, of long holds only, and its failure is nobody's concern.
+func (b *wrapped) linkNext(ctx context.Context, k *hold, c backend.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, b.store.Unblock) // a look may not cost more than the hold itself did
 	defer cancel()
 	state, err := b.Inspect(ctx, c.Key)

@@ -1,0 +1,69 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// whole returns b as what the backend inside of it is, beside a Backend: who asks for it by type must not be told otherwise.
+func (b *wrapped) whole() backend.Backend {
+	margins, isMarginer := b.Backend.(backend.Marginer)
+	inner, isStarter := b.Backend.(backend.Starter)
+	starts := starter{b, inner}
+	switch {
+	case isMarginer && isStarter:
+		return struct {
+			*wrapped
+			backend.Marginer
+			starter
+		}{b, margins, starts}
+	case isMarginer:
+		return struct {
+			*wrapped
+			backend.Marginer
+		}{b, margins}
+	case isStarter:
+		return struct {
+			*wrapped
+			starter
+		}{b, starts}
+	}
+	return b
+}
+
+// A starter asks without waiting.
+type starter struct {
+	b     *wrapped
+	inner backend.Starter
+}
+
+// Start implements [backend.Starter]. Only a release that first looks who is next needs a goroutine.
+func (s starter) Start(ctx context.Context, limit time.Duration, v backend.Verb, c backend.Claim, done func(backend.Grant, error)) {
+	if v == backend.Release {
+		if k := s.b.outlasting(ctx, c); k != nil {
+			go func() {
+				s.b.linkNext(context.WithoutCancel(ctx), k, c)
+				s.start(ctx, limit, v, c, done)
+			}()
+			return
+		}
+	}
+	s.start(ctx, limit, v, c, done)
+}
+
+func (s starter) start(ctx context.Context, limit time.Duration, v backend.Verb, c backend.Claim, done func(backend.Grant, error)) {
+	name, operation := SpanStoreRelease, "Release"
+	switch v {
+	case backend.Acquire:
+		name, operation = SpanStoreAcquire, "TryAcquire"
+	case backend.Renew:
+		name, operation = SpanStoreRenew, "Renew"
+	}
+	ctx, span := s.b.ask(ctx, name, operation)
+	s.inner.Start(ctx, limit, v, c, func(g backend.Grant, err error) {
+		answered(ctx, span, c.Key, g.Token, err)
+		done(g, err)
+	})
+}
