@@ -63,7 +63,7 @@ func (s starter) start(ctx context.Context, limit time.Duration, v backend.Verb,
 	}
 	ctx, span := s.b.ask(ctx, name, operation)
 	s.inner.Start(ctx, limit, v, c, func(g backend.Grant, err error) {
-		answered(ctx, span, c.Key, g.Token, err)
+		answered(ctx, span, c.Key, v == backend.Acquire, g, err)
 		done(g, err)
 	})
 }

@@ -54,7 +54,11 @@ func TestWrapIsWhole(t *testing.T) {
 			t.Errorf("%d: margin %d, %v", i, n, ok)
 		}
 		_ = g.Unlock()
-		p.ended()
+		for name, want := range map[string]string{tracing.SpanStoreAcquire: tracing.ResultGranted, tracing.SpanStoreRelease: tracing.ResultConfirmed} {
+			if got := attr(p.one(t, name).Attributes, tracing.AttrResult); got != want {
+				t.Errorf("%d: %s is %q, want %q", i, name, got, want)
+			}
+		}
 		p.spans.Reset()
 		if isStarter {
 			claim := backend.Claim{Key: fmt.Sprint("started", i), Owner: "me", TTL: time.Minute}

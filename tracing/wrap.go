@@ -65,19 +65,20 @@ func (b *wrapped) ask(ctx context.Context, name, operation string) (context.Cont
 
 // An answer is how a question to the store ended.
 type answer struct {
-	span  trace.Span
-	key   string
-	token uint64 // of a grant
-	err   error
-	ended time.Time
+	span    trace.Span
+	key     string
+	token   uint64 // of a grant
+	acquire bool   // is what was asked
+	err     error
+	ended   time.Time
 }
 
 // answered ends the span of a question, or has it ended later if ctx is of an Observer's operation.
-func answered(ctx context.Context, span trace.Span, key string, token uint64, err error) {
+func answered(ctx context.Context, span trace.Span, key string, acquire bool, g backend.Grant, err error) {
 	if !span.IsRecording() {
 		return
 	}
-	a := &answer{span, key, token, err, time.Now()}
+	a := &answer{span: span, key: key, token: g.Token, acquire: acquire, err: err, ended: time.Now()}
 	if o := observerOf(ctx); o != nil {
 		o.notes.add(a)
 	} else {
@@ -88,6 +89,9 @@ func answered(ctx context.Context, span trace.Span, key string, token uint64, er
 // tell ends the span. Its text leaves the key out: the span around it says what kind of key it is.
 func (a *answer) tell() {
 	result := renewalOf(a.err)
+	if a.acquire {
+		result = resultOf(a.err)
+	}
 	attrs := append(make([]attribute.KeyValue, 0, 2), AttrResult.String(result))
 	if a.token != 0 {
 		attrs = append(attrs, token(locker.Hold{Token: a.token}))
@@ -104,7 +108,7 @@ func (a *answer) tell() {
 func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	ctx, span := b.ask(ctx, SpanStoreAcquire, "TryAcquire")
 	g, err := b.Backend.TryAcquire(ctx, c)
-	answered(ctx, span, c.Key, g.Token, err)
+	answered(ctx, span, c.Key, true, g, err)
 	return g, err
 }
 
@@ -112,7 +116,7 @@ func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 func (b *wrapped) Renew(ctx context.Context, c backend.Claim) error {
 	ctx, span := b.ask(ctx, SpanStoreRenew, "Renew")
 	err := b.Backend.Renew(ctx, c)
-	answered(ctx, span, c.Key, 0, err)
+	answered(ctx, span, c.Key, false, backend.Grant{}, err)
 	return err
 }
 
@@ -123,7 +127,7 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 	}
 	ctx, span := b.ask(ctx, SpanStoreRelease, "Release")
 	err := b.Backend.Release(ctx, c)
-	answered(ctx, span, c.Key, 0, err)
+	answered(ctx, span, c.Key, false, backend.Grant{}, err)
 	return err
 }
 
@@ -137,7 +141,7 @@ func (b *wrapped) Relay(ctx context.Context, ended, next backend.Claim) (release
 	}
 	ctx, span := b.ask(ctx, SpanStoreRelease, "Relay")
 	released, g, err = backend.RelayOf(ctx, b.Backend, ended, next)
-	answered(ctx, span, ended.Key, 0, released)
+	answered(ctx, span, ended.Key, false, backend.Grant{}, released)
 	return released, g, err
 }
 
@@ -145,7 +149,7 @@ func (b *wrapped) Relay(ctx context.Context, ended, next backend.Claim) (release
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	asked, span := b.ask(ctx, SpanStoreWatch, "Watch")
 	wakes, err := b.Backend.Watch(asked, c)
-	answered(ctx, span, c.Key, 0, err)
+	answered(ctx, span, c.Key, false, backend.Grant{}, err)
 	return wakes, err
 }
 
@@ -153,7 +157,7 @@ func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 func (b *wrapped) Inspect(ctx context.Context, key string) (backend.State, error) {
 	ctx, span := b.ask(ctx, SpanStoreInspect, "Inspect")
 	state, err := b.Backend.Inspect(ctx, key)
-	answered(ctx, span, key, 0, err)
+	answered(ctx, span, key, false, backend.Grant{}, err)
 	return state, err
 }
 
