@@ -84,7 +84,7 @@ const (
 	actorWorker = 300
 )
 
-const rounds = 10 // of each worker
+const rounds = 8 // of each worker
 
 // run simulates a seed, and returns what was found wrong and how many locks were held.
 func run(t *testing.T, seed uint64, v variant) (found []string, holds int) {
