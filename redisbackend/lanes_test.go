@@ -3,12 +3,11 @@ package redisbackend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -16,33 +15,7 @@ import (
 func TestLanesAnswerAll(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL()+"?pool_size=2")
-	for range 3 {
-		var crowd sync.WaitGroup
-		for range 300 {
-			crowd.Go(func() {
-				c := claim("lanes-" + backend.NewOwner())
-				g, err := b.TryAcquire(t.Context(), c)
-				if err != nil {
-					t.Errorf("acquire: %v", err)
-					return
-				}
-				s, err := b.Inspect(t.Context(), c.Key)
-				if err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != c.Owner || s.Token != g.Token {
-					t.Errorf("%+v, %v", s, err)
-				}
-				want(t, "release", b.Release(context.Background(), c), nil) // nothing to cancel: in the caller's goroutine
-				want(t, "again", b.Renew(t.Context(), c), backend.ErrLost)
-			})
-		}
-		srv.MustDo("SCRIPT", "FLUSH")
-		crowd.Wait()
-	}
-	eventually(t, "all lanes to be idle", func() error {
-		if busy, waiting := b.lanes.Count(); busy != 0 || waiting != 0 {
-			return fmt.Errorf("%d lanes are busy, %d requests wait", busy, waiting)
-		}
-		return nil
-	})
+	redistest.Crowd(t, srv, b, b.lanes)
 }
 
 // While all connections are occupied, who waits for one leaves when its context ends, and what it asked for is not sent. The

@@ -1,0 +1,51 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redisstore"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Crowd checks that requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH. b is on srv, with
+// lanes of its own.
+func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *redisstore.Lanes) {
+	t.Helper()
+	for range 3 {
+		var crowd sync.WaitGroup
+		for range 300 {
+			crowd.Go(func() { oneOfMany(t, b) })
+		}
+		srv.MustDo("SCRIPT", "FLUSH")
+		crowd.Wait()
+	}
+	Eventually(t, "all lanes to be idle", func() error {
+		if busy, waiting := lanes.Count(); busy != 0 || waiting != 0 {
+			return fmt.Errorf("%d lanes are busy, %d requests wait", busy, waiting)
+		}
+		return nil
+	})
+}
+
+func oneOfMany(t *testing.T, b backend.Backend) {
+	c := Claim("crowd-" + backend.NewOwner())
+	g, err := b.TryAcquire(t.Context(), c)
+	if err != nil {
+		t.Errorf("acquire: %v", err)
+		return
+	}
+	if s, err := b.Inspect(t.Context(), c.Key); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != c.Owner || s.Token != g.Token {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := b.Release(context.Background(), c); err != nil { // nothing to cancel: in the caller's goroutine
+		t.Errorf("release: %v", err)
+	}
+	if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("again: %v", err)
+	}
+}
