@@ -6,8 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -15,33 +14,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(m))
 }
 
-// What both Redis backends' tests say.
+// What the tests of all backends on servers say.
 var (
-	key        = redistest.Key
-	claim      = redistest.Claim
-	acquired   = redistest.Acquired
-	want       = redistest.Want
-	eventually = redistest.Eventually
-	woken      = redistest.Woken
-	quick      = redistest.Quick
+	key        = storetest.Key
+	claim      = storetest.Claim
+	acquired   = storetest.Acquired
+	want       = storetest.Want
+	eventually = storetest.Eventually
+	woken      = storetest.Woken
+	quick      = storetest.Quick
+	opened     = storetest.Opened[*Backend]
 )
 
-const patience = redistest.Patience
-
-// open opens a backend for the length of the test.
-func opened(t testing.TB, url string) *Backend {
-	t.Helper()
-	b, err := backend.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return b.(*Backend)
-}
+const patience = storetest.Patience
 
 // client is a client as a program would have it: with go-redis' defaults, and so with retries and without heed to contexts.
 func client(t testing.TB, addr string, change func(*redis.Options)) *redis.Client {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -42,7 +43,7 @@ func TestNodesThatForget(t *testing.T) {
 	go func() { // wants the lock all the time
 		defer close(done)
 		for ctx.Err() == nil {
-			c := redistest.Claim("k")
+			c := storetest.Claim("k")
 			c.TTL = longest
 			_, err := rival.TryAcquire(ctx, c)
 			asked.Add(1)
@@ -59,7 +60,7 @@ func TestNodesThatForget(t *testing.T) {
 			s.Restart()
 		}
 		// The next one goes when this one answers again, which is long before its quarantine is over.
-		redistest.Eventually(t, "the server is closed to new locks", func() error {
+		storetest.Eventually(t, "the server is closed to new locks", func() error {
 			b, err := backend.Open(t.Context(), s.URL()+"?max_ttl="+longest.String())
 			if err != nil {
 				return err
@@ -76,7 +77,7 @@ func TestNodesThatForget(t *testing.T) {
 	select {
 	case <-g.Lost(): // at the latest at its own deadline, as no majority remembers it
 		lost = true
-	case <-time.After(redistest.Patience):
+	case <-time.After(storetest.Patience):
 	}
 	cancel()
 	<-done

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisstore"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -24,7 +25,7 @@ func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *redis
 		srv.MustDo("SCRIPT", "FLUSH")
 		crowd.Wait()
 	}
-	Eventually(t, "all lanes to be idle", func() error {
+	storetest.Eventually(t, "all lanes to be idle", func() error {
 		if busy, waiting := lanes.Count(); busy != 0 || waiting != 0 {
 			return fmt.Errorf("%d lanes are busy, %d requests wait", busy, waiting)
 		}
@@ -33,7 +34,7 @@ func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *redis
 }
 
 func oneOfMany(t *testing.T, b backend.Backend) {
-	c := Claim("crowd-" + backend.NewOwner())
+	c := storetest.Claim("crowd-" + backend.NewOwner())
 	g, err := b.TryAcquire(t.Context(), c)
 	if err != nil {
 		t.Errorf("acquire: %v", err)

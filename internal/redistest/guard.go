@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -29,14 +30,14 @@ func Restarts(t *testing.T, scheme string) {
 			url := scheme + "://" + srv.Addr() + "?max_ttl=" + longest.String()
 			b, other := Dial(t, url), Dial(t, url)
 			defer func() { _, _ = b.Close(), other.Close() }()
-			c := Claim(Key(t))
+			c := storetest.Claim(storetest.Key(t))
 			c.TTL = longest
 			before := time.Now()
-			Acquired(t, b, c)
+			storetest.Acquired(t, b, c)
 			believed := before.Add(longest) // without what the locker takes off
 			forget(srv)
 
-			Eventually(t, "the server is closed", func() error {
+			storetest.Eventually(t, "the server is closed", func() error {
 				_, err := other.TryAcquire(t.Context(), Claim2(c))
 				var q *backend.QuarantineError
 				if err == nil {
@@ -48,16 +49,16 @@ func Restarts(t *testing.T, scheme string) {
 				return err
 			})
 			l, err := locker.New(other, locker.Bare, locker.Config{TTL: longest})
-			Want(t, "locker", err, nil)
-			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			storetest.Want(t, "locker", err, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 			defer cancel()
 			g, err := l.Lock(ctx, c.Key)
-			Want(t, "Lock behind a quarantine", err, nil)
+			storetest.Want(t, "Lock behind a quarantine", err, nil)
 			if early := time.Until(believed); early > 0 {
 				t.Errorf("granted %v before the first lease ended", early)
 			}
-			Want(t, "unlock", g.Unlock(), nil)
-			Want(t, "close", l.Close(ctx), nil)
+			storetest.Want(t, "unlock", g.Unlock(), nil)
+			storetest.Want(t, "close", l.Close(ctx), nil)
 		})
 	}
 }
@@ -74,7 +75,7 @@ func Unguarded(t *testing.T, scheme string) {
 			t.Errorf("open with %q = %v, want ErrUnsafe", query, err)
 		}
 	}
-	Want(t, "close", Dial(t, scheme+"://"+srv.Addr()+"?max_ttl=1m").Close(), nil)
+	storetest.Want(t, "close", Dial(t, scheme+"://"+srv.Addr()+"?max_ttl=1m").Close(), nil)
 }
 
 // Claim2 is another's claim on the same key.
@@ -97,7 +98,7 @@ func SameServer(t *testing.T, scheme string) {
 			t.Fatal("the backend tells no identity")
 		}
 		id, err := who.Identity(t.Context())
-		Want(t, "Identity", err, nil)
+		storetest.Want(t, "Identity", err, nil)
 		return id
 	}
 	first := identity(one)
@@ -111,7 +112,7 @@ func SameServer(t *testing.T, scheme string) {
 	demoted := Dial(t, scheme+"://"+two.Addr()) // while it takes writes; a replica cannot be opened
 	defer func() { _ = demoted.Close() }()
 	two.MustDo("REPLICAOF", "127.0.0.1", fmt.Sprint(one.Port()))
-	Eventually(t, "a replica has its primary's identity, or none", func() error {
+	storetest.Eventually(t, "a replica has its primary's identity, or none", func() error {
 		r, err := backend.IdentityOf(t.Context(), demoted)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil

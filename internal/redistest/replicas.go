@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -18,9 +19,9 @@ func Replicas(t *testing.T, scheme string) {
 	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=1s"
 	b := Dial(t, url)
 	defer func() { _ = b.Close() }()
-	c := Claim(Key(t))
-	Acquired(t, b, c)
-	Want(t, "renew", b.Renew(t.Context(), c), nil)
+	c := storetest.Claim(storetest.Key(t))
+	storetest.Acquired(t, b, c)
+	storetest.Want(t, "renew", b.Renew(t.Context(), c), nil)
 	handedOverUnconfirmed(t, b)
 	for _, r := range set.Replicas {
 		r.Stop()
@@ -28,28 +29,28 @@ func Replicas(t *testing.T, scheme string) {
 	if err := b.Renew(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("renew without replicas = %v, want an unknown answer", err)
 	}
-	other := Claim(Key(t))
+	other := storetest.Claim(storetest.Key(t))
 	if _, err := b.TryAcquire(t.Context(), other); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("acquire without replicas = %v, want an unknown answer that says why", err)
 	}
-	Want(t, "release", b.Release(t.Context(), other), nil)
+	storetest.Want(t, "release", b.Release(t.Context(), other), nil)
 	for _, r := range set.Replicas {
 		r.Cont()
 	}
-	Eventually(t, "acquired with the replicas back", func() error {
-		_, err := b.TryAcquire(t.Context(), Claim(Key(t)))
+	storetest.Eventually(t, "acquired with the replicas back", func() error {
+		_, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
 		return err
 	})
-	Want(t, "release", b.Release(t.Context(), c), nil)
+	storetest.Want(t, "release", b.Release(t.Context(), c), nil)
 }
 
 // handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been waited for, so the message must
 // be no more than a reason to ask.
 func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	t.Helper()
-	holder, waiter := Claim(Key(t)), Claim(Key(t))
+	holder, waiter := storetest.Claim(storetest.Key(t)), storetest.Claim(storetest.Key(t))
 	waiter.Key, waiter.Queue, waiter.Linger = holder.Key, true, waiter.TTL
-	Acquired(t, b, holder)
+	storetest.Acquired(t, b, holder)
 	wakes, err := b.Watch(t.Context(), waiter)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	if _, err := b.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
 		t.Fatalf("acquire of a held lock = %v", err)
 	}
-	Want(t, "release", b.Release(t.Context(), holder), nil)
+	storetest.Want(t, "release", b.Release(t.Context(), holder), nil)
 	select {
 	case w := <-wakes:
 		if w.Granted {
@@ -66,6 +67,6 @@ func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	case <-t.Context().Done():
 		t.Fatal("nobody was woken")
 	}
-	Acquired(t, b, waiter)
-	Want(t, "release", b.Release(t.Context(), waiter), nil)
+	storetest.Acquired(t, b, waiter)
+	storetest.Want(t, "release", b.Release(t.Context(), waiter), nil)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -22,7 +23,7 @@ func Starts(t *testing.T, scheme string) {
 			}
 			srv.MustDo("SCRIPT", "FLUSH") // a no is a no, also when the script has to be sent and no replica is there to be waited for
 			// The connection is there before the network is silent: rueidis makes the one that replicas are waited for on without a ctx.
-			if _, err := start(t, b, Patience, backend.Renew, Claim(Key(t))); !errors.Is(err, backend.ErrLost) {
+			if _, err := start(t, b, storetest.Patience, backend.Renew, storetest.Claim(storetest.Key(t))); !errors.Is(err, backend.ErrLost) {
 				t.Errorf("a renewal of what is not held: %v", err)
 			}
 			unanswered(t, b, p)
@@ -47,7 +48,7 @@ func start(t *testing.T, b backend.Backend, limit time.Duration, v backend.Verb,
 	})
 	select {
 	case <-done:
-	case <-time.After(Patience):
+	case <-time.After(storetest.Patience):
 		t.Fatalf("no answer to verb %d", v)
 	}
 	return g, err
@@ -55,9 +56,9 @@ func start(t *testing.T, b backend.Backend, limit time.Duration, v backend.Verb,
 
 func answers(t *testing.T, b backend.Backend) {
 	t.Helper()
-	key := Key(t)
-	c, other := Claim(key), Claim(key)
-	g, err := start(t, b, Patience, backend.Acquire, c)
+	key := storetest.Key(t)
+	c, other := storetest.Claim(key), storetest.Claim(key)
+	g, err := start(t, b, storetest.Patience, backend.Acquire, c)
 	if err != nil || g.Token == 0 || g.TTL < c.TTL {
 		t.Fatalf("Acquire: %+v, %v", g, err)
 	}
@@ -79,11 +80,11 @@ func answers(t *testing.T, b backend.Backend) {
 		{"a release", backend.Release, c, nil},
 		{"a second release", backend.Release, c, backend.ErrLost},
 	} {
-		if _, err := start(t, b, Patience, step.verb, step.claim); !errors.Is(err, step.want) {
+		if _, err := start(t, b, storetest.Patience, step.verb, step.claim); !errors.Is(err, step.want) {
 			t.Errorf("%s: %v, want %v", step.what, err, step.want)
 		}
 	}
-	again, err := start(t, b, Patience, backend.Acquire, Claim(key))
+	again, err := start(t, b, storetest.Patience, backend.Acquire, storetest.Claim(key))
 	if err != nil || again.Token <= g.Token {
 		t.Errorf("token %d after %d, %v", again.Token, g.Token, err)
 	}
@@ -96,7 +97,7 @@ func unanswered(t *testing.T, b backend.Backend, p *testserver.Proxy) {
 	defer p.Pass()
 	const limit = 100 * time.Millisecond
 	sent := time.Now()
-	_, err := start(t, b, limit, backend.Renew, Claim(Key(t)))
+	_, err := start(t, b, limit, backend.Renew, storetest.Claim(storetest.Key(t)))
 	if backend.AnswerOf(err) != backend.Unknown || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer is %v, want an unknown one for the time", err)
 	}
@@ -110,7 +111,7 @@ func ended(t *testing.T, b backend.Backend) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(t, b, Patience, backend.Acquire, Claim("ended")); !errors.Is(err, backend.ErrClosed) {
+	if _, err := start(t, b, storetest.Patience, backend.Acquire, storetest.Claim("ended")); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -33,7 +34,7 @@ func scripts(srv *testserver.Server) (n int) {
 // until polls until ready.
 func until(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	Eventually(t, "waiting for "+what, func() error {
+	storetest.Eventually(t, "waiting for "+what, func() error {
 		if !ready() {
 			return errors.New("not yet")
 		}

@@ -37,7 +37,8 @@ internal/chance:         # jitter, which the simulation makes its own
 internal/history:
 internal/keyclass:
 internal/memstore:       backend waiting
-internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/testserver
+internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/redisstore internal/storetest internal/testserver
+internal/storetest:      backend
 internal/etcdbin:        # std alone, as a benchmark uses it, too
 internal/testserver:     internal/etcdbin  # starts servers and knows no client of theirs
 internal/jaegertest:     # a test, and no code
@@ -57,7 +58,7 @@ func TestImports(t *testing.T) {
 }
 
 // testOnly are packages that no shipped code may import, the command's demonstrations apart.
-var testOnly = []string{"backend/backendtest", "internal/history", "internal/testserver", "internal/simulation", "internal/redistest"}
+var testOnly = []string{"backend/backendtest", "internal/history", "internal/testserver", "internal/simulation", "internal/redistest", "internal/storetest"}
 
 func checkImports(tree fs.FS, rules string) (faults []string) {
 	allowed := parseRules(rules)

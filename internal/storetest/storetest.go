@@ -1,5 +1,5 @@
-// Package redistest is what the tests of both Redis backends have in common.
-package redistest
+// Package storetest is what the tests of backends on real servers have in common.
+package storetest
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // Patience is for what must come; only a failing test waits so long.
-const Patience = 10 * time.Second
+const Patience = 20 * time.Second
 
 var keys atomic.Int64
 
@@ -79,4 +79,23 @@ func Quick(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Opened opens a backend, which is a B, for the length of the test.
+func Opened[B backend.Backend](t testing.TB, url string) B {
+	t.Helper()
+	b, err := backend.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	typed, ok := b.(B)
+	if !ok {
+		t.Fatalf("%s opens a %T", url, b)
+	}
+	return typed
 }
