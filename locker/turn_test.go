@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -56,35 +57,33 @@ func TestRenewalIsNotSwallowed(t *testing.T) {
 // The answer takes longer than a third of the TTL, so the renewal timer is set to fire at once, while Check
 // still has the turn.
 func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
-	var slow atomic.Bool
-	b := &turnBackend{Backend: membackend.New()}
-	b.renew = func(ctx context.Context, c backend.Claim) error {
-		err := b.Backend.Renew(ctx, c)
-		if slow.CompareAndSwap(true, false) {
-			time.Sleep(c.TTL / 2)
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		b := &turnBackend{Backend: membackend.New()}
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			err := b.Backend.Renew(ctx, c)
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(c.TTL / 2)
+			}
+			return err
 		}
-		return err
-	}
-	l, err := New(b, Bare, Config{TTL: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := 0
-	for i := range 4 {
-		g, err := l.Lock(t.Context(), fmt.Sprint(i))
+		l, err := New(b, Bare, Config{TTL: 300 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow.Store(true)
-		_ = g.Check(t.Context())
-		time.Sleep(600 * time.Millisecond)
-		if _, err := g.Value(); err != nil {
-			lost++
+		for i := range 4 {
+			g, err := l.Lock(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow.Store(true)
+			_ = g.Check(t.Context())
+			time.Sleep(600 * time.Millisecond)
+			if _, err := g.Value(); err != nil {
+				t.Errorf("lost after a slow Check of a store that is well: %v", err)
+			}
+			_ = g.Unlock()
 		}
-		_ = g.Unlock()
-	}
-	if lost > 0 {
-		t.Errorf("%d of 4 holds were lost after a slow Check of a store that is well", lost)
-	}
-	_ = l.Close(context.Background())
+		_ = l.Close(context.Background())
+	})
 }

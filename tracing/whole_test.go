@@ -2,6 +2,7 @@ package tracing_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -76,5 +77,31 @@ func TestWrapIsWhole(t *testing.T) {
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A release that takes the next question along is one span. A store that cannot says so, and nothing was asked.
+func TestWrapRelays(t *testing.T) {
+	b := membackend.New()
+	ended := backend.Claim{Key: "k", Owner: "me", TTL: time.Minute, Settled: true}
+	next := backend.Claim{Key: "k", Owner: "next", TTL: time.Minute, Queue: true, Linger: time.Minute}
+	if _, err := b.TryAcquire(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, b, setup{})
+	w := tracing.Wrap(struct{ backend.Backend }{b}, tracing.Store{Tracer: p.tp})
+	if released, _, err := backend.RelayOf(t.Context(), w, ended, next); !errors.Is(released, errors.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("of a store that cannot: %v, %v", released, err)
+	}
+	w = tracing.Wrap(b, tracing.Store{Tracer: p.tp})
+	if released, g, err := backend.RelayOf(t.Context(), w, ended, next); released != nil || err != nil || g.Token == 0 {
+		t.Errorf("%v, %+v, %v", released, g, err)
+	}
+	s := p.one(t, tracing.SpanStoreRelease)
+	if op, result := attr(s.Attributes, tracing.AttrOperation), attr(s.Attributes, tracing.AttrResult); op != "Relay" || result != tracing.ResultConfirmed {
+		t.Errorf("a span of %q with the result %q", op, result)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
