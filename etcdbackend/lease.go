@@ -2,6 +2,7 @@ package etcdbackend
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -177,6 +178,8 @@ func (p *leaser) keepAlive(l *lease, k *keepalive) {
 	case noLease(err):
 		l.gone = true
 		err = backend.ErrLost
+	case ctx.Err() != nil && p.b.ctx.Err() == nil:
+		err = fmt.Errorf("no answer to a keepalive within %v", limit)
 	}
 	k.err = err
 	close(k.done)

@@ -145,7 +145,7 @@ func TestReleaseBesideKeepalives(t *testing.T) {
 				return
 			default:
 			}
-			if err := b.Renew(t.Context(), alive); err != nil {
+			if err := b.Renew(t.Context(), alive); backend.AnswerOf(err) == backend.No { // a machine that stands still gives no answer
 				t.Errorf("Renew = %v", err)
 				return
 			}
