@@ -85,7 +85,7 @@ mutants: deps ## break the code on purpose, one defect at a time: the tests must
 	$(GO) run ./internal/mutants
 
 .PHONY: bench
-bench: deps ## measure against other libraries, about 10 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
+bench: deps ## measure against other libraries, about 18 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
 	@cd internal/bench && HOLDFAST_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-quick
