@@ -97,7 +97,6 @@ type acquisition struct {
 
 	contended bool    // known to be held or wanted: subscribe before the first question, which saves the second
 	before    *tenure // contended: the lease that this process has; see standBack
-	rode      *ride   // the question that is to be asked now has gone with the release of that
 
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
@@ -184,8 +183,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 				return granted, nil
 			}
 		}
-		a.standBack(ctx)
-		if ctx.Err() != nil && a.rode == nil {
+		if ctx.Err() != nil {
 			break
 		}
 		if l, err = a.ask(ctx); err == nil {
@@ -232,14 +230,16 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	return l, err
 }
 
-// try asks, unless that was done together with a release. sent is before the request: the lease cannot have begun earlier.
+// try asks, by itself or together with a release. sent is before the request: the lease cannot have begun earlier.
 func (a *acquisition) try(ctx context.Context) (g backend.Grant, sent instant, err error) {
-	a.asked = true
-	if r := a.rode; r != nil {
-		a.rode = nil
+	if r := a.standBack(ctx); r != nil {
 		return r.grant, r.sent, r.err
 	}
 	sent = a.core.now()
+	if err := ctx.Err(); err != nil {
+		return g, sent, err
+	}
+	a.asked = true
 	g, err = a.core.b.TryAcquire(ctx, a.claim)
 	return g, sent, err
 }

@@ -69,11 +69,10 @@ func (t *tenure) board() *ride {
 }
 
 // standBack waits until the lease that the agent brought before is given back, or for a while. If the question has gone with the release,
-// rode has the answer.
-func (a *acquisition) standBack(ctx context.Context) {
-	a.rode = nil
+// that ride is returned, with the answer; nil says that it is to be asked by itself.
+func (a *acquisition) standBack(ctx context.Context) *ride {
 	if a.before == nil || !a.claim.Queue { // without a line, who asks first after a release wins, and so might we for ever
-		return
+		return nil
 	}
 	before, r := a.before, &ride{claim: a.claim, done: make(chan struct{})}
 	a.before = nil
@@ -85,15 +84,18 @@ func (a *acquisition) standBack(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	if before.leave(r) {
-		return
+		return nil
 	}
 	select {
 	case <-r.done:
-		if !r.alone {
-			a.rode = r
+		if r.alone {
+			return nil
 		}
+		a.asked = true
+		return r
 	case <-ctx.Done():
-		a.asked, a.unsure = true, true
+		a.asked = true
+		return &ride{sent: a.core.now(), err: ctx.Err()}
 	}
 }
 

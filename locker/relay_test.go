@@ -206,7 +206,9 @@ func TestRelayDeadline(t *testing.T) {
 		if err := first.Unlock(); err != nil {
 			t.Error(err)
 		}
-		if err := (<-guards).Unlock(); err != nil {
+		second := <-guards
+		synctest.Wait() // its agent stands back
+		if err := second.Unlock(); err != nil {
 			t.Error(err)
 		}
 		third := <-guards

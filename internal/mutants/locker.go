@@ -17,11 +17,11 @@ var lockerMutants = []mutant{
 	},
 	{
 		"who rides with a release asks as well", "locker/behind.go",
-		"		if !r.alone {\n			a.rode = r\n		}", "", "./locker", "TakesQuestion",
+		"		return r\n	case", "		return nil\n	case", "./locker", "TakesQuestion",
 	},
 	{
 		"a relay without an answer is forgotten", "locker/behind.go",
-		"a.asked, a.unsure = true, true", "", "./locker", "Relay|StrictStorm",
+		"		a.asked = true\n		return &ride{sent", "		return &ride{sent", "./locker", "Relay|StrictStorm",
 	},
 	{
 		"renewed deadline counted from the reply", "locker/tenure.go",
