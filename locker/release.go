@@ -16,7 +16,7 @@ import (
 //
 // If somebody goes along, the first request is of both; see relay.
 //
-// An ErrLost that follows an unanswered release is most likely that release's own work; see settledBy.
+// An ErrLost that follows an unanswered release is most likely that release's own work, see below.
 func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budget time.Duration, with *ride) (err error) {
 	ctx, end := c.begin(ctx, OpRelease, hold)
 	defer func() { end(hold, err) }()
