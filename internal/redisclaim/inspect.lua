@@ -1,21 +1,27 @@
 -- INSPECT() -> {OK, last token, {{owner, mode, token, remaining ms, meta}, …}, {{owner, mode, meta}, …}} | {FOREIGN, why}
--- Reads only, a hundred entries at a time. It tells what was true at this instant, and proves nothing to anybody.
-local holders, line = {}, {}
-if o and x > now then holders[1] = {o, 'x', (first()), x - now, m or ''} end
-local function all(kind, from, to, read, show)
-  for start = from, to, 100 do
-    local fields = {}
-    for n = start, math.min(to, start + 99) do fields[#fields + 1] = kind .. n end
-    fetch(fields)
-    for n = start, math.min(to, start + 99) do
-      local e = read(n)
-      if e and e.ends > now then show(e) end
-    end
+-- Reads only. It tells what was true at this instant, and proves nothing to anybody. It reads what is stored, once, and never
+-- counts from one number to another: a line has gaps, and damage may have made them as long as the server would run.
+local holders, numbers, line = {}, {}, {}
+if long then
+  local h = redis.call('HGETALL', K)
+  if gn > #h / 2 then damaged('holders') end
+  for i = 1, #h, 2 do
+    was[h[i]] = h[i + 1]
+    local seq = int(string.match(h[i], '^q:(%d+)$'))
+    if seq and seq >= qh and seq <= qt then numbers[#numbers + 1] = seq end
   end
+  table.sort(numbers)
 end
-all('k:', 1, gn, slot, function(e)
-  holders[#holders + 1] = {e.owner == '' and e.id or e.owner, gm, e.token, e.ends - now, e.meta}
-end)
-all('q:', qh, qt, place, function(e) line[#line + 1] = {e.owner, e.mode, e.meta} end)
+if o and x > now then holders[1] = {o, 'x', (first()), x - now, m or ''} end
+for n = 1, broken and 0 or gn do
+  local e = slot(n)
+  if not e then break end
+  if e.ends > now then holders[#holders + 1] = {e.owner == '' and e.id or e.owner, gm, e.token, e.ends - now, e.meta} end
+end
+for _, seq in ipairs(numbers) do
+  local e = place(seq)
+  if not e then break end
+  if e.ends > now then line[#line + 1] = {e.owner, e.mode, e.meta} end
+end
 if broken then return {FOREIGN, broken} end
 return {OK, f, holders, line}

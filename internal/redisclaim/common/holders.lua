@@ -187,7 +187,8 @@ local function raise(floor)
   end
   for n = gm == 'r' and 1 or mine, gm == 'r' and gn or mine do
     local e = slot(n)
-    if e and e.token < floor then
+    if not e then return end -- damaged, and gn may be anything
+    if e.token < floor then
       e.token = floor
       fill(n, e)
     end
