@@ -97,6 +97,8 @@ type acquisition struct {
 
 	contended bool    // known to be held or wanted: subscribe before the first question, which saves the second
 	before    *tenure // contended: the lease that this process has; see standBack
+	alone     bool    // contended, but by this process only, as it seems: a question that goes with its release needs no subscription
+	rode      bool    // granted by a question that went with a release
 
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
@@ -124,7 +126,7 @@ func (a *acquisition) run(outer context.Context, once bool, limit time.Duration)
 		return lease{}, err
 	}
 	l, err := lease{}, error(backend.ErrHeld)
-	if !a.contended {
+	if !a.contended || a.alone {
 		l, err = a.ask(ctx)
 	}
 	switch {
@@ -174,7 +176,7 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 	defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
 	a.retry = waiting.NewBackoff(retryFirst, retryMost)
 	a.poll = waiting.NewBackoff(a.core.cfg.Wait.Initial, a.core.cfg.Wait.Max)
-	a.subscribe = a.core.caps.Watch && cmp.Or(a.crew.wait, a.core.cfg.Wait.Mode) != waiting.Poll
+	a.subscribe = a.wakes == nil && a.mayWatch()
 	var l lease
 	for !a.hopeless(ctx, err) {
 		subscribed := a.subscribe && a.wakes == nil && errors.Is(err, backend.ErrHeld) && a.watch(ctx)
@@ -233,7 +235,14 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 // try asks, by itself or together with a release. sent is before the request: the lease cannot have begun earlier.
 func (a *acquisition) try(ctx context.Context) (g backend.Grant, sent instant, err error) {
 	if r := a.standBack(ctx); r != nil {
+		a.rode = r.err == nil
 		return r.grant, r.sent, r.err
+	}
+	if a.alone { // but the hold lasts, so that it will be waited for
+		a.alone = false
+		if a.mayWatch() {
+			a.watch(ctx)
+		}
 	}
 	sent = a.core.now()
 	if err := ctx.Err(); err != nil {
@@ -272,6 +281,11 @@ func (a *acquisition) hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || a.core.life.closing.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
 		errors.Is(err, ErrWouldTimeout) ||
 		!a.silent.IsZero() && time.Since(a.silent) >= orTTL(a.core.cfg.StoreTimeout, a.claim.TTL)
+}
+
+// mayWatch reports whether wake-ups are wanted.
+func (a *acquisition) mayWatch() bool {
+	return a.core.caps.Watch && cmp.Or(a.crew.wait, a.core.cfg.Wait.Mode) != waiting.Poll
 }
 
 // watch subscribes and reports whether it did. Where wake-ups are not to be had, waiting goes on by polling. A subscription

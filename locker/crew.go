@@ -195,6 +195,7 @@ type errand struct {
 	claim backend.Claim
 	hold  Hold
 	last  *tenure // the lease that it brought before
+	alone bool    // and had with a release, so that no other process waits, most likely
 }
 
 // run makes one acquisition of an agent. It reports whether to ask again.
@@ -205,7 +206,7 @@ func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	defer close(gone)
 	c.line.Sent(e.crewKey, stop, gone)
 	ctx, end := c.begin(ctx, OpErrand, e.hold)
-	a := &acquisition{core: c, crew: e.crewKey, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last}
+	a := &acquisition{core: c, crew: e.crewKey, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last, alone: e.alone}
 	c.sign(ctx, &a.claim)
 	t, err := c.ask(ctx, a, 0, false)
 	hold := e.hold
@@ -216,7 +217,7 @@ func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	switch {
 	case err == nil:
 		given, again := c.line.Grant(e.crewKey, outcome{baton: t})
-		e.last = t
+		e.last, e.alone = t, a.rode
 		if !given { // everybody left at the last moment
 			c.drop(ctx, t)
 		}
