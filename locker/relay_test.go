@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,6 +51,43 @@ func TestReleaseTakesQuestionAlong(t *testing.T) {
 			wantHeld(t, b, "k", false)
 		})
 	}
+}
+
+// A question that goes with a release needs no subscription while it is this process alone that wants the key. Once a hold lasts, so
+// that the question goes by itself and the answer is a place in line, there is one before it is sent: it is not sent twice.
+// covers: W5
+func TestAloneWithoutSubscription(t *testing.T) {
+	b := &relayer{hooked: hook()}
+	bubble(t, b, strict, func(t *testing.T, l *locker.Client[struct{}]) {
+		first := mustLock(t, l, "k")
+		var all sync.WaitGroup
+		watches := make([]int64, 6)
+		for i := range watches {
+			all.Go(func() {
+				g := mustLock(t, l, "k")
+				hold := 500 * time.Microsecond
+				if i == 4 {
+					hold = 20 * time.Millisecond
+				}
+				time.Sleep(hold)
+				watches[i] = b.watches.Load()
+				if err := g.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		if want := []int64{2, 2, 2, 2, 3, 3}; !slices.Equal(watches, want) {
+			t.Errorf("subscriptions by the end of each hold: %d, want %d", watches, want)
+		}
+		if asked := b.acquires.Load(); asked != 3 { // the first hold's, the agent's first, and behind the long hold
+			t.Errorf("%d questions by themselves, want 3", asked)
+		}
+	})
 }
 
 // A backend that turns out to relay nothing is asked in two requests, and not in one again.

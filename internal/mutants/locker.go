@@ -20,6 +20,10 @@ var lockerMutants = []mutant{
 		"		return r\n	case", "		return nil\n	case", "./locker", "TakesQuestion",
 	},
 	{
+		"who is alone waits for a hold without a subscription", "locker/acquire.go",
+		"		if a.mayWatch() {\n			a.watch(ctx)\n		}\n", "", "./locker", "AloneWithout",
+	},
+	{
 		"a relay without an answer is forgotten", "locker/behind.go",
 		"		a.asked = true\n		return &ride{sent", "		return &ride{sent", "./locker", "Relay|StrictStorm",
 	},
