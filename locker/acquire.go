@@ -171,9 +171,12 @@ func (c *core) ended(outer, ctx context.Context, err error) error {
 // each is followed by a question, whose answer alone counts, or carries a grant that handedOver can prove. None is relied on:
 // the sleep ends by itself.
 func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil) // also ends the watch
-	defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
+	if !a.contended { // an agent's ends with the local line that it asks for, or with the question, and its watch with it
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil) // also ends the watch
+		defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
+	}
 	a.retry = waiting.NewBackoff(retryFirst, retryMost)
 	a.poll = waiting.NewBackoff(a.core.cfg.Wait.Initial, a.core.cfg.Wait.Max)
 	a.subscribe = a.wakes == nil && a.mayWatch()

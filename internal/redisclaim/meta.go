@@ -2,6 +2,8 @@ package redisclaim
 
 import (
 	"encoding/json"
+	"hash/maphash"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +66,7 @@ func appendString(b []byte, s string) []byte {
 // lastMeta is the Meta that was encoded last, without what differs from claim to claim.
 var lastMeta atomic.Pointer[encodedMeta]
 
+// An encodedMeta is a Meta and its JSON.
 type encodedMeta struct {
 	meta backend.Meta
 	text string
@@ -73,11 +76,25 @@ func (e *encodedMeta) fits(m *backend.Meta) bool {
 	return e.meta.PID == m.PID && e.meta.Host == m.Host && e.meta.Service == m.Service
 }
 
-// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error.
+// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error. It remembers a few, as those who are in
+// the way of each other are the same few again and again, and every refusal has one.
 func decodeMeta(text string) backend.Meta {
-	var m backend.Meta
-	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
+	if text == "" {
 		return backend.Meta{}
 	}
+	slot := &decoded[maphash.String(decodedSeed, text)%uint64(len(decoded))]
+	if known := slot.Load(); known != nil && known.text == text {
+		return known.meta
+	}
+	var m backend.Meta
+	if json.Unmarshal([]byte(text), &m) != nil {
+		return backend.Meta{}
+	}
+	slot.Store(&encodedMeta{m, strings.Clone(text)}) // not a part of a reply, which would stay as well
 	return m
 }
+
+var (
+	decoded     [16]atomic.Pointer[encodedMeta]
+	decodedSeed = maphash.MakeSeed()
+)
