@@ -237,15 +237,14 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 
 // try asks, by itself or together with a release. sent is before the request: the lease cannot have begun earlier.
 func (a *acquisition) try(ctx context.Context) (g backend.Grant, sent instant, err error) {
+	alone := a.alone
+	a.alone = false
 	if r := a.standBack(ctx); r != nil {
 		a.rode = r.err == nil
 		return r.grant, r.sent, r.err
 	}
-	if a.alone { // but the hold lasts, so that it will be waited for
-		a.alone = false
-		if a.mayWatch() {
-			a.watch(ctx)
-		}
+	if alone && a.mayWatch() { // but the hold lasts, so that it will be waited for
+		a.watch(ctx)
 	}
 	sent = a.core.now()
 	if err := ctx.Err(); err != nil {

@@ -90,6 +90,49 @@ func TestAloneWithoutSubscription(t *testing.T) {
 	})
 }
 
+// Another process has come meanwhile: the question that went with the release has got a place in line, and one more follows, behind one
+// subscription.
+func TestAloneNoMore(t *testing.T) {
+	b := &relayer{hooked: hook()}
+	bubble(t, b, strict, func(t *testing.T, l *locker.Client[struct{}]) {
+		theirs := &relayer{hooked: &hooked{Backend: b.Backend}}
+		other, err := locker.New(theirs, locker.Bare, strict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		guards := make(chan *locker.Guard[struct{}])
+		lock := func(l *locker.Client[struct{}]) {
+			go func() { guards <- mustLock(t, l, "k") }()
+			synctest.Wait()
+		}
+		g := mustLock(t, l, "k")
+		for range 4 {
+			lock(l)
+		}
+		for i := range 5 {
+			if i == 3 { // the present hold was granted with a release, and its agent stands back again
+				lock(other)
+				b.watches.Store(0)
+				b.acquires.Store(0)
+			}
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+			g = <-guards
+			synctest.Wait()
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if watches, asked := b.watches.Load(), b.acquires.Load(); watches != 1 || asked != 1 {
+			t.Errorf("%d subscriptions and %d questions, want one each", watches, asked)
+		}
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A backend that turns out to relay nothing is asked in two requests, and not in one again.
 func TestRelayUnsupported(t *testing.T) {
 	b := &relayer{hooked: hook()}

@@ -21,7 +21,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"who is alone waits for a hold without a subscription", "locker/acquire.go",
-		"		if a.mayWatch() {\n			a.watch(ctx)\n		}\n", "", "./locker", "AloneWithout",
+		"		a.watch(ctx)\n	}\n	sent =", "	}\n	sent =", "./locker", "AloneWithout",
 	},
 	{
 		"a relay without an answer is forgotten", "locker/behind.go",

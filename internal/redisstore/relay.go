@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redisclaim"
@@ -13,8 +11,7 @@ import (
 // With Config.Replicas each answer waits for replicas, and in the string dialect nobody stands in line: there is nothing to gain.
 func (v Verbs) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
 	if v.s.cfg.Replicas > 0 || !v.Capabilities().Queue {
-		err = fmt.Errorf("%w: releasing and acquiring in one request", errors.ErrUnsupported)
-		return err, g, err
+		return backend.RelayOf(ctx, nil, ended, next) // as for a backend that is no Relayer
 	}
 	if args, ok := v.s.relayed(ended, next); ok {
 		reply, err := v.s.Run(ctx, v.s.Layout.Scripts().Relay, v.s.Layout.Keys(next.Key), args)
