@@ -28,7 +28,7 @@ var (
 	ErrClosed  = errors.New("backend is closed")
 
 	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a mistake in a program,
-	// and would let in more holders than either allows.
+	// and would let in more holders than either allows. It is a *MismatchError where the store tells the limit.
 	ErrMismatch = errors.New("key is in use with another limit")
 )
 
@@ -118,6 +118,20 @@ func (e *QuarantineError) Error() string {
 
 // Is makes errors.Is(err, ErrQuarantined) true.
 func (e *QuarantineError) Is(target error) bool { return target == ErrQuarantined }
+
+// A MismatchError is [ErrMismatch] with both limits.
+type MismatchError struct {
+	InUse int // the limit of those who hold or wait
+	Asked int // the claim's
+}
+
+// Error says which limits they are.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%v: %d, and not %d", ErrMismatch, e.InUse, e.Asked)
+}
+
+// Is makes errors.Is(err, ErrMismatch) true.
+func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
 // An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before anything is sent.
 type InvalidError struct {

@@ -33,6 +33,7 @@ func TestAnswerOf(t *testing.T) {
 		{backend.ErrUnsafe, backend.No, true},
 		{backend.ErrClosed, backend.No, true},
 		{backend.ErrMismatch, backend.No, true},
+		{&backend.MismatchError{InUse: 3, Asked: 4}, backend.No, true},
 		{errors.ErrUnsupported, backend.No, true},
 		{context.Canceled, backend.Unknown, false},
 		{context.DeadlineExceeded, backend.Unknown, false},

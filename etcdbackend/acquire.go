@@ -79,8 +79,8 @@ func (a *attempt) next(ctx context.Context, l *line) (outcome, error) {
 	switch {
 	case own != nil && own.granted:
 		return a.confirm(ctx, own)
-	case l.mismatch(a.c):
-		return outcome{}, backend.ErrMismatch
+	case l.mismatch(a.c) != nil:
+		return outcome{}, l.mismatch(a.c)
 	case holder != nil:
 		return a.reenter(ctx, holder, own)
 	case own != nil:

@@ -182,11 +182,14 @@ func (l *line) holder(c backend.Claim) *entry {
 	return nil
 }
 
-// mismatch reports whether the lock is in use as a semaphore of another limit than c's.
-func (l *line) mismatch(c backend.Claim) bool {
-	return c.Mode == backend.Permit && slices.ContainsFunc(l.entries, func(e *entry) bool {
-		return e.class == permit && e.limit != c.Limit
-	})
+// mismatch is an error if the lock is in use as a semaphore of another limit than c's.
+func (l *line) mismatch(c backend.Claim) error {
+	for _, e := range l.entries {
+		if c.Mode == backend.Permit && e.class == permit && e.limit != c.Limit {
+			return &backend.MismatchError{InUse: e.limit, Asked: c.Limit}
+		}
+	}
+	return nil
 }
 
 // token is the last token granted, or 0.

@@ -1,6 +1,8 @@
 package backendtest
 
 import (
+	"errors"
+
 	"github.com/holdfast-go/holdfast/backend"
 )
 
@@ -137,6 +139,10 @@ func permitLimitsDiffer(e *env) {
 			e.forget(b, c)
 		}
 		e.is("a permit with another limit than that of the holder", err, backend.ErrMismatch)
+		var mismatch *backend.MismatchError
+		if errors.As(err, &mismatch) && (mismatch.InUse != 3 || mismatch.Asked != limit) {
+			e.Errorf("a permit with limit %d beside one of 3: %v", limit, err)
+		}
 	}
 	e.release(a, first)
 	other := e.mode(key, backend.Permit, 1) // nobody uses the key now, so any limit will do

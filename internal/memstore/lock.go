@@ -77,13 +77,23 @@ func (l *lock) fits(c backend.Claim) bool {
 	return c.Mode == backend.Shared
 }
 
-// mismatch reports whether the key is in use as a semaphore of another limit than c's.
-func (l *lock) mismatch(c backend.Claim) bool {
-	if c.Mode != backend.Permit {
-		return false
+// mismatch is an error if the key is in use as a semaphore of another limit than c's.
+func (l *lock) mismatch(c backend.Claim) error {
+	inUse := c.Limit
+	for _, h := range l.holds {
+		if h.mode == backend.Permit {
+			inUse = h.limit
+		}
 	}
-	return slices.ContainsFunc(l.holds, func(h hold) bool { return h.mode == backend.Permit && h.limit != c.Limit }) ||
-		slices.ContainsFunc(l.line, func(p place) bool { return p.claim.Mode == backend.Permit && p.claim.Limit != c.Limit })
+	for _, p := range l.line {
+		if p.claim.Mode == backend.Permit {
+			inUse = p.claim.Limit
+		}
+	}
+	if c.Mode != backend.Permit || inUse == c.Limit {
+		return nil
+	}
+	return &backend.MismatchError{InUse: inUse, Asked: c.Limit}
 }
 
 // open reports whether a claim that does not stand in line may be let in.

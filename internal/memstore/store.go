@@ -115,8 +115,8 @@ func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 		h.expires = later(h.expires, now.Add(c.TTL))
 		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved, State: s.load(c)}, nil
 	}
-	if l.mismatch(c) {
-		return backend.Grant{}, backend.ErrMismatch
+	if err := l.mismatch(c); err != nil {
+		return backend.Grant{}, err
 	}
 	if l.entered(c) != nil || len(l.line) == 0 && l.fits(c) {
 		l.leave(c.ID())

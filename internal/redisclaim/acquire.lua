@@ -1,5 +1,5 @@
 -- ACQUIRE(id, px, tail, line, reserve, form, floor or 0, µs that a floor may be ahead) -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
---   | {LOST} | {MISMATCH} | {FOREIGN, why}
+--   | {LOST} | {MISMATCH, limit in use} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is ttl + keep + 1, so that the short way puts them into the key as they are. The
 -- form is 'x', or 'mode,limit,owner'; the line is empty, or 'linger lease client', where the lease is of a grant that is
 -- handed over. Form, floor and what belongs to it are left out by whoever wants 'x' and no floor.
@@ -35,7 +35,7 @@ end
 
 if c.mode == 'p' and (gm == 'p' or qp > 0) and gl ~= c.limit and not seq then
   -- Unless those who are not looked at yet may all be gone: then it is to ask again, but not to stand in a line of another limit.
-  return commit(keep, true, more and {HELD, 1, '', 0, f} or {MISMATCH})
+  return commit(keep, true, more and {HELD, 1, '', 0, f} or {MISMATCH, gl})
 end
 
 -- Nobody overtakes: adv has let in whom it could, so who still stands in line is before this claim. The exception is another

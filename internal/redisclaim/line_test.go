@@ -208,6 +208,8 @@ func TestPermits(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		if _, err := r.ask(permit("other", limit)); !errors.Is(err, backend.ErrMismatch) {
 			t.Errorf("limit %d: %v, want ErrMismatch", limit, err)
+		} else if !strings.Contains(err.Error(), fmt.Sprint("and not ", limit)) {
+			t.Errorf("limit %d: %v, want to be told", limit, err)
 		}
 	}
 	if after := r.stored(); r.ms() < 0 || len(r.state().Holders) == 2 && after != before {

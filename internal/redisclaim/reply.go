@@ -43,6 +43,9 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position), Token: uint64(token),
 			}
 		}
+	case code == codeMismatch && len(r) == 2:
+		inUse, _ := r[1].(int64)
+		return backend.Grant{}, &backend.MismatchError{InUse: int(inUse), Asked: c.Limit}
 	}
 	return backend.Grant{}, no(r, code, reply)
 }
