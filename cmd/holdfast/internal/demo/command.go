@@ -68,6 +68,9 @@ func Command() *cobra.Command {
 					return usage("--%s is empty", name)
 				}
 			}
+			if cmd.Flags().Changed("ttl") && o.ttl <= 0 { // 0 is the default only for who does not say so
+				return usage("--ttl %v is not positive", o.ttl)
+			}
 			return Run(cmd.Context(), o)
 		},
 	}
@@ -109,8 +112,6 @@ func (o options) check() error {
 		return usage("--rest %v is negative", o.rest)
 	case o.duration <= 0:
 		return usage("--duration %v is not positive", o.duration)
-	case o.ttl < 0:
-		return usage("--ttl %v is negative", o.ttl)
 	case o.trace != "" && o.noLock:
 		return usage("--trace shows waiting for the lock: not together with --no-lock")
 	case o.kill && o.noLock:
