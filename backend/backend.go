@@ -45,9 +45,9 @@ type Backend interface {
 
 // An Identifier is a [Backend] that can tell which server it talks to. Wrappers forward it, by [IdentityOf].
 type Identifier interface {
-	// Identity returns what is different for every server, and for every life of one, and the same for all its clients:
-	// Redis's replication id, which a replica shares with its primary. It is for finding the same server listed twice, and
-	// restarts; it is no secret. An error that is [errors.ErrUnsupported] says that there is no such thing, as for a cluster, or
+	// Identity returns what is different for every server, and for every life of one that may forget, and the same for all its
+	// clients: Redis's replication id, which a replica shares with its primary, or a number that an etcd cluster keeps. It is
+	// for finding the same server listed twice, and restarts; it is no secret. An error that is [errors.ErrUnsupported] says that there is no such thing, as for a cluster, or
 	// for a wrapper of what is no Identifier.
 	Identity(ctx context.Context) (string, error)
 }

@@ -35,6 +35,11 @@
 // locks are held. From a TTL of 6s on it is a third longer than the TTL, which is what a crashed holder may block others for.
 // A claim that ends without a word is removed when the others' lease is kept alive.
 //
+// # In a quorum
+//
+// A cluster is one node of a quorum, and not one for each member. It is known by a lease that the first quorum leaves in it, with
+// nothing attached and for a lifetime: see [Backend.Identity].
+//
 // # Permissions
 //
 // A user needs a role with readwrite on the prefix; in the layout etcdctl also on holdfast-side/.

@@ -140,6 +140,8 @@ func TestTLSAndUsers(t *testing.T) {
 	acquired(t, b, c)
 	want(t, "renew", b.Renew(ctx, c), nil)
 	want(t, "release", b.Release(ctx, c), nil)
+	_, err = b.Identity(ctx) // of a user with no more than the prefix
+	want(t, "identity", err, nil)
 
 	for what, raw := range map[string]string{
 		"wrong password": "etcds://app:s3cret-wrong" + tail,

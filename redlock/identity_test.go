@@ -1,7 +1,9 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +34,51 @@ func TestSameServerBehindWrappers(t *testing.T) {
 			_ = n.Close()
 		}
 	}
+}
+
+// shy does not say who it is when it is asked for the first time.
+type shy struct {
+	backend.Backend
+	asked atomic.Bool
+}
+
+func (s *shy) Identity(ctx context.Context) (string, error) {
+	if s.asked.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return backend.IdentityOf(ctx, s.Backend)
+}
+
+// A node that did not say who it is at first is asked again when it answers anything.
+// covers: Q3
+func TestSameServerSeenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := membackend.New(), membackend.New()
+		nodes := []backend.Backend{one, other, &shy{Backend: one.Client()}}
+		q, err := redlock.New(nodes, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
+		for _, spare := range []int{1, 0} { // at first one server counts twice
+			c := claim("k")
+			_, err := q.TryAcquire(t.Context(), c)
+			synctest.Wait() // all that answer have
+			if m := q.Margin(c); err != nil || m != spare {
+				t.Errorf("TryAcquire = %v, Margin = %d, want %d", err, m, spare)
+			}
+			if err := q.Release(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+	})
 }
 
 // A node that has no identity to tell, as a cluster has none, comes back like any other.

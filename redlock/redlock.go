@@ -115,6 +115,9 @@ func (r *Backend) identify(ctx context.Context, n *node) error {
 	case errors.Is(asked, errors.ErrUnsupported):
 		return err
 	case asked != nil || id == "":
+		if ctx.Err() != nil {
+			n.fails.CompareAndSwap(0, 1) // so that it is asked again when it answers anything, which is once in probeLimit at most
+		}
 		return asked
 	}
 	return r.claimIdentity(n, id)

@@ -200,4 +200,8 @@ var storeMutants = []mutant{
 		"etcd: a renewal takes the short way and saves nothing", "etcdbackend/renew.go",
 		"case c.Save != nil || h.lease", "case h.lease", "./etcdbackend", "Conformance/one/state",
 	},
+	{
+		"etcd: who finds that another was first has no identity", "etcdbackend/identity.go",
+		"rpctypes.ErrLeaseExist", "rpctypes.ErrLeaseNotFound", "./etcdbackend", "IdentityRace",
+	},
 }

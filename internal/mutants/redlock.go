@@ -44,6 +44,18 @@ func init() {
 			"case errors.Is(asked, errors.ErrUnsupported):", "case false:", "./redlock", "Nameless",
 		},
 		{
+			"redlock: who does not say who it is is never asked again", "redlock/redlock.go",
+			"n.fails.CompareAndSwap(0, 1)", "_ = n", "./redlock", "SameServer",
+		},
+		{
+			"etcd: a cluster is known by its cluster id", "etcdbackend/identity.go",
+			"strconv.FormatInt(found.GrantedTTL, 10)", "strconv.FormatUint(found.ResponseHeader.ClusterId, 10)", "./redlock", "EtcdListed",
+		},
+		{
+			"etcd: one cluster under two prefixes is two", "etcdbackend/identity.go",
+			`return "etcd:" +`, `return b.cfg.Prefix +`, "./redlock", "EtcdListed",
+		},
+		{
 			"tracing: a wrapped node hides which server it is", "tracing/wrap.go",
 			"return backend.IdentityOf(ctx, b.Backend)", "return \"\", nil", "./redlock", "SameServer",
 		},
