@@ -36,6 +36,34 @@ func init() {
 			"case q.votes.yes >= q.red.quorum:", "case q.votes.yes > 0:", "./redlock", "RenewBy",
 		},
 		{
+			"redlock: claims that meet go away", "redlock/acquire.go",
+			"if !a.met ||", "if true ||", "./redlock", "Meet",
+		},
+	}...)
+}
+
+// Package redlock: what refuses a configuration.
+func init() {
+	mutants = append(mutants, []mutant{
+		{
+			"redlock: other lists of nodes are not noticed", "redlock/acquire.go",
+			`list != "" && !a.repeat`, `false && list != ""`, "./redlock", "List",
+		},
+		{
+			"redlock: a restarted server is taken for another", "redlock/list.go",
+			"		r.lookAgain(ctx)\n", "", "./redlock", "List",
+		},
+		{
+			"redlock: a lease that drift makes too long is shortened", "redlock/config.go",
+			"lease > backend.MaxTTL", "lease > 2*backend.MaxTTL", "./redlock", "Drift",
+		},
+	}...)
+}
+
+// Package redlock: which servers its nodes are.
+func init() {
+	mutants = append(mutants, []mutant{
+		{
 			"redlock: one server twice is two", "redlock/redlock.go",
 			"if other != n && other.identity() == id {", "if false {", "./redlock", "SameServer",
 		},
@@ -58,28 +86,6 @@ func init() {
 		{
 			"tracing: a wrapped node hides which server it is", "tracing/wrap.go",
 			"return backend.IdentityOf(ctx, b.Backend)", "return \"\", nil", "./redlock", "SameServer",
-		},
-		{
-			"redlock: claims that meet go away", "redlock/acquire.go",
-			"if !a.met ||", "if true ||", "./redlock", "Meet",
-		},
-	}...)
-}
-
-// Package redlock: what refuses a configuration.
-func init() {
-	mutants = append(mutants, []mutant{
-		{
-			"redlock: other lists of nodes are not noticed", "redlock/acquire.go",
-			`list != "" && !a.repeat`, `false && list != ""`, "./redlock", "List",
-		},
-		{
-			"redlock: a restarted server is taken for another", "redlock/list.go",
-			"		r.lookAgain(ctx)\n", "", "./redlock", "List",
-		},
-		{
-			"redlock: a lease that drift makes too long is shortened", "redlock/config.go",
-			"lease > backend.MaxTTL", "lease > 2*backend.MaxTTL", "./redlock", "Drift",
 		},
 	}...)
 }
