@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -104,11 +103,12 @@ type acquisition struct {
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
 	silent time.Time        // since when the store gives no answer; zero while it does
 	last   error            // the last answer, for the error message; never an echo of ctx
-	retry  *waiting.Backoff // between unanswered questions
-	poll   *waiting.Backoff // between questions without a subscription
+	retry  *waiting.Backoff // between unanswered questions; nil until there is one
+	poll   *waiting.Backoff // between questions without a subscription; nil until then
 
 	subscribe bool // whether to ask for wake-ups
 	wakes     <-chan backend.Wake
+	leave     context.CancelFunc // ends them
 
 	inLocalLine bool // those who wait in it are told of each definite no
 	failFast    bool
@@ -125,6 +125,7 @@ func (a *acquisition) run(outer context.Context, once bool, limit time.Duration)
 	if err := ctx.Err(); err != nil {
 		return lease{}, err
 	}
+	defer a.unwatch()
 	l, err := lease{}, error(backend.ErrHeld)
 	if !a.contended || a.alone {
 		l, err = a.ask(ctx)
@@ -171,14 +172,6 @@ func (c *core) ended(outer, ctx context.Context, err error) error {
 // each is followed by a question, whose answer alone counts, or carries a grant that handedOver can prove. None is relied on:
 // the sleep ends by itself.
 func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
-	if !a.contended { // an agent's ends with the local line that it asks for, or with the question, and its watch with it
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil) // also ends the watch
-		defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
-	}
-	a.retry = waiting.NewBackoff(retryFirst, retryMost)
-	a.poll = waiting.NewBackoff(a.core.cfg.Wait.Initial, a.core.cfg.Wait.Max)
 	a.subscribe = a.wakes == nil && a.mayWatch()
 	var l lease
 	for !a.hopeless(ctx, err) {
@@ -188,14 +181,31 @@ func (a *acquisition) wait(ctx context.Context, err error) (lease, error) {
 				return granted, nil
 			}
 		}
-		if ctx.Err() != nil {
+		if a.over(ctx) {
 			break
 		}
-		if l, err = a.ask(ctx); err == nil {
+		if l, err = a.askUntilClosed(ctx); err == nil {
 			return l, nil
 		}
 	}
 	return lease{}, err
+}
+
+// over reports whether nobody waits any more.
+func (a *acquisition) over(ctx context.Context) bool {
+	return ctx.Err() != nil || a.core.life.closing.Err() != nil
+}
+
+// askUntilClosed is ask, which Close ends. (An agent ends with the local line, which Close closes.) Nothing of that stays while the
+// acquisition sleeps: contexts are most of what a waiter costs.
+func (a *acquisition) askUntilClosed(ctx context.Context) (lease, error) {
+	if a.contended {
+		return a.ask(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.core.life.closing, func() { cancel(ErrClosed) })()
+	return a.ask(ctx)
 }
 
 // ask makes one attempt. Three answers: nil is a lease with at least half of its TTL left; a definite no is the backend's;
@@ -280,96 +290,7 @@ func (a *acquisition) refused(ctx context.Context, sent instant, err error) erro
 // hopeless reports whether asking again is: nobody waits any more, the store refuses, it has been silent for too long, or the
 // wait would be.
 func (a *acquisition) hopeless(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || a.core.life.closing.Err() != nil || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
+	return a.over(ctx) || backend.Refused(err) || errors.Is(err, backend.ErrLost) ||
 		errors.Is(err, ErrWouldTimeout) ||
 		!a.silent.IsZero() && time.Since(a.silent) >= orTTL(a.core.cfg.StoreTimeout, a.claim.TTL)
-}
-
-// mayWatch reports whether wake-ups are wanted.
-func (a *acquisition) mayWatch() bool {
-	return a.core.caps.Watch && cmp.Or(a.crew.wait, a.core.cfg.Wait.Mode) != waiting.Poll
-}
-
-// watch subscribes and reports whether it did. Where wake-ups are not to be had, waiting goes on by polling. A subscription
-// that takes longer than the fallback interval is given up: the key may be free by now.
-func (a *acquisition) watch(ctx context.Context) bool {
-	ctx, leave := context.WithCancel(ctx)
-	slow := time.AfterFunc(a.core.cfg.Wait.Fallback, leave)
-	wakes, err := a.core.b.Watch(ctx, a.claim)
-	if !slow.Stop() && err == nil {
-		return false // confirmed, but the watch was ended meanwhile
-	}
-	if err != nil {
-		leave()
-		a.subscribe = !errors.Is(err, errors.ErrUnsupported)
-		return false
-	}
-	a.wakes = wakes
-	return true
-}
-
-// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, or the fallback interval. Or until
-// the key is handed over, which needs no question.
-func (a *acquisition) sleep(ctx context.Context, err error) (granted lease, ok bool) {
-	timer := time.NewTimer(a.pause(err))
-	defer timer.Stop()
-	select {
-	case wake, open := <-a.wakes:
-		if !open {
-			a.wakes, a.subscribe = nil, false
-		}
-		granted, ok = a.handedOver(ctx, wake)
-		a.core.woke(ctx, wakeReason(open, ok))
-		return granted, ok
-	case <-timer.C:
-		a.core.woke(ctx, WakeDue)
-	case <-ctx.Done():
-	}
-	return lease{}, false
-}
-
-func wakeReason(open, granted bool) string {
-	switch {
-	case !open:
-		return WakeClosed
-	case granted:
-		return WakeGrant
-	}
-	return WakeSignal
-}
-
-// handedOver returns the lease of a grant that came with a wake-up, if it can be proved without asking. Its token is above
-// the key's last one at our last answered question, so the grant was made after the store had executed that question: its
-// lease began later than the question was sent, and counts from there. A message that was late, about a grant that may have
-// lapsed, has a token that the answer knew already. A grant with little left is asked for, which extends it.
-func (a *acquisition) handedOver(ctx context.Context, wake backend.Wake) (lease, bool) {
-	g := wake.Grant
-	if !wake.Granted || !a.claim.Queue || a.atToken == 0 || g.Token <= a.atToken || ctx.Err() != nil {
-		return lease{}, false
-	}
-	until := deadlineOf(a.inLine, min(g.TTL, a.claim.Linger))
-	if a.core.remaining(until) < g.TTL/3 {
-		return lease{}, false
-	}
-	a.reserved = g.Reserved
-	return lease{token: g.Token, until: until}, true
-}
-
-func (a *acquisition) pause(err error) time.Duration {
-	var quarantine *backend.QuarantineError
-	switch {
-	case errors.As(err, &quarantine) && quarantine.RetryAfter > 0: // nothing can come before that, wake-ups included
-		return quarantine.RetryAfter + waiting.Jitter(2*time.Millisecond)
-	case !errors.Is(err, backend.ErrHeld):
-		return a.retry.Next()
-	}
-	pause := a.poll.Next()
-	if a.wakes != nil {
-		pause = waiting.Jitter(a.core.cfg.Wait.Fallback)
-	}
-	var held *backend.HeldError
-	if errors.As(err, &held) && held.RetryAfter > 0 {
-		pause = min(pause, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
-	}
-	return pause
 }

@@ -12,44 +12,59 @@ import (
 // The zero Hub is ready for use. All methods may be called concurrently.
 type Hub[M any] struct {
 	mu     sync.Mutex
-	topics map[string]map[*watcher[M]]struct{}
+	topics map[string]*watcher[M] // the last to come, of each
 	closed bool
 }
 
-type watcher[M any] struct{ wake chan M }
+// A watcher is one of a list, as most topics have one: a set for each would be most of what a watcher costs.
+type watcher[M any] struct {
+	wake         chan M
+	older, newer *watcher[M]
+}
 
 // Watch returns a channel that Wake(topic) signals until ctx is done. After Close the channel is closed at once.
 func (h *Hub[M]) Watch(ctx context.Context, topic string) <-chan M {
+	wake, leave := h.Enter(topic)
+	context.AfterFunc(ctx, leave)
+	return wake
+}
+
+// Enter is Watch until leave is called, which may be more than once.
+func (h *Hub[M]) Enter(topic string) (wake <-chan M, leave func()) {
 	w := &watcher[M]{wake: make(chan M, 1)}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
-		h.mu.Unlock()
 		close(w.wake)
-		return w.wake
+		return w.wake, func() {}
 	}
 	if h.topics == nil {
-		h.topics = map[string]map[*watcher[M]]struct{}{}
+		h.topics = map[string]*watcher[M]{}
 	}
-	watchers := h.topics[topic]
-	if watchers == nil {
-		watchers = map[*watcher[M]]struct{}{}
-		h.topics[topic] = watchers
+	if w.older = h.topics[topic]; w.older != nil {
+		w.older.newer = w
 	}
-	watchers[w] = struct{}{}
-	h.mu.Unlock()
-
-	context.AfterFunc(ctx, func() { h.remove(topic, w) })
-	return w.wake
+	h.topics[topic] = w
+	return w.wake, func() { h.remove(topic, w) }
 }
 
 func (h *Hub[M]) remove(topic string, w *watcher[M]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	watchers := h.topics[topic]
-	delete(watchers, w)
-	if len(watchers) == 0 {
+	switch {
+	case w.newer != nil:
+		w.newer.older = w.older
+	case h.topics[topic] != w: // it has left, or the Hub is closed
+		return
+	case w.older == nil:
 		delete(h.topics, topic)
+	default:
+		h.topics[topic] = w.older
 	}
+	if w.older != nil {
+		w.older.newer = w.newer
+	}
+	w.older, w.newer = nil, nil
 }
 
 // Watched reports whether topic has a watcher.
@@ -77,8 +92,8 @@ func (h *Hub[M]) Wake(topic string, m M) {
 func (h *Hub[M]) WakeAll(m M) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, watchers := range h.topics {
-		signal(watchers, m)
+	for _, last := range h.topics {
+		signal(last, m)
 	}
 }
 
@@ -87,7 +102,7 @@ func (h *Hub[M]) WakeAll(m M) {
 func (h *Hub[M]) Deliver(topic string, m M) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.topics[topic] {
+	for w := h.topics[topic]; w != nil; w = w.older {
 		select {
 		case <-w.wake:
 		default:
@@ -96,8 +111,8 @@ func (h *Hub[M]) Deliver(topic string, m M) {
 	}
 }
 
-func signal[M any](watchers map[*watcher[M]]struct{}, m M) {
-	for w := range watchers {
+func signal[M any](last *watcher[M], m M) {
+	for w := last; w != nil; w = w.older {
 		select {
 		case w.wake <- m:
 		default: // a signal already waits there; the watcher has yet to look, and will see the present state
@@ -110,8 +125,8 @@ func (h *Hub[M]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for _, watchers := range h.topics {
-		for w := range watchers {
+	for _, last := range h.topics {
+		for w := last; w != nil; w = w.older {
 			close(w.wake)
 		}
 	}

@@ -110,11 +110,11 @@ var lockerMutants = []mutant{
 		"if !subscribed && a.asked {", "if a.asked || !subscribed {", "./locker", "Subscribing",
 	},
 	{
-		"no fallback for a lost wake-up", "locker/acquire.go",
-		"pause = waiting.Jitter(a.core.cfg.Wait.Fallback)", "pause = 1 << 50", "./locker", "LostWakeUp",
+		"no fallback for a lost wake-up", "locker/sleep.go",
+		"return waiting.Jitter(a.core.cfg.Wait.Fallback)", "return 1 << 50", "./locker", "LostWakeUp",
 	},
 	{
-		"the end of the blocking lease is slept over", "locker/acquire.go",
+		"the end of the blocking lease is slept over", "locker/sleep.go",
 		"held.RetryAfter > 0 {", "held.RetryAfter < 0 {", "./locker", "BlockingLease",
 	},
 	{
@@ -124,11 +124,11 @@ var lockerMutants = []mutant{
 
 	// hand-off, and the local line.
 	{
-		"a hand-over of an earlier grant is believed", "locker/acquire.go",
+		"a hand-over of an earlier grant is believed", "locker/sleep.go",
 		"g.Token <= a.atToken ||", "", "./locker", "HandOver",
 	},
 	{
-		"a hand-over counts from the message", "locker/acquire.go",
+		"a hand-over counts from the message", "locker/sleep.go",
 		"until := deadlineOf(a.inLine,", "until := deadlineOf(a.core.now(),", "./locker", "HandOver",
 	},
 	{

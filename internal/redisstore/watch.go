@@ -22,8 +22,7 @@ func (s *Subscription) watch(
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	watching, leave := context.WithCancel(ctx)
-	wake := hub.Watch(watching, topic)
+	wake, leave := hub.Enter(topic)
 	state, err := s.want(channel)
 	if err == nil {
 		err = s.await(ctx, state)
