@@ -118,7 +118,27 @@ var luaMutants = []mutant{
 	},
 	{
 		"lua: a second place", "internal/redisclaim/fast/stand.lua",
-		"and h[7] and not h[8] then", "and h[7] then", "./redisbackend ./internal/redisclaim", ".",
+		"seq = qh and h[8]", "seq = false", "./redisbackend ./internal/redisclaim", ".",
+	},
+	{
+		"lua: a sign of life from behind a dead head", "internal/redisclaim/fast/stand.lua",
+		"math.min(ends, head) <= now", "tonumber(ends) <= now", "./internal/redisclaim", "SignOfLife",
+	},
+	{
+		"lua: a place that has lapsed lasts longer", "internal/redisclaim/fast/stand.lua",
+		"math.min(ends, head) <= now", "tonumber(head) <= now", "./internal/redisclaim", "SignOfLife|Lapsed",
+	},
+	{
+		"lua: no sign of life without memory", "internal/redisclaim/fast/stand.lua",
+		"if refused and not left then", "if refused then", "./internal/redisclaim", "SignOfLife",
+	},
+	{
+		"lua: gaps are counted in", "internal/redisclaim/fast/stand.lua",
+		"or qt - qh + 1 ~= qn or", "or", "./internal/redisclaim", "SignOfLife",
+	},
+	{
+		"lua: a sign of life moves the place of another", "internal/redisclaim/fast/stand.lua",
+		"left = {tonumber(ends), left}", "left = {tonumber(ends), 'x ' .. ARGV[3]}", "./internal/redisclaim", "SignOfLife",
 	},
 	{
 		"lua: the first in line frees the lock", "internal/redisclaim/fast/stand.lua",
