@@ -104,7 +104,7 @@ func (c *court) worst(s string, n int, metric string) (float64, bool) {
 func (b book) over(s string, n int, metric, a, other string) (float64, bool) {
 	x, ok1 := b.median(s, a, n, metric)
 	y, ok2 := b.median(s, other, n, metric)
-	return x / max(y, 1e-9), ok1 && ok2
+	return min(x/max(y, 1e-9), 99_999), ok1 && ok2 // of nothing at all, as of a peer that hangs
 }
 
 // either is a goal of who lets the store see every acquisition, or of who hands the lease on within a process.
