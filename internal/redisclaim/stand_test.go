@@ -28,7 +28,7 @@ func TestSignOfLifeIsShort(t *testing.T) {
 	r := newRig(t)
 	r.granted(queued("holder"))
 	for i, name := range []string{"a", "b", "c"} {
-		r.refused(queued(name), i+1)
+		_ = r.refused(queued(name), i+1)
 	}
 	before := r.field("q:2")
 	r.lapse(5 * time.Millisecond)
@@ -58,16 +58,16 @@ func TestSignOfLifeIsShort(t *testing.T) {
 	}
 
 	r.srv.MustDo("CONFIG", "SET", "maxmemory", "1") // what keeps a place is taken also then
-	r.refused(queued("b"), 2)
+	_ = r.refused(queued("b"), 2)
 	r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 
 	// A place that has lapsed is no place: who comes back stands at the end.
 	brief := queued("brief")
 	brief.Linger = 10 * time.Millisecond
-	r.refused(brief, 4)
-	r.refused(queued("last"), 5)
+	_ = r.refused(brief, 4)
+	_ = r.refused(queued("last"), 5)
 	r.lapse(brief.Linger)
-	r.refused(brief, 5)
+	_ = r.refused(brief, 5)
 	for _, name := range []string{"brief", "last"} {
 		_ = r.drop(queued(name))
 	}
@@ -79,14 +79,14 @@ func TestSignOfLifeIsShort(t *testing.T) {
 		}
 	}
 	leaves("b")
-	r.refused(queued("c"), 2)
+	_ = r.refused(queued("c"), 2)
 	late := queued("a")
 	late.Linger = 20 * time.Millisecond
 	leaves("a")
-	r.refused(late, 2)
-	r.refused(queued("c"), 1)
+	_ = r.refused(late, 2)
+	_ = r.refused(queued("c"), 1)
 	leaves("c")
-	r.refused(queued("d"), 2)
+	_ = r.refused(queued("d"), 2)
 	r.lapse(late.Linger)
 	if held := r.refused(queued("d"), 1); held.RetryAfter <= 0 {
 		t.Error("behind a head that died nobody is to ask when the lease ends")
