@@ -76,11 +76,12 @@ func (a *attempt) next(ctx context.Context, l *line) (outcome, error) {
 	}
 	own := l.own(a.c)
 	holder := l.holder(a.c)
+	mismatch := l.mismatch(a.c)
 	switch {
 	case own != nil && own.granted:
 		return a.confirm(ctx, own)
-	case l.mismatch(a.c) != nil:
-		return outcome{}, l.mismatch(a.c)
+	case mismatch != nil:
+		return outcome{}, mismatch
 	case holder != nil:
 		return a.reenter(ctx, holder, own)
 	case own != nil:

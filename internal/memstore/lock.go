@@ -79,21 +79,20 @@ func (l *lock) fits(c backend.Claim) bool {
 
 // mismatch is an error if the key is in use as a semaphore of another limit than c's.
 func (l *lock) mismatch(c backend.Claim) error {
-	inUse := c.Limit
+	if c.Mode != backend.Permit {
+		return nil
+	}
 	for _, h := range l.holds {
-		if h.mode == backend.Permit {
-			inUse = h.limit
+		if h.mode == backend.Permit && h.limit != c.Limit {
+			return &backend.MismatchError{InUse: h.limit, Asked: c.Limit}
 		}
 	}
 	for _, p := range l.line {
-		if p.claim.Mode == backend.Permit {
-			inUse = p.claim.Limit
+		if p.claim.Mode == backend.Permit && p.claim.Limit != c.Limit {
+			return &backend.MismatchError{InUse: p.claim.Limit, Asked: c.Limit}
 		}
 	}
-	if c.Mode != backend.Permit || inUse == c.Limit {
-		return nil
-	}
-	return &backend.MismatchError{InUse: inUse, Asked: c.Limit}
+	return nil
 }
 
 // open reports whether a claim that does not stand in line may be let in.
