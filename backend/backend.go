@@ -23,7 +23,7 @@ type Backend interface {
 	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that ended: then it is [ErrLost].
 	Renew(ctx context.Context, c Claim) error
 
-	// Release forgets c: its hold, its place in line, and (unless c.Settled) an attempt that is still in flight. It wakes
+	// Release forgets c: its hold, its place in line, and (unless c.NoneInFlight) an attempt that is still in flight. It wakes
 	// those who wait. It returns nil if c held until now, and [ErrLost] if c did not: the lease had expired, another
 	// holds, or c never held. Either way nothing of c is left, but what it saved.
 	Release(ctx context.Context, c Claim) error
@@ -36,6 +36,11 @@ type Backend interface {
 	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof of ownership.
 	Inspect(ctx context.Context, key string) (State, error)
 
+	// Identity returns what is different for every server, and for every life of one that may forget, and the same for all
+	// of its clients, such as Redis's replication id. A quorum finds by it the same server listed twice, and restarts. It
+	// is no secret. An error that is [errors.ErrUnsupported] says that there is none, as for a cluster.
+	Identity(ctx context.Context) (string, error)
+
 	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases run out. Later calls
 	// fail with [ErrClosed]. Close may be called twice.
 	Close() error
@@ -43,33 +48,14 @@ type Backend interface {
 	mustEmbedBase()
 }
 
-// An Identifier is a [Backend] that can tell which server it talks to. Wrappers forward it, by [IdentityOf].
-type Identifier interface {
-	// Identity returns what is different for every server, and for every life of one that may forget, and the same for all its
-	// clients: Redis's replication id, which a replica shares with its primary, or a number that an etcd cluster keeps. It is
-	// for finding the same server listed twice, and restarts; it is no secret. An error that is [errors.ErrUnsupported] says that there is no such thing, as for a cluster, or
-	// for a wrapper of what is no Identifier.
-	Identity(ctx context.Context) (string, error)
-}
-
-// A Marginer is a [Backend] of several stores, of which some may fail without a loss.
-type Marginer interface {
-	// Margin is how many of the stores that hold c can fail before c is lost. It asks nobody, and is negative if c is not known to be
-	// held.
-	Margin(c Claim) int
-}
-
-// IdentityOf asks b for its Identity; the error is [errors.ErrUnsupported] if b is no [Identifier].
-func IdentityOf(ctx context.Context, b Backend) (string, error) {
-	if who, ok := b.(Identifier); ok {
-		return who.Identity(ctx)
-	}
-	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
-}
-
 // Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is answered by Base with
 // [errors.ErrUnsupported] until the backend has its own.
 type Base struct{}
+
+// Identity says that there is none.
+func (Base) Identity(context.Context) (string, error) {
+	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
+}
 
 func (Base) mustEmbedBase() {}
 

@@ -18,7 +18,7 @@ type Capabilities struct {
 	Reentrant bool // Claim.Reentrant
 	State     bool // Claim.Load and Claim.Save
 	Inspect   bool // Inspect
-	Floor     bool // Claim.Floor; it implies Fencing
+	MinToken  bool // Claim.MinToken; it implies Fencing
 	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
 
 	MinTTL time.Duration // the shortest lease it accepts
@@ -44,7 +44,7 @@ func (c Capabilities) Missing(need Capabilities) error {
 		{"Reentrant", c.Reentrant, need.Reentrant},
 		{"State", c.State, need.State},
 		{"Inspect", c.Inspect, need.Inspect},
-		{"Floor", c.Floor, need.Floor},
+		{"MinToken", c.MinToken, need.MinToken},
 		{"Loss", c.Loss, need.Loss},
 	} {
 		if f.want && !f.has {

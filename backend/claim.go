@@ -16,9 +16,9 @@ const (
 	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
-	MaxReserve = 1 << 10   // tokens of one claim
-	MaxPermits = 1<<31 - 1 // of one semaphore
-	MaxFloor   = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
+	MaxReserve  = 1 << 10   // tokens of one claim
+	MaxPermits  = 1<<31 - 1 // of one semaphore
+	MaxMinToken = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -52,7 +52,7 @@ type Claim struct {
 	Limit     int           // Permit holders allowed together
 	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
 	Queue     bool          // stand in line; a claim that does not must not overtake those that do
-	Linger    time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
+	WaiterTTL time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
 	Reentrant bool          // the same Owner may hold again; freed when every hold is released
 	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
@@ -71,18 +71,18 @@ type Claim struct {
 	// stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
-	// Floor asks for a token that is not below it (Capabilities.Floor); 0 asks for nothing.
+	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
-	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least the lesser of Floor and
-	// the store's own clock (microseconds since 1970) plus a quarter of TTL, see [FloorLimit].
-	// On Renew it is an order: in the step that proves the hold, the hold's token becomes at least Floor, and every later
+	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least the lesser of MinToken and
+	// the store's own clock (microseconds since 1970) plus a quarter of TTL, see [MinTokenLimit].
+	// On Renew it is an order: in the step that proves the hold, the hold's token becomes at least MinToken, and every later
 	// token of the key is above it and above what the hold has reserved.
-	Floor uint64
+	MinToken uint64
 
-	// Settled, on Release, says that every attempt of this claim was answered, so that none is in flight. Release then
+	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is in flight. Release then
 	// need not leave a tombstone, which is a field and some bytes in the store for about twice the TTL. The zero value is
 	// the safe one.
-	Settled bool
+	NoneInFlight bool
 }
 
 // Meta says who asks, for those who wait and for tools. It decides nothing.
@@ -123,18 +123,18 @@ func (c Claim) Validate(caps Capabilities) error {
 	}
 	if err := caps.Missing(Capabilities{
 		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
-		State: c.Load, Floor: c.Floor != 0,
+		State: c.Load, MinToken: c.MinToken != 0,
 	}); err != nil {
 		return err
 	}
 	if err := c.validateSave(caps); err != nil {
 		return err
 	}
-	if c.Floor > MaxFloor {
-		return invalid("floor", strconv.FormatUint(c.Floor, 10), "is over "+strconv.FormatUint(MaxFloor, 10))
+	if c.MinToken > MaxMinToken {
+		return invalid("floor", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
 	}
-	if c.Queue && (c.Linger <= 0 || c.Linger > MaxTTL) {
-		return invalid("linger", c.Linger.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
+	if c.Queue && (c.WaiterTTL <= 0 || c.WaiterTTL > MaxTTL) {
+		return invalid("linger", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
 	}
 	if c.Reentrant {
 		return validateName("hold", c.Hold)
@@ -179,10 +179,12 @@ func (c *Claim) validateMode() error {
 	return nil
 }
 
-// FloorLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a store's clock. A claimant whose
+// MinTokenLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a store's clock. A claimant whose
 // clock is wrong must not push a key's tokens away from all clocks: they are what keeps tokens rising when the store has
 // lost its counters, and a quarter of the lease is well within the time that such a store grants nothing.
-func FloorLimit(now time.Time, ttl time.Duration) uint64 { return uint64(now.Add(ttl / 4).UnixMicro()) }
+func MinTokenLimit(now time.Time, ttl time.Duration) uint64 {
+	return uint64(now.Add(ttl / 4).UnixMicro())
+}
 
 func validateName(field, name string) error {
 	if name == "" || len(name) > MaxOwner {

@@ -13,7 +13,7 @@ import (
 
 var all = backend.Capabilities{
 	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
-	Floor: true, MinTTL: 10 * time.Millisecond,
+	MinToken: true, MinTTL: 10 * time.Millisecond,
 }
 
 func valid() backend.Claim { return backend.Claim{Key: "k", Owner: "o", TTL: time.Second} }
@@ -43,12 +43,12 @@ func TestValidateRefuses(t *testing.T) {
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
 		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
 		{"linger", func(c *backend.Claim) { c.Queue = true }},
-		{"linger", func(c *backend.Claim) { c.Queue, c.Linger = true, backend.MaxTTL+1 }},
+		{"linger", func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, backend.MaxTTL+1 }},
 		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
 		{"mode", func(c *backend.Claim) { c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = -1 }},
-		{"floor", func(c *backend.Claim) { c.Floor = backend.MaxFloor + 1 }},
-		{"floor", func(c *backend.Claim) { c.Floor = math.MaxUint64 }},
+		{"floor", func(c *backend.Claim) { c.MinToken = backend.MaxMinToken + 1 }},
+		{"floor", func(c *backend.Claim) { c.MinToken = math.MaxUint64 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve, c.Mode = 2, backend.Shared }},
 	} {
@@ -94,10 +94,10 @@ func TestValidateAccepts(t *testing.T) {
 		"any bytes":     func(c *backend.Claim) { c.Key, c.Owner = "\x00 {}*\n汉", "\x00;" },
 		"shared":        func(c *backend.Claim) { c.Mode = backend.Shared },
 		"permit":        func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, math.MaxInt32 },
-		"queue":         func(c *backend.Claim) { c.Queue, c.Linger = true, 1 },
+		"queue":         func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, 1 },
 		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
-		"floor":         func(c *backend.Claim) { c.Floor = backend.MaxFloor },
+		"floor":         func(c *backend.Claim) { c.MinToken = backend.MaxMinToken },
 		"state":         func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
 	} {
 		claim := valid()
@@ -112,7 +112,7 @@ func TestValidateNeedsCapabilities(t *testing.T) {
 	for name, change := range map[string]func(*backend.Claim){
 		"Shared":    func(c *backend.Claim) { c.Mode = backend.Shared },
 		"Permit":    func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
-		"Queue":     func(c *backend.Claim) { c.Queue, c.Linger = true, time.Second },
+		"Queue":     func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, time.Second },
 		"Reentrant": func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"State":     func(c *backend.Claim) { c.Save = []byte{} },
 	} {

@@ -35,20 +35,20 @@
 // # Time
 //
 // TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock reaches the
-// store in a wish for a token at most ([Claim.Floor]), which is clamped. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
+// store in a wish for a token at most ([Claim.MinToken]), which is clamped. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
 //
 // # The line
 //
-// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place it has, for Linger; the
-// caller repeats TryAcquire well within Linger, which is its sign of life. The rules:
+// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place it has, for WaiterTTL; the
+// caller repeats TryAcquire well within WaiterTTL, which is its sign of life. The rules:
 //
 //   - Nobody overtakes. While somebody stands in line, a claim without Queue is refused (unless it is a re-entrant claim of
 //     an owner who holds), and one with Queue is granted only when all before it are gone or granted.
 //   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed by any verb of anybody)
 //     grants it in the same atomic step, and then the next, as long as they fit: readers together, a writer alone. The
-//     grant is an ordinary hold whose first lease is the shorter of Linger and TTL, and the claim is woken with it. Repeating
+//     grant is an ordinary hold whose first lease is the shorter of WaiterTTL and TTL, and the claim is woken with it. Repeating
 //     TryAcquire returns the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in, so a
-//     waiter that died costs the others Linger and no more.
+//     waiter that died costs the others WaiterTTL and no more.
 //   - A place that lapsed is passed over. If its claim asks again, it goes to the end.
 //   - Leaving is Release: it takes the claim out of the line, or passes on the grant that raced with it, in one step.
 //
@@ -67,7 +67,7 @@
 //     the Owner holds, extend and return the same Token; if another holds, return *HeldError; else grant with a Token
 //     above every earlier Token of the key. Token and grant are written together. All checks come before the first write.
 //  3. Renew compares the Owner and the expiry in the same step that extends. It never creates, and never shortens.
-//  4. Release compares the Owner in the same step that deletes. Unless [Claim.Settled], it also leaves a tombstone: an
+//  4. Release compares the Owner in the same step that deletes. Unless [Claim.NoneInFlight], it also leaves a tombstone: an
 //     attempt of this Owner that lands later must be refused. A release that overtakes its own acquire on another
 //     connection would otherwise leave a lock that nobody knows of. The wake-up comes after the deletion.
 //  5. Watch subscribes, waits for the store's confirmation, returns. Its channel has one slot: a signal to a full channel

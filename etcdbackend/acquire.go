@@ -60,7 +60,7 @@ func (a *attempt) first(ctx context.Context) (outcome, error) {
 	a.b.mu.Unlock()
 	if !looks {
 		if a.c.Queue {
-			a.b.leases.prepare(leaseSeconds(a.c.TTL), leaseSeconds(a.c.Linger))
+			a.b.leases.prepare(leaseSeconds(a.c.TTL), leaseSeconds(a.c.WaiterTTL))
 		}
 		return a.enterEmpty(ctx, blind)
 	}
@@ -149,7 +149,7 @@ func (a *attempt) reenter(ctx context.Context, holder, own *entry) (outcome, err
 func (a *attempt) stand(ctx context.Context) (outcome, error) {
 	p := a.place
 	key := p.entry(a.c, a.h.slot)
-	w := write{guards: []clientv3.Cmp{absent(key, "")}, key: key, ttl: a.c.Linger, waits: true, look: true}
+	w := write{guards: []clientv3.Cmp{absent(key, "")}, key: key, ttl: a.c.WaiterTTL, waits: true, look: true}
 	if a.c.Mode == backend.Permit {
 		ours := p.limit(a.c)
 		w.guards = append(w.guards, absent(p.line+"p/", ours), absent(clientv3.GetPrefixRangeEnd(ours), p.line+"p0"))
@@ -194,17 +194,17 @@ func (a *attempt) confirm(ctx context.Context, own *entry) (outcome, error) {
 	return o, err
 }
 
-// wait keeps the claim's place for its Linger, and tells it who is before it. What it is told is as of the read; the place is
+// wait keeps the claim's place for its WaiterTTL, and tells it who is before it. What it is told is as of the read; the place is
 // kept by the lease, and by a write only if it is on another client's.
 func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error) {
 	b := a.b
 	if a.c.Queue {
 		b.mu.Lock()
 		on := a.h.lease
-		kept := on != nil && int64(on.id) == own.attached && !on.gone && on.ttl >= a.c.Linger
+		kept := on != nil && int64(on.id) == own.attached && !on.gone && on.ttl >= a.c.WaiterTTL
 		var k *keepalive
 		if kept {
-			k = b.leases.cover(on, a.sent, a.c.Linger)
+			k = b.leases.cover(on, a.sent, a.c.WaiterTTL)
 		}
 		b.mu.Unlock()
 		if !kept {
@@ -214,7 +214,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 			}
 			l, own = o.line, o.line.at(own.key)
 			b.mu.Lock()
-			k = b.leases.cover(o.lease, a.sent, a.c.Linger)
+			k = b.leases.cover(o.lease, a.sent, a.c.WaiterTTL)
 			b.mu.Unlock()
 		}
 		if err := b.join(ctx, k); errors.Is(err, backend.ErrLost) {
@@ -227,7 +227,7 @@ func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error
 	return outcome{}, l.refusal(own)
 }
 
-// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a Linger. It
+// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a WaiterTTL. It
 // is made only if nobody wrote to the entry since: what another request of the claim was granted must not be cut short.
 func (a *attempt) over(own *entry, holds bool) write {
 	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, own: own}
@@ -235,7 +235,7 @@ func (a *attempt) over(own *entry, holds bool) write {
 		w.guards = append(w.guards, unwritten(own.key, own.modified))
 	}
 	if w.ttl, w.waits = a.c.TTL, !holds; w.waits {
-		w.ttl = a.c.Linger
+		w.ttl = a.c.WaiterTTL
 	}
 	if own.Held {
 		w.least = own.Lease

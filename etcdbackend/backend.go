@@ -113,7 +113,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise all but Floor.
+// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise all but MinToken.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{

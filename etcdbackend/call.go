@@ -98,7 +98,7 @@ func (b *Backend) spawn(f func()) { b.tasks.Go(f) }
 // span is for how long after an attempt its claim may be believed in, whatever the answer.
 func (a *attempt) span() (d time.Duration) {
 	if d = a.c.TTL; a.c.Queue {
-		d = max(d, a.c.Linger)
+		d = max(d, a.c.WaiterTTL)
 	}
 	return d
 }

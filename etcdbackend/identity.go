@@ -10,8 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/holdfast-go/holdfast/backend"
 )
 
 // # Which cluster this is
@@ -39,9 +37,7 @@ const (
 	identityTries = 3 // looks; the second finds it unless somebody revokes it
 )
 
-var _ backend.Identifier = (*Backend)(nil)
-
-// Identity returns a number that was drawn for this cluster, for [backend.Identifier]: the same from all members under all their names,
+// Identity returns a number that was drawn for this cluster, for [backend.Backend]: the same from all members under all their names,
 // with any Prefix and Layout, and after restarts. The first call ever leaves a lease in the cluster, 686f6c6466617374, which any user may
 // make; after that each is one read, answered by the leader, and bounded by RequestTimeout.
 //

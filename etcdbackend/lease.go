@@ -46,7 +46,7 @@ type keepalive struct {
 	err  error
 }
 
-// leaseSeconds is the length of the lease for a claim's TTL or Linger.
+// leaseSeconds is the length of the lease for a claim's TTL or WaiterTTL.
 func leaseSeconds(ttl time.Duration) int64 {
 	if ttl >= slackFrom {
 		ttl += ttl / 3

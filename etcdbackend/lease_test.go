@@ -55,7 +55,7 @@ func TestOneWrite(t *testing.T) {
 		if c.Mode == backend.Permit {
 			c.Limit = 2
 		}
-		c.Settled = true
+		c.NoneInFlight = true
 		acquired(t, b, c)
 		want(t, "renew", b.Renew(t.Context(), c), nil)
 		want(t, "release", b.Release(t.Context(), c), nil)
@@ -84,7 +84,7 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 	b := opened(t, at(srv.Addr()))
 	l, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl, ReleaseTimeout: time.Minute})
 	want(t, "locker", err, nil)
-	defer func() { _ = l.Close(t.Context()) }()
+	defer func() { _ = l.Shutdown(t.Context()) }()
 	guards := make([]*locker.Guard[struct{}], holds)
 	start := time.Now()
 	for i := range guards {
@@ -129,7 +129,7 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
 	silent, alive, waiter := claim(key(t)), claim(key(t)), inLine("")
 	waiter.Key = alive.Key
-	silent.TTL, alive.TTL, waiter.Linger = 2*time.Second, 2*time.Second, 2*time.Second
+	silent.TTL, alive.TTL, waiter.WaiterTTL = 2*time.Second, 2*time.Second, 2*time.Second
 	acquired(t, b, silent)
 	acquired(t, b, alive)
 	_, err := b.TryAcquire(t.Context(), waiter) // in line, and then silent
@@ -183,7 +183,7 @@ func TestForgottenAttemptOnSharedLease(t *testing.T) {
 			return err
 		}
 		c := claim(ghost.Key)
-		c.Settled = true
+		c.NoneInFlight = true
 		_, err := other.TryAcquire(t.Context(), c)
 		return errors.Join(err, other.Release(t.Context(), c))
 	})

@@ -37,7 +37,7 @@ const patience = storetest.Patience
 // inLine is a fresh claim on key that stands in line.
 func inLine(key string) backend.Claim {
 	c := claim(key)
-	c.Queue, c.Linger = true, 30*time.Second
+	c.Queue, c.WaiterTTL = true, 30*time.Second
 	return c
 }
 

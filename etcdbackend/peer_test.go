@@ -38,7 +38,7 @@ func lockers(t *testing.T, cfg locker.Config, raw ...string) (all []*locker.Clie
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			if err := l.Close(ctx); err != nil {
+			if err := l.Shutdown(ctx); err != nil {
 				t.Errorf("locker: Close = %v", err)
 			}
 		})

@@ -27,7 +27,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	r := &releasing{b: b, c: c, place: p}
 	b.mu.Lock()
 	h := b.holds[p.name(c)]
-	settled := c.Settled && (h == nil || !h.loose) // what we sent twice by ourselves, the caller knows nothing of
+	settled := c.NoneInFlight && (h == nil || !h.loose) // what we sent twice by ourselves, the caller knows nothing of
 	if h != nil {
 		r.certain = h.granted && !h.loose
 		r.plain = r.certain && settled && c.Save == nil && h.busy == 0

@@ -27,7 +27,7 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case h == nil || !h.granted || h.lease == nil:
 		b.mu.Unlock()
 		return b.adopt(ctx, p, c, sent)
-	case c.Save != nil || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a Linger; or the server is late to end it
+	case c.Save != nil || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a WaiterTTL; or the server is late to end it
 		own := &entry{record: h.record, key: h.key, created: h.created, modified: h.written}
 		h.until = later(h.until, sent.Add(c.TTL))
 		b.mu.Unlock()

@@ -19,7 +19,7 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	var used []string
 	for i := range 30 {
 		one, two := claim(name), inLine(name)
-		two.Settled, one.Settled = true, i%3 > 0
+		two.NoneInFlight, one.NoneInFlight = true, i%3 > 0
 		acquired(t, b, one)
 		_, err := b.TryAcquire(t.Context(), two)
 		want(t, "stand in line", err, backend.ErrHeld)
@@ -66,7 +66,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	b.mu.Lock()
 	slot := b.holds[b.scheme.at(name).name(late)].slot
 	b.mu.Unlock()
-	late.Settled = true // as a caller says who counts what it sent itself
+	late.NoneInFlight = true // as a caller says who counts what it sent itself
 	released := make(chan error, 1)
 	go func() { released <- b.Release(t.Context(), late) }()
 	proxy.Pass()
@@ -75,7 +75,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	}
 	eventually(t, "nothing to be left", func() error {
 		free := claim(name)
-		free.Settled = true
+		free.NoneInFlight = true
 		if _, err := other.TryAcquire(t.Context(), free); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func TestStraySlotIsRetired(t *testing.T) {
 	proxy := testserver.NewProxy(t, srv.Addr())
 	b := opened(t, at(proxy.Addr()))
 	held := claim(key(t))
-	held.Settled = true
+	held.NoneInFlight = true
 	acquired(t, b, held)
 	b.mu.Lock()
 	slot := b.holds[b.scheme.at(held.Key).name(held)].slot

@@ -43,7 +43,7 @@ func saving(c backend.Claim, state string) backend.Claim {
 func stored(t *testing.T, b *Backend, key string) string {
 	t.Helper()
 	c := claim(key)
-	c.Load, c.Settled = true, true
+	c.Load, c.NoneInFlight = true, true
 	g := acquired(t, b, c)
 	want(t, "release", b.Release(t.Context(), c), nil)
 	return string(g.State)
@@ -114,7 +114,7 @@ func TestStateCosts(t *testing.T) {
 	name := key(t)
 	cycle := func() {
 		lock := claim(name)
-		lock.Load, lock.Settled, lock.TTL = true, true, time.Minute
+		lock.Load, lock.NoneInFlight, lock.TTL = true, true, time.Minute
 		acquired(t, b, saving(lock, "ignored"))
 		want(t, "Renew", b.Renew(t.Context(), saving(lock, "1")), nil)
 		b.mu.Lock()

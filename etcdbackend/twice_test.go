@@ -25,7 +25,7 @@ func TestClaimOfTwoClients(t *testing.T) {
 		}
 	}
 	holds, waits := inLine(name), inLine(name)
-	holds.Settled, waits.Settled = true, true
+	holds.NoneInFlight, waits.NoneInFlight = true, true
 	first := acquired(t, one, holds)
 	if again := acquired(t, two, holds); again.Token != first.Token {
 		t.Errorf("another client is granted token %d, want %d", again.Token, first.Token)

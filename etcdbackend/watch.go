@@ -174,7 +174,7 @@ func (b *Backend) stands(h *hold, l *line, own *entry, asked time.Time) {
 	if h.granted && h.created == own.created {
 		return // its turn came meanwhile, and that cannot be undone
 	}
-	h.granted, h.asked, h.until = false, asked, asked.Add(h.claim.Linger) // an entry that held is another one
+	h.granted, h.asked, h.until = false, asked, asked.Add(h.claim.WaiterTTL) // an entry that held is another one
 	h.key, h.created, h.own, h.ahead = own.key, own.created, own, l.before(own)
 	waiting := b.waiting[h.place.line]
 	if waiting == nil {
@@ -231,13 +231,13 @@ func (b *Backend) turn(h *hold, topic string) {
 	}
 }
 
-// prove returns what the claim's watcher is to hear, or nil. The lease that it is told of is the shorter of Linger and TTL,
+// prove returns what the claim's watcher is to hear, or nil. The lease that it is told of is the shorter of WaiterTTL and TTL,
 // and counts from its last answered attempt. The token is above that of the refusal: the entry was in line then, behind all
 // that held.
 func (b *Backend) prove(a *attempt, own *entry) *backend.Wake {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	lease := min(a.c.Linger, a.c.TTL)
+	lease := min(a.c.WaiterTTL, a.c.TTL)
 	w := a.over(own, true)
 	w.ttl = lease
 	o, err := a.write(ctx, w)

@@ -94,10 +94,7 @@ type acquisition struct {
 	claim backend.Claim
 	hold  Hold
 
-	contended bool    // known to be held or wanted: subscribe before the first question, which saves the second
-	before    *tenure // contended: the lease that this process has; see standBack
-	alone     bool    // contended, but by this process only, as it seems: a question that goes with its release needs no subscription
-	rode      bool    // granted by a question that went with a release
+	contended bool // known to be held or wanted: subscribe before the first question, which saves the second
 
 	asked  bool             // a question was sent
 	unsure bool             // a question was not answered: it may have been granted, or may yet be
@@ -127,7 +124,7 @@ func (a *acquisition) run(outer context.Context, once bool, limit time.Duration)
 	}
 	defer a.unwatch()
 	l, err := lease{}, error(backend.ErrHeld)
-	if !a.contended || a.alone {
+	if !a.contended {
 		l, err = a.ask(ctx)
 	}
 	switch {
@@ -245,17 +242,8 @@ func (a *acquisition) ask(ctx context.Context) (l lease, err error) {
 	return l, err
 }
 
-// try asks, by itself or together with a release. sent is before the request: the lease cannot have begun earlier.
+// try asks. sent is before the request: the lease cannot have begun earlier.
 func (a *acquisition) try(ctx context.Context) (g backend.Grant, sent instant, err error) {
-	alone := a.alone
-	a.alone = false
-	if r := a.standBack(ctx); r != nil {
-		a.rode = r.err == nil
-		return r.grant, r.sent, r.err
-	}
-	if alone && a.mayWatch() { // but the hold lasts, so that it will be waited for
-		a.watch(ctx)
-	}
 	sent = a.core.now()
 	if err := ctx.Err(); err != nil {
 		return g, sent, err

@@ -146,7 +146,7 @@ func TestLockingAgainUnderTheGuardWouldDeadlock(t *testing.T) {
 			t.Error(err)
 		}
 		_ = again.Unlock()
-		_ = other.Close(t.Context())
+		_ = other.Shutdown(t.Context())
 	})
 }
 
@@ -164,5 +164,5 @@ func TestLockingInsideTheBinderWouldDeadlock(t *testing.T) {
 	_, err = l.Lock(t.Context(), "k")
 	wantErr(t, err, locker.ErrWouldDeadlock)
 	wantHeld(t, b, "k", false)
-	_ = l.Close(t.Context())
+	_ = l.Shutdown(t.Context())
 }

@@ -13,7 +13,7 @@ func benchClient(b *testing.B) *locker.Client[struct{}] {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = l.Close(context.Background()) })
+	b.Cleanup(func() { _ = l.Shutdown(context.Background()) })
 	return l
 }
 

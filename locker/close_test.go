@@ -23,7 +23,7 @@ func TestCloseEndsWaitsAndAwaitsGuards(t *testing.T) {
 		}()
 		synctest.Wait()
 		closed := make(chan error, 1)
-		go func() { closed <- l.Close(context.Background()) }()
+		go func() { closed <- l.Shutdown(context.Background()) }()
 		err := <-waited
 		wantErr(t, err, locker.ErrNotAcquired, locker.ErrClosed)
 		time.Sleep(time.Hour)
@@ -61,12 +61,12 @@ func TestCloseOutOfTimeCutsGuardsOff(t *testing.T) {
 		go unlocking.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err = l.Close(ctx)
+		err = l.Shutdown(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
 		wantErr(t, context.Cause(g.Context()), locker.ErrLost, locker.ErrClosed)
 		wantErr(t, g.Unlock(), locker.ErrLost, locker.ErrClosed) // after Close: nothing hangs, nothing panics
 		synctest.Wait()
-		if err := l.Close(context.Background()); err != nil {
+		if err := l.Shutdown(context.Background()); err != nil {
 			t.Errorf("second Close: %v", err)
 		}
 	})
@@ -87,7 +87,7 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 		if _, err := l.TryLock(t.Context(), "k"); !errors.Is(err, errSilence) {
 			t.Fatal(err)
 		}
-		if err := l.Close(context.Background()); err != nil {
+		if err := l.Shutdown(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		wantHeld(t, b, "k", false)

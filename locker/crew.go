@@ -104,7 +104,7 @@ func (c *core) ask(ctx context.Context, a *acquisition, limit time.Duration, onc
 		a.withdraw(ctx)
 		return nil, err
 	}
-	a.claim.Settled = !a.unsure
+	a.claim.NoneInFlight = !a.unsure
 	return c.newTenure(a, l, max(a.reserved-1, 0)), nil
 }
 
@@ -194,8 +194,6 @@ type errand struct {
 	crewKey
 	claim backend.Claim
 	hold  Hold
-	last  *tenure // the lease that it brought before
-	alone bool    // and had with a release, so that no other process waits, most likely
 }
 
 // run makes one acquisition of an agent. It reports whether to ask again.
@@ -206,7 +204,7 @@ func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	defer close(gone)
 	c.line.Sent(e.crewKey, stop, gone)
 	ctx, end := c.begin(ctx, OpErrand, e.hold)
-	a := &acquisition{core: c, crew: e.crewKey, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true, before: e.last, alone: e.alone}
+	a := &acquisition{core: c, crew: e.crewKey, claim: e.claim, hold: e.hold, contended: true, inLocalLine: true}
 	c.sign(ctx, &a.claim)
 	t, err := c.ask(ctx, a, 0, false)
 	hold := e.hold
@@ -217,7 +215,6 @@ func (c *core) run(ctx context.Context, e *errand) (again bool) {
 	switch {
 	case err == nil:
 		given, again := c.line.Grant(e.crewKey, outcome{baton: t})
-		e.last, e.alone = t, a.rode
 		if !given { // everybody left at the last moment
 			c.drop(ctx, t)
 		}
@@ -272,7 +269,7 @@ func (c *core) drop(ctx context.Context, t *tenure) {
 	go func() {
 		defer c.life.leave()
 		hold := Hold{Key: t.claim.Key, Token: t.token}
-		err := c.release(ctx, t.claim, hold, orTTL(c.cfg.ReleaseTimeout, t.claim.TTL), nil)
+		err := c.release(ctx, t.claim, hold, orTTL(c.cfg.ReleaseTimeout, t.claim.TTL))
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not give a lock back; its lease runs out by itself", "key", hold.Key, "error", err)
 		}

@@ -80,7 +80,7 @@ func TestBinderMakesOneValuePerHold(t *testing.T) {
 			t.Error(err)
 		}
 		wantErr(t, context.Cause(v.ctx), locker.ErrUnlocked) // the value can see its hold end
-		if err := l.Close(t.Context()); err != nil {
+		if err := l.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -106,7 +106,7 @@ func TestFailingBinderReleases(t *testing.T) {
 				}
 			}()
 			wantHeld(t, b, "k", false)
-			if err := l.Close(t.Context()); err != nil {
+			if err := l.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -124,42 +123,6 @@ func TestErrorsSayThingsOnce(t *testing.T) {
 	})
 }
 
-// UnlockBehind ends the hold at once, whatever the store does, and Close waits for what is under way.
-func TestUnlockBehind(t *testing.T) {
-	b := hook()
-	slow := make(chan struct{})
-	b.release = func(ctx context.Context, c backend.Claim) error {
-		<-slow
-		return b.Backend.Release(ctx, c)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		slow = make(chan struct{})
-		l, err := locker.New(b, locker.Bare, locker.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := mustLock(t, l, "k")
-		done, again := g.UnlockBehind(), g.UnlockBehind()
-		if _, err := g.Value(); !errors.Is(err, locker.ErrUnlocked) || g.Context().Err() == nil {
-			t.Errorf("after UnlockBehind: %v", err)
-		}
-		wantHeld(t, b, "k", true)
-		closed := make(chan error, 1)
-		go func() { closed <- l.Close(t.Context()) }()
-		synctest.Wait()
-		if len(done)+len(closed) > 0 {
-			t.Errorf("before the store has answered: %d outcomes were told, %d Closes returned", len(done), len(closed))
-		}
-		close(slow)
-		for _, ch := range []<-chan error{done, again, closed} {
-			if err := <-ch; err != nil {
-				t.Error(err)
-			}
-		}
-		wantHeld(t, b, "k", false)
-	})
-}
-
 // A call may wait in its own way, within what the backend can do.
 func TestWaitMode(t *testing.T) {
 	b := hook()
@@ -198,34 +161,5 @@ func TestWaitMode(t *testing.T) {
 	bubble(t, plain(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		_, err := l.Lock(t.Context(), "k", locker.WaitMode(waiting.Handoff))
 		wantErr(t, err, locker.ErrNotAcquired, errors.ErrUnsupported)
-	})
-}
-
-// spread is a backend that tells its margin.
-type spread struct{ *hooked }
-
-func (spread) Margin(c backend.Claim) int { return len(c.Key) }
-
-func TestMargin(t *testing.T) {
-	bubble(t, spread{hook()}, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "key")
-		if n, ok := g.Margin(); n != 3 || !ok {
-			t.Errorf("Margin = %d, %v", n, ok)
-		}
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
-		}
-		if n, ok := g.Margin(); ok {
-			t.Errorf("Margin after Unlock = %d", n)
-		}
-	})
-	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "key")
-		if n, ok := g.Margin(); ok {
-			t.Errorf("Margin of a single store = %d", n)
-		}
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -26,7 +26,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer l.Close(ctx)
+	defer l.Close()
 
 	left, highest := 2, uint64(0) // the stock, and the highest token it has seen
 	for range 3 {

@@ -88,7 +88,7 @@ func TestFailFastCountsTheLine(t *testing.T) {
 		}
 		_ = g.Unlock()
 		all.Wait()
-		if err := them.Close(t.Context()); err != nil {
+		if err := them.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -141,7 +141,7 @@ func TestFailFastOnlyOnWhatIsKnown(t *testing.T) {
 				g := mustLock(t, them, "k")
 				time.AfterFunc(time.Second, func() { _ = g.Unlock() })
 				_ = mustLock(t, l, "k", try.opts...).Unlock()
-				if err := them.Close(t.Context()); err != nil {
+				if err := them.Shutdown(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})

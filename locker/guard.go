@@ -3,8 +3,6 @@ package locker
 import (
 	"context"
 	"time"
-
-	"github.com/holdfast-go/holdfast/backend"
 )
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
@@ -111,36 +109,4 @@ func (g *Guard[T]) Unlock() error {
 		return &Error{"unlock", g.k.hold.Key, err}
 	}
 	return nil
-}
-
-// UnlockBehind is [Guard.Unlock] for a caller who does not wait for the store: when it returns, the hold is over and its release under
-// way. The channel gets what Unlock would have returned, nil included, when that is known. Nobody needs to read it: a release that the
-// store did not confirm is logged, and Client.Close waits for it. A Lock of the same key that follows may find it held still, and
-// waits then.
-func (g *Guard[T]) UnlockBehind() <-chan error {
-	done := make(chan error, 1)
-	if g == nil || g.k == nil {
-		done <- g.Unlock()
-		return done
-	}
-	g.k.unlockBehind(func(err error) {
-		if err != nil {
-			err = &Error{"unlock", g.k.hold.Key, err}
-		}
-		done <- err
-	})
-	return done
-}
-
-// Margin is how many nodes of a quorum can fail, or forget, before the hold is lost, as far as is known without asking. It grows while
-// slower nodes follow the majority, and with each renewal. ok is false on a backend that is no [backend.Marginer], and after the hold.
-func (g *Guard[T]) Margin() (nodes int, ok bool) {
-	if g == nil || g.k == nil {
-		return 0, false
-	}
-	m, ok := g.k.c.b.(backend.Marginer)
-	if _, err := g.Value(); !ok || err != nil {
-		return 0, false
-	}
-	return m.Margin(g.k.claim), true
 }

@@ -45,7 +45,7 @@ func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Dur
 	return g, began, b.acquires.Load()
 }
 
-var fallback = locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{Fallback: 10 * time.Second}} // Linger 30s
+var fallback = locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{Fallback: 10 * time.Second}} // WaiterTTL 30s
 
 // A grant that comes with the wake-up needs no question; its lease counts from the last one that was answered.
 func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOnlyLockStandsInLine(t *testing.T) {
 		} else {
 			_ = g.Unlock()
 		}
-		if !claims[0].Queue || claims[0].Linger != 3*waiting.DefaultFallback || claims[1].Queue {
+		if !claims[0].Queue || claims[0].WaiterTTL != 3*waiting.DefaultFallback || claims[1].Queue {
 			t.Errorf("Lock %+v\nTryLock %+v", claims[0], claims[1])
 		}
 	})

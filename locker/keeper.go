@@ -192,27 +192,7 @@ func (k *keeper) check(ctx context.Context) error {
 
 // unlock ends the hold and gives the lease on or back. Its first call decides; later ones return the same, after it. (Not a
 // sync.Once: who waits for a mutex stops the clock of a synctest bubble.)
-func (k *keeper) unlock() error { return k.unlockTelling(nothing) }
-
-func nothing() {}
-
-// unlockBehind is unlock, but returns when the hold is over, and tells the outcome later.
-func (k *keeper) unlockBehind(tell func(error)) {
-	over := make(chan struct{})
-	k.c.life.follow()
-	go func() {
-		defer k.c.life.leave()
-		err := k.unlockTelling(func() { close(over) })
-		if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold) { // those are logged where they happen
-			k.c.cfg.Logger.Warn("holdfast: release behind its caller's back", "key", k.hold.Key, "error", err)
-		}
-		tell(err)
-	}()
-	<-over
-}
-
-// unlockTelling is unlock that calls over, once, when the hold is over.
-func (k *keeper) unlockTelling(over func()) error {
+func (k *keeper) unlock() error {
 	k.mu.Lock()
 	first := !k.unlocked
 	k.unlocked = true
@@ -222,13 +202,12 @@ func (k *keeper) unlockTelling(over func()) error {
 	done := k.done
 	k.mu.Unlock()
 	if !first {
-		over()
 		if done != nil {
 			<-done
 		}
 		return k.outcome
 	}
-	err := k.doUnlock(over)
+	err := k.doUnlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.outcome, k.settled = err, true
@@ -238,7 +217,7 @@ func (k *keeper) unlockTelling(over func()) error {
 	return err
 }
 
-func (k *keeper) doUnlock(over func()) error {
+func (k *keeper) doUnlock() error {
 	k.heedParent()
 	now := k.c.now()
 	k.mu.Lock()
@@ -253,7 +232,6 @@ func (k *keeper) doUnlock(over func()) error {
 	if ended {
 		k.announce(cause, cancel)
 	}
-	over()
 	if asking { // has been told to stop: wait until it has. No renewal or Check begins after, as the hold is over
 		k.turn <- struct{}{}
 		<-k.turn
@@ -277,11 +255,10 @@ func (k *keeper) doUnlock(over func()) error {
 // giveUp gives the lease back to the store.
 func (k *keeper) giveUp(now time.Time) error {
 	k.mu.Lock()
-	with := k.board()
 	k.halt()
 	k.mu.Unlock()
 	k.c.pace.saw(k.claim.Key, k.passes+1, k.held, now)
-	err := k.c.release(k.parent, k.claim, k.hold, k.budget(), with)
+	err := k.c.release(k.parent, k.claim, k.hold, k.budget())
 	switch {
 	case !errors.Is(err, backend.ErrLost):
 	case k.c.remaining(k.until) <= 0: // the lease ran out by itself while the release was on its way
@@ -298,14 +275,14 @@ func (k *keeper) abandoned(cause error) error {
 	k.c.life.follow()
 	if errors.Is(cause, ErrMaxHold) {
 		defer k.c.life.leave()
-		_ = k.c.release(k.parent, k.claim, k.hold, k.budget(), nil)
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
 		k.gone(cause)
 		return cause
 	}
 	// Lost: very likely gone in the store as well. If not (a renewal got through that we never heard of), let it go.
 	go func() {
 		defer k.c.life.leave()
-		_ = k.c.release(k.parent, k.claim, k.hold, k.budget(), nil)
+		_ = k.c.release(k.parent, k.claim, k.hold, k.budget())
 	}()
 	return cause
 }

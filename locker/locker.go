@@ -73,12 +73,19 @@ func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*G
 	return c.acquire(ctx, opTry, key, opts)
 }
 
-// Close fails pending and later calls with [ErrClosed], and waits until every guard is unlocked (or lost) and every clean-up
+// Shutdown fails pending and later calls with [ErrClosed], and waits until every guard is unlocked (or lost) and every clean-up
 // done. When ctx is done first, the guards that are left end with a cause that wraps [ErrLost] and [ErrClosed]; their leases
 // run out by themselves, and Close returns an error that wraps ctx.Err(). No goroutine of the Client is left either way; a
-// question that is under way then is waited for, up to the backend's request timeout. Close may be called twice, and
+// question that is under way then is waited for, up to the backend's request timeout. Shutdown may be called twice, and
 // concurrently.
-func (c *Client[T]) Close(ctx context.Context) error { return c.core.close(ctx) }
+func (c *Client[T]) Shutdown(ctx context.Context) error { return c.core.close(ctx) }
+
+// Close is [Client.Shutdown] that waits for ten seconds at most.
+func (c *Client[T]) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return c.core.close(ctx)
+}
 
 func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
 	var caller site
@@ -112,7 +119,6 @@ type core struct {
 	pace   pace
 	line   waiting.Line[crewKey, outcome] // of this process
 	asleep func(time.Time) time.Duration  // how long the machine had slept by now; a field for tests
-	relays atomic.Bool                    // the backend is a Relayer, as far as is known
 
 	mu      sync.Mutex
 	tenures map[*tenure]struct{} // the leases, for Close
@@ -125,8 +131,6 @@ func newCore(b backend.Backend, cfg Config) *core {
 		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
 		tenures: map[*tenure]struct{}{},
 	}
-	_, relays := b.(backend.Relayer)
-	c.relays.Store(relays)
 	return c
 }
 
@@ -150,7 +154,7 @@ func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend
 	}
 	if op != opTry && c.queues(o.wait) {
 		// Three signs of life within the window, so that one may be lost.
-		claim.Queue, claim.Linger = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
+		claim.Queue, claim.WaiterTTL = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
 	}
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, nobody, o.owner

@@ -91,7 +91,7 @@ func bubble(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testin
 		f(t, l)
 		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
+		if err := l.Shutdown(ctx); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})

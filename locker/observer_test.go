@@ -118,7 +118,7 @@ func TestObserverHearsClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = mustLock(t, c, "k").Unlock()
-	if err := c.Close(t.Context()); err != nil {
+	if err := c.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if want := []string{"grant  wait1 0", "close   0"}; !slices.Equal(r.seen, want) {
@@ -143,7 +143,7 @@ func TestTraceparentIsTheClientsOwn(t *testing.T) {
 			t.Errorf("%+v, %v", state, err)
 		}
 		_, _ = inner.Unlock(), g.Unlock()
-		if err := other.Close(t.Context()); err != nil {
+		if err := other.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

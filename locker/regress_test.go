@@ -44,7 +44,7 @@ func TestPendingCallIsNotGrantedAfterClose(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		start := time.Now()
-		err := l.Close(ctx)
+		err := l.Shutdown(ctx)
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("Close returned %v after the call (%v), its ctx had 1s", d, err)
 		}
@@ -64,7 +64,7 @@ func TestCloseTellsOfACleanUpThatWasCutOff(t *testing.T) {
 		_, _ = l.TryLock(context.Background(), "k")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err := l.Close(ctx)
+		err := l.Shutdown(ctx)
 		wantHeld(t, b, "k", true)
 		if err == nil {
 			t.Error("Close ran out of time, left a lock behind, and returned nil")
@@ -78,7 +78,7 @@ func TestCheckUnderTheContextOfALostGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
 		l, _ := locker.New(b, locker.Bare, locker.Config{})
-		defer l.Close(context.Background())
+		defer l.Shutdown(context.Background())
 		for i := range 50 { // the select in check is fair: half of the time it takes the turn
 			outer := mustLock(t, l, fmt.Sprint("outer", i))
 			inner := mustLock(t, l, fmt.Sprint("inner", i))
@@ -208,7 +208,7 @@ func TestCancelledBinderDoesNotBlock(t *testing.T) {
 		b.release = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }
 		bind := func(ctx context.Context, _ locker.Hold) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 		l, _ := locker.New(b, bind, locker.Config{})
-		defer l.Close(context.Background())
+		defer l.Shutdown(context.Background())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -295,7 +295,7 @@ func TestGoexit(t *testing.T) {
 		}()
 		<-done
 		wantHeld(t, b, "k", false)
-		if err := l2.Close(context.Background()); err != nil {
+		if err := l2.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})

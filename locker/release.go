@@ -14,22 +14,15 @@ import (
 // caller's ctx, which may be long done: a release under a dead ctx is not sent at all, and the lock stays for a TTL (redsync,
 // open-match#1578, ncps#913). What it leaves to the lease's end when the store stays silent is not an error of safety.
 //
-// If somebody goes along, the first request is of both; see relay.
-//
 // An ErrLost that follows an unanswered release is most likely that release's own work, see below.
-func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budget time.Duration, with *ride) (err error) {
+func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budget time.Duration) (err error) {
 	ctx, end := c.begin(ctx, OpRelease, hold)
 	defer func() { end(hold, err) }()
 	ctx, cancel := context.WithTimeout(detached{c.life.detach, ctx}, budget)
 	defer cancel()
 	var retry *waiting.Backoff // most releases need none
 	for unanswered := false; ; {
-		var err error
-		if with != nil {
-			err, with = c.relay(ctx, claim, with), nil
-		} else {
-			err = c.b.Release(ctx, claim)
-		}
+		err := c.b.Release(ctx, claim)
 		switch {
 		case err == nil:
 			return nil
@@ -73,14 +66,14 @@ func (a *acquisition) withdraw(ctx context.Context) {
 		return // every question was answered with a definite no, and nobody stands in line
 	}
 	c, claim, hold := a.core, a.claim, a.hold
-	claim.Settled = !a.unsure
+	claim.NoneInFlight = !a.unsure
 	budget := max(orTTL(c.cfg.ReleaseTimeout, claim.TTL), claim.TTL)
 	done := make(chan struct{})
 	c.life.follow()
 	go func() {
 		defer c.life.leave()
 		defer close(done)
-		err := c.release(ctx, claim, hold, budget, nil)
+		err := c.release(ctx, claim, hold, budget)
 		if err != nil && !errors.Is(err, backend.ErrLost) {
 			c.cfg.Logger.Warn("holdfast: could not withdraw a claim; if it was granted, its lease runs out by itself",
 				"key", hold.Key, "ttl", claim.TTL, "error", err)

@@ -83,7 +83,7 @@ func (a *acquisition) handedOver(ctx context.Context, wake backend.Wake) (lease,
 	if !wake.Granted || !a.claim.Queue || a.atToken == 0 || g.Token <= a.atToken || a.over(ctx) {
 		return lease{}, false
 	}
-	until := deadlineOf(a.inLine, min(g.TTL, a.claim.Linger))
+	until := deadlineOf(a.inLine, min(g.TTL, a.claim.WaiterTTL))
 	if a.core.remaining(until) < g.TTL/3 {
 		return lease{}, false
 	}

@@ -47,7 +47,7 @@ func TestSuspendedTimeCounts(t *testing.T) {
 			t.Errorf("cause %v, want ErrLost", cause)
 		}
 		_ = g.Unlock()
-		if err := l.Close(t.Context()); err != nil {
+		if err := l.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestRenewalAfterSuspend(t *testing.T) {
 		if err := g.Unlock(); err != nil {
 			t.Error(err)
 		}
-		_ = l.Close(t.Context())
+		_ = l.Shutdown(t.Context())
 	})
 }
 
@@ -126,7 +126,7 @@ func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 		if err := g.Unlock(); !errors.Is(err, ErrLost) {
 			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
-		_ = l.Close(t.Context())
+		_ = l.Shutdown(t.Context())
 	})
 }
 
@@ -155,7 +155,7 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 			t.Errorf("grant after a long suspend: %v, want errSlow", err)
 		}
 		_ = g.Unlock()
-		_ = l.Close(t.Context())
+		_ = l.Shutdown(t.Context())
 	})
 }
 

@@ -37,8 +37,6 @@ type tenure struct {
 	mu      sync.Mutex // guards what follows, and the keepers
 	keeper  *keeper    // the present one, or the last while it is handed on; nil before the first
 	until   deadline
-	ended   chan struct{}      // closed by halt, for the agent that brought the lease; nil where it does not wait for that
-	ride    *ride              // the next question of that agent, if it waits for the release
 	over    bool               // given back, lost, or ended by MaxHold: renewed no more
 	dead    error              // what ended it while it had no keeper
 	turn    chan struct{}      // taken by whoever asks about this lease: one renewal at a time, none beside a release; see inTurn
@@ -116,10 +114,6 @@ func (t *tenure) end() {
 // halt stops the timers. The caller has mu.
 func (t *tenure) halt() {
 	t.over = true
-	if t.ended != nil {
-		close(t.ended)
-		t.ended = nil
-	}
 	t.renewal.Stop()
 	t.expiry.Stop()
 	if t.watch != nil {

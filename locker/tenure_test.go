@@ -51,7 +51,7 @@ func TestSlowHandOver(t *testing.T) {
 			t.Errorf("taken up after the lease was over: %v", k.cause)
 		}
 		_ = k.unlock()
-		if err := l.Close(t.Context()); err != nil {
+		if err := l.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if n := len(l.core.tenures); n != 0 {
@@ -103,7 +103,7 @@ func TestRenewalDuringUnlockGoesOn(t *testing.T) {
 		if err := n.Unlock(); err != nil {
 			t.Errorf("an hour later: %v", err)
 		}
-		_ = l.Close(t.Context())
+		_ = l.Shutdown(t.Context())
 	})
 }
 

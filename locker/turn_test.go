@@ -51,7 +51,7 @@ func TestRenewalIsNotSwallowed(t *testing.T) {
 	case <-time.After(2 * time.Second):
 	}
 	_ = g.Unlock()
-	_ = l.Close(context.Background())
+	_ = l.Shutdown(context.Background())
 }
 
 // The answer takes longer than a third of the TTL, so the renewal timer is set to fire at once, while Check
@@ -84,6 +84,6 @@ func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
 			}
 			_ = g.Unlock()
 		}
-		_ = l.Close(context.Background())
+		_ = l.Shutdown(context.Background())
 	})
 }

@@ -50,7 +50,7 @@ func TestUnansweredClaimIsWithdrawn(t *testing.T) {
 		return backend.Grant{}, errSilence
 	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
-		if c.Settled {
+		if c.NoneInFlight {
 			t.Error("released as settled: an attempt that lands late would hold the lock for a TTL")
 		}
 		return b.Backend.Release(ctx, c)

@@ -112,7 +112,7 @@ func TestSettledRelease(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	b := opened(t, srv.URL())
 	c := claim(key(t))
-	c.Settled = true
+	c.NoneInFlight = true
 	g := acquired(t, b, c)
 	want(t, "release", b.Release(t.Context(), c), nil)
 	if s, want := srv.MustDo("GET", b.store.Layout.Key(c.Key)), fmt.Sprintf("h2 %d", g.Token); s != want {
@@ -200,7 +200,7 @@ func TestPrefixAndRetention(t *testing.T) {
 	c := claim(key(t))
 	acquired(t, a, c)
 	acquired(t, b, claim(c.Key))
-	c.Settled = true
+	c.NoneInFlight = true
 	want(t, "release", a.Release(t.Context(), c), nil)
 	ttl, err := srv.Do("PTTL", "one:{"+c.Key+"}") // what was left of the lease comes before it
 	if err != nil || ttl.(int64) < 300_000 || ttl.(int64) > 300_001+c.TTL.Milliseconds() {

@@ -65,15 +65,13 @@ func (p *pair) run(steps int) {
 	}
 	for range steps {
 		c := p.claims[p.rand.IntN(len(p.claims))]
-		switch n := p.rand.IntN(12); {
-		case n >= 10:
-			p.relay(c, p.claims[p.rand.IntN(len(p.claims))])
+		switch n := p.rand.IntN(10); {
 		case n < 5:
 			p.both(c, "acquire", func(b backend.Backend) (backend.Grant, error) { return b.TryAcquire(p.t.Context(), c) })
 		case n < 6:
 			p.both(c, "renew", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Renew(p.t.Context(), c) })
 		default:
-			c.Settled = p.rand.IntN(4) > 0
+			c.NoneInFlight = p.rand.IntN(4) > 0
 			p.both(c, "release", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Release(p.t.Context(), c) })
 		}
 		p.look()
@@ -81,23 +79,6 @@ func (p *pair) run(steps int) {
 			return
 		}
 	}
-}
-
-// relay asks both stores to give one claim back and take another.
-func (p *pair) relay(ended, next backend.Claim) {
-	ended.Settled = true
-	var answers [2]string
-	var grants [2]backend.Grant
-	for i, b := range []backend.Backend{p.mem, p.redis} {
-		released, g, err := backend.RelayOf(p.t.Context(), b, ended, next)
-		grants[i], answers[i] = g, answer(backend.Grant{}, released)+" and "+answer(g, err)
-	}
-	p.log = append(p.log, fmt.Sprintf("relay pid %d %v to pid %d %v queue=%v: %s",
-		ended.Meta.PID, ended.Mode, next.Meta.PID, next.Mode, next.Queue, answers[0]))
-	if answers[0] != answers[1] {
-		p.t.Errorf("the reference says %s, Redis says %s", answers[0], answers[1])
-	}
-	p.sameToken(grants[0].Token, grants[1].Token)
 }
 
 func (p *pair) claim(style int) backend.Claim {
@@ -113,7 +94,7 @@ func (p *pair) claim(style int) backend.Claim {
 		c.Owner, c.Reentrant, c.Hold = fmt.Sprint("owner", p.rand.IntN(2)), true, backend.NewOwner()
 	}
 	if p.mem.Capabilities().Queue && p.rand.IntN(3) > 0 {
-		c.Queue, c.Linger = true, time.Hour
+		c.Queue, c.WaiterTTL = true, time.Hour
 	}
 	return c
 }

@@ -14,7 +14,7 @@ import (
 // inLine is a fresh claim that stands in line.
 func inLine(key string) backend.Claim {
 	c := claim(key)
-	c.Queue, c.Linger, c.Settled = true, 20*time.Second, true
+	c.Queue, c.WaiterTTL, c.NoneInFlight = true, 20*time.Second, true
 	return c
 }
 
@@ -80,7 +80,7 @@ func TestOneChannelForTheLine(t *testing.T) {
 	for i, c := range line {
 		want(t, "release", b.Release(t.Context(), holder), nil)
 		g := handed(t, wakes[i])
-		if g.Token <= refusals[i].Token || g.TTL != c.Linger {
+		if g.Token <= refusals[i].Token || g.TTL != c.WaiterTTL {
 			t.Errorf("handed over %+v after a refusal at %d", g, refusals[i].Token)
 		}
 		for j := i + 1; j < n; j++ {
@@ -120,7 +120,7 @@ func TestMissedHandOff(t *testing.T) {
 func TestLateMessage(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	holder, waiter := claim(key(t)), inLine("")
-	waiter.Key, waiter.Linger = holder.Key, 20*time.Millisecond
+	waiter.Key, waiter.WaiterTTL = holder.Key, 20*time.Millisecond
 	acquired(t, b, holder)
 	wake := watching(t, b, waiter)
 	_ = standing(t, b, waiter)
@@ -160,7 +160,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 func TestNobodyInLine(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.store.Waiters().Linger = 5 * time.Millisecond
+	b.store.Waiters().WaiterTTL = 5 * time.Millisecond
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := b.Watch(ctx, inLine(key(t))); err != nil {

@@ -21,7 +21,7 @@ func TestOutOfMemory(t *testing.T) {
 	held, settled, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)), claim(key(t))
 	acquired(t, b, held)
 	acquired(t, b, settled)
-	settled.Settled = true
+	settled.NoneInFlight = true
 	grant := acquired(t, b, repeated)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 
@@ -223,7 +223,7 @@ func TestReplica(t *testing.T) {
 	want(t, "acquire", err, backend.ErrUnavailable)
 	want(t, "renew", before.Renew(t.Context(), c), backend.ErrUnavailable)
 	want(t, "release", before.Release(t.Context(), c), backend.ErrUnavailable)
-	c.Settled = true
+	c.NoneInFlight = true
 	want(t, "settled release", before.Release(t.Context(), c), backend.ErrUnavailable)
 	_, err = backend.Open(t.Context(), replica.URL())
 	want(t, "open", err, backend.ErrUnavailable)

@@ -160,7 +160,7 @@ func (a *attempt) try(i int, floor uint64) {
 		return
 	}
 	a.mu.Unlock()
-	on.Floor = floor
+	on.MinToken = floor
 	a.claimRun.ask(a.spell, i, backend.Acquire, on, func(g backend.Grant, err error) {
 		l := &a.lanes[i]
 		switch backend.AnswerOf(err) {
@@ -277,7 +277,7 @@ func (u *claimRun) giveBack(s *spell, i int, c backend.Claim) {
 	u.mu.Lock()
 	l := &u.lanes[i]
 	on := u.on(i, c)
-	on.Settled = !l.unsure
+	on.NoneInFlight = !l.unsure
 	if !l.held && !l.unsure {
 		u.pass(i)
 		u.unlock()
@@ -286,7 +286,7 @@ func (u *claimRun) giveBack(s *spell, i int, c backend.Claim) {
 	u.mu.Unlock()
 	u.ask(s, i, backend.Release, on, func(_ backend.Grant, err error) {
 		failed := backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable)
-		if failed || !on.Settled {
+		if failed || !on.NoneInFlight {
 			l.gen++
 		}
 		l.held, l.unsure = false, false

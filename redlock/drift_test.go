@@ -36,7 +36,7 @@ func TestDriftBeyondTheLongestLease(t *testing.T) {
 				q.Errorf("node %d was asked %d times", i+1, n)
 			}
 		}
-		c.Settled = false
+		c.NoneInFlight = false
 		wantErr(q, "Release of what was refused", q.Release(q.Context(), c), backend.ErrLost)
 		c = claim("k")
 		c.TTL = 19 * time.Hour

@@ -88,7 +88,7 @@ func TestNodesThatForget(t *testing.T) {
 		t.Errorf("Unlock = %v, want ErrLost", err)
 	}
 	awaitGrantOf(t, holder, longest)
-	if err := l.Close(t.Context()); err != nil {
+	if err := l.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

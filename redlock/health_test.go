@@ -75,7 +75,7 @@ func TestMajorityDown(t *testing.T) {
 		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
 			q.Errorf("TryAcquire with three hung nodes = %v, want an unknown answer that is not the caller's deadline", err)
 		}
-		c.Settled = false
+		c.NoneInFlight = false
 		if err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
 			q.Errorf("Release = %v, want an unknown answer", err)
 		}

@@ -47,7 +47,7 @@ func (s *shy) Identity(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	return backend.IdentityOf(ctx, s.Backend)
+	return s.Backend.Identity(ctx)
 }
 
 // A node that did not say who it is at first is asked again when it answers anything.

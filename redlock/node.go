@@ -71,21 +71,7 @@ func (n *node) backend() (backend.Backend, error) {
 // start makes a request that lasts as long as s says, and takes note of whether the node answers. done gets the answer, which may be before
 // start returns.
 func (n *node) start(s *spell, v backend.Verb, c backend.Claim, done func(backend.Grant, error)) {
-	b, err := n.backend()
-	if err != nil {
-		done(backend.Grant{}, err)
-		return
-	}
-	starter, ok := b.(backend.Starter)
-	if !ok {
-		go func() { done(n.wait(s, v, c)) }()
-		return
-	}
-	n.waiting.Add(1)
-	starter.Start(s.parent, s.limit, v, c, func(g backend.Grant, err error) {
-		n.waiting.Add(-1)
-		done(g, n.heard(s, err, false))
-	})
+	go func() { done(n.wait(s, v, c)) }()
 }
 
 // wait is start for who waits.
@@ -223,7 +209,7 @@ func (n *node) ensure(ctx context.Context) error {
 
 // owe makes the node forget claim as soon as it can be reached, for as long as it may hold it.
 func (n *node) owe(claim backend.Claim) {
-	claim.Settled = false
+	claim.NoneInFlight = false
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.debts) == mostDebts {

@@ -118,7 +118,7 @@ func (q *quorum) client(cfg redlock.Config) *redlock.Backend {
 }
 
 func claim(key string) backend.Claim {
-	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, Settled: true}
+	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 30 * time.Second, NoneInFlight: true}
 }
 
 func (q *quorum) acquire(c backend.Claim) backend.Grant {

@@ -153,12 +153,12 @@ func (q *quorum) ahead(p *peer) uint64 {
 	q.Helper()
 	c := claim("k")
 	q.on(c, p)
-	c.Floor = uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+	c.MinToken = uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
 	if err := p.Backend.Renew(q.Context(), c); err != nil {
 		q.Fatal(err)
 	}
 	_ = p.Backend.Release(q.Context(), c)
-	return c.Floor
+	return c.MinToken
 }
 
 // A majority has granted, but has not stored the token: that is no grant yet.

@@ -37,8 +37,7 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend  = (*Backend)(nil)
-	_ backend.Marginer = (*Backend)(nil)
+	_ backend.Backend = (*Backend)(nil)
 )
 
 // New returns a majority of nodes. An even number of them is allowed, and tolerates no more failures than one less. The nodes stay
@@ -110,7 +109,7 @@ func (r *Backend) identify(ctx context.Context, n *node) error {
 	n.mu.Lock()
 	node := n.b // also if it is barred: it may have become another
 	n.mu.Unlock()
-	id, asked := backend.IdentityOf(ctx, node)
+	id, asked := node.Identity(ctx)
 	switch {
 	case errors.Is(asked, errors.ErrUnsupported):
 		return err
@@ -164,8 +163,8 @@ type capabilities struct{ backend.Capabilities }
 func capsOf(b backend.Backend) backend.Capabilities {
 	caps := b.Capabilities()
 	return backend.Capabilities{
-		Shared: caps.Shared, Fencing: caps.Fencing && caps.Floor, Watch: caps.Watch, Inspect: caps.Inspect, MinTTL: caps.MinTTL,
-		Floor: caps.Floor,
+		Shared: caps.Shared, Fencing: caps.Fencing && caps.MinToken, Watch: caps.Watch, Inspect: caps.Inspect, MinTTL: caps.MinTTL,
+		MinToken: caps.MinToken,
 	}
 }
 
@@ -186,12 +185,12 @@ func intersection(nodes []*node) capabilities {
 // need is what a node must have to be one of us.
 func (c capabilities) need() backend.Capabilities {
 	need := c.Capabilities
-	need.Floor = need.Fencing
+	need.MinToken = need.Fencing
 	return need
 }
 
 // Capabilities says what a majority of these nodes can do: at most what all of them can. Fencing needs nodes that have
-// [backend.Capabilities].Floor.
+// [backend.Capabilities].MinToken.
 func (r *Backend) Capabilities() backend.Capabilities { return r.caps.Capabilities }
 
 // begin counts a task in, unless Close was called.

@@ -60,8 +60,8 @@ func (u *claimRun) releaseOn(s *spell, i int, c backend.Claim, well bool, q *inq
 	u.mu.Lock()
 	l := &u.lanes[i]
 	on := u.on(i, c)
-	on.Settled = c.Settled && u.known && !l.unsure
-	if !l.done && u.known && !l.held && !l.unsure && (c.Settled || !well) {
+	on.NoneInFlight = c.NoneInFlight && u.known && !l.unsure
+	if !l.done && u.known && !l.held && !l.unsure && (c.NoneInFlight || !well) {
 		l.done, l.release = true, errNotHeld
 	}
 	switch {

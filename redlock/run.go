@@ -111,7 +111,7 @@ func (r *Backend) sweep() {
 // on is c as node i knows it. The caller has mu.
 func (u *claimRun) on(i int, c backend.Claim) backend.Claim {
 	c.TTL = min(u.red.cfg.lease(c.TTL), backend.MaxTTL) // beyond is a release of what was refused
-	c.Floor = 0
+	c.MinToken = 0
 	if u.shown == (backend.Meta{}) || u.meta != c.Meta {
 		u.meta, u.shown = c.Meta, tagged(c.Meta, c.Owner, *u.red.list.Load())
 	}

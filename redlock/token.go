@@ -13,7 +13,7 @@ import (
 //	t = the highest c' among ALL nodes that granted,
 //
 // and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds there: either by having
-// granted t itself, or by a renewal that raises c and proves the hold in one step (Claim.Floor). The wish is the client's clock and a
+// granted t itself, or by a renewal that raises c and proves the hold in one step (Claim.MinToken). The wish is the client's clock and a
 // bit, which is usually above all counters and clocks, so that all nodes grant it and one round trip does.
 //
 // Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are ordered as on any node
@@ -24,7 +24,7 @@ import (
 // Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on Y: t₂ > t₁.
 //
 // Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by its clock, and t₁ was at most the fastest
-// clock's time then and a quarter of the TTL ([backend.FloorLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as long
+// clock's time then and a quarter of the TTL ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as long
 // as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node that forgot during a long hold knows t when
 // it has been filled in.
 //
@@ -39,7 +39,7 @@ func (r *Backend) wish(now time.Time) uint64 {
 	if !r.caps.Fencing {
 		return 0
 	}
-	return min(uint64(max(now.Add(lead).UnixMicro(), 0)), backend.MaxFloor)
+	return min(uint64(max(now.Add(lead).UnixMicro(), 0)), backend.MaxMinToken)
 }
 
 // tokens is what is known of the counters while an attempt is made.
@@ -107,7 +107,7 @@ func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64, heard f
 	u.mu.Lock()
 	on := u.on(i, c)
 	u.mu.Unlock()
-	on.Floor = min(token, backend.MaxFloor)
+	on.MinToken = min(token, backend.MaxMinToken)
 	u.ask(s, i, backend.Renew, on, func(_ backend.Grant, err error) {
 		switch l := &u.lanes[i]; backend.AnswerOf(err) {
 		case backend.Yes:

@@ -15,7 +15,7 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	c := claim("every")
 	_, acquire := b.TryAcquire(ctx, c)
 	_, watch := b.Watch(ctx, c)
-	c.Queue, c.Linger = true, time.Second
+	c.Queue, c.WaiterTTL = true, time.Second
 	_, line := b.Watch(ctx, c)
 	_, inspect := b.Inspect(ctx, c.Key)
 	return map[string]error{
@@ -100,7 +100,7 @@ func TestMoreThanTheRing(t *testing.T) {
 	for range 3 << ringScale {
 		crowd.Go(func() {
 			c := claim("crowd-" + backend.NewOwner())
-			c.Settled = true
+			c.NoneInFlight = true
 			if _, err := b.TryAcquire(t.Context(), c); err != nil {
 				t.Errorf("acquire: %v", err)
 			} else if err := b.Release(t.Context(), c); err != nil {
@@ -124,7 +124,7 @@ func TestCloseIsBounded(t *testing.T) {
 	acquired(t, b, claim(key(t)))
 	watched(t.Context(), t, b, claim(key(t)))
 	c := claim(key(t))
-	c.Queue, c.Linger = true, time.Minute
+	c.Queue, c.WaiterTTL = true, time.Minute
 	watched(t.Context(), t, b, c)
 	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
 	if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {

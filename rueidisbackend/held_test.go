@@ -45,7 +45,7 @@ func TestHeldAnswers(t *testing.T) {
 		acquired(t, b, mine) // a repeat is not refused by what is known
 		var crowd sync.WaitGroup
 		crowd.Go(func() { _, _ = b.TryAcquire(t.Context(), claim(mine.Key)) }) // might be granted, or keep what is over
-		mine.Settled = true
+		mine.NoneInFlight = true
 		want(t, "release", b.Release(t.Context(), mine), nil)
 		crowd.Wait()
 		srv.MustDo("DEL", b.store.Layout.Key(mine.Key)) // whoever was granted

@@ -21,7 +21,7 @@ func ours(url string) string { return "ruei" + strings.TrimPrefix(url, "re") }
 func roundTrip(t *testing.T, b *Backend) {
 	t.Helper()
 	c, line := claim(key(t)), claim("")
-	line.Key, line.Queue, line.Linger = c.Key, true, 10*time.Second
+	line.Key, line.Queue, line.WaiterTTL = c.Key, true, 10*time.Second
 	g := acquired(t, b, c)
 	wake, handed := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, b, line)
 	_, err := b.TryAcquire(t.Context(), line)

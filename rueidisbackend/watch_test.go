@@ -85,7 +85,7 @@ func TestMissedNothing(t *testing.T) {
 	b, other := opened(t, "rueidis://"+srv.Addr()), opened(t, "rueidis://"+srv.Addr())
 	for range 200 {
 		c := claim(key(t))
-		c.Settled = true
+		c.NoneInFlight = true
 		acquired(t, other, c)
 		var both sync.WaitGroup
 		var wake <-chan backend.Wake

@@ -62,7 +62,7 @@ func (v *variant) open(b *testing.B, store backend.Backend) {
 	if v.client, err = locker.New(store, locker.Bare, cfg); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = v.client.Close(context.Background()) })
+	b.Cleanup(func() { _ = v.client.Shutdown(context.Background()) })
 }
 
 // turn returns the median of some pairs, and the mean with all that was put off.

@@ -39,7 +39,7 @@ func Example() {
 		panic(err)
 	}
 	_ = locker.Do(ctx, l, "order-17", func(context.Context, struct{}) error { return nil })
-	_ = l.Close(ctx)
+	_ = l.Shutdown(ctx)
 	_ = tp.ForceFlush(ctx)
 	for _, span := range exporter.GetSpans() {
 		if strings.HasPrefix(span.Name, "lock.") {
@@ -73,6 +73,6 @@ func ExampleObserver_contention() {
 	page := httptest.NewRecorder()
 	mux.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/debug/locks/", nil))
 	fmt.Println(strings.Contains(page.Body.String(), "<td>order-17</td>"))
-	_, _ = g.Unlock(), l.Close(ctx)
+	_, _ = g.Unlock(), l.Shutdown(ctx)
 	// Output: true
 }

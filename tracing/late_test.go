@@ -50,7 +50,7 @@ func TestToldLater(t *testing.T) {
 		}
 		p.spans.Reset()
 		_ = p.lock(t, "k").Unlock()
-		if err := p.Close(context.Background()); err != nil {
+		if err := p.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 		if got := names(p.spans.GetSpans()); !slices.Equal(got, want) {
@@ -210,7 +210,7 @@ func TestParents(t *testing.T) {
 					}
 					p.spans.Reset()
 				}
-				if err := p.Close(context.Background()); err != nil || p.obs.Prompt() || p.obs.Left() > 0 {
+				if err := p.Shutdown(context.Background()); err != nil || p.obs.Prompt() || p.obs.Left() > 0 {
 					t.Errorf("%v, prompt: %v, left: %d", err, p.obs.Prompt(), p.obs.Left())
 				}
 			})

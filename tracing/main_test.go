@@ -89,7 +89,7 @@ func bubbleOnce(t *testing.T, b func() backend.Backend, s setup, f func(t *testi
 		f(t, one, two)
 		for _, p := range []*process{one, two} {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-			if err := p.Close(ctx); err != nil {
+			if err := p.Shutdown(ctx); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 			cancel()

@@ -44,7 +44,7 @@ func TestSpanOfContext(t *testing.T) {
 					t.Errorf("itself=%v sure=%v: %s is under %v, want %s", itself, sure, child, got, parent)
 				}
 			}
-			if err := p.Close(t.Context()); err != nil {
+			if err := p.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -46,7 +46,7 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.System != "" {
 		attrs = append(attrs, AttrSystem.String(s.System))
 	}
-	return (&wrapped{Backend: b, store: s, tracer: s.Tracer.Tracer(scope), attrs: attrs}).whole()
+	return &wrapped{Backend: b, store: s, tracer: s.Tracer.Tracer(scope), attrs: attrs}
 }
 
 // wrapped is a backend seen through.
@@ -131,20 +131,6 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 	return err
 }
 
-// Relay implements [backend.Relayer]. Its span is of the release that takes the other claim along.
-func (b *wrapped) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
-	if _, ok := b.Backend.(backend.Relayer); !ok {
-		return backend.RelayOf(ctx, b.Backend, ended, next)
-	}
-	if k := b.outlasting(ctx, ended); k != nil {
-		b.linkNext(ctx, k, ended)
-	}
-	ctx, span := b.ask(ctx, SpanStoreRelease, "Relay")
-	released, g, err = backend.RelayOf(ctx, b.Backend, ended, next)
-	answered(ctx, span, ended.Key, false, backend.Grant{}, released)
-	return released, g, err
-}
-
 // Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the wait.
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	asked, span := b.ask(ctx, SpanStoreWatch, "Watch")
@@ -159,11 +145,6 @@ func (b *wrapped) Inspect(ctx context.Context, key string) (backend.State, error
 	state, err := b.Backend.Inspect(ctx, key)
 	answered(ctx, span, key, false, backend.Grant{}, err)
 	return state, err
-}
-
-// Identity implements [backend.Identifier]: a quorum tells by it that a server is among its nodes twice.
-func (b *wrapped) Identity(ctx context.Context) (string, error) {
-	return backend.IdentityOf(ctx, b.Backend)
 }
 
 // outlasting returns the hold that is about to be released if it is a long one on a store with a line, and nobody has looked yet who is

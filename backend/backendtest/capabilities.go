@@ -66,10 +66,10 @@ func (e *env) wishes(key string) map[string]struct {
 	return map[string]wish{
 		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
 		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
-		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.Linger = true, e.long }), backend.Capabilities{Queue: true}},
+		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, e.long }), backend.Capabilities{Queue: true}},
 		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
 		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
-		"Floor":       {with(func(c *backend.Claim) { c.Floor = 1 }), backend.Capabilities{Floor: true}},
+		"MinToken":    {with(func(c *backend.Claim) { c.MinToken = 1 }), backend.Capabilities{MinToken: true}},
 		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
 	}
 }
@@ -88,12 +88,12 @@ func refusesOthers(e *env) {
 		e.acquire(a, plain)
 		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
 		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
-		plain.Linger, plain.Hold, plain.Floor = wish.claim.Linger, wish.claim.Hold, wish.claim.Floor
+		plain.WaiterTTL, plain.Hold, plain.MinToken = wish.claim.WaiterTTL, wish.claim.Hold, wish.claim.MinToken
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
 		if plain.Save != nil {
 			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)
 		}
-		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.Floor = 0, 0, false, false, false, nil, 0
+		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.MinToken = 0, 0, false, false, false, nil, 0
 		e.release(a, plain)
 	}
 }

@@ -162,7 +162,7 @@ func (e *env) acquire(b backend.Backend, c backend.Claim) backend.Grant {
 // forget releases c at the end, whatever becomes of it.
 func (e *env) forget(b backend.Backend, c backend.Claim) {
 	e.later(func() {
-		c.Settled = true
+		c.NoneInFlight = true
 		err := b.Release(context.WithoutCancel(e.ctx), c)
 		if errors.Is(err, backend.ErrClosed) { // by the rule itself
 			other := e.h.Open(e.TB)
@@ -199,7 +199,7 @@ func (e *env) release(b backend.Backend, c backend.Claim) {
 func (e *env) free(b backend.Backend, key string) {
 	e.Helper()
 	c := e.claim(key)
-	c.Settled = true
+	c.NoneInFlight = true
 	g, err := b.TryAcquire(e.ctx, c)
 	if err != nil {
 		e.Fatalf("TryAcquire(%s) = %v, want a grant: the key is free", short(key), err)

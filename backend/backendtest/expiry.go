@@ -104,7 +104,7 @@ func (e *env) notBefore(b backend.Backend, key string, sent time.Time, ttl time.
 	const clocks = 1000 // two clocks of one machine may differ in speed by a thousandth
 	for step := max(ttl/100, 10*time.Microsecond); ; e.pause(step) {
 		next := e.claim(key)
-		next.Settled = true
+		next.NoneInFlight = true
 		_, err := b.TryAcquire(e.ctx, next)
 		took := time.Since(sent)
 		if err == nil {

@@ -107,7 +107,7 @@ func KilledWaiter(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close(context.WithoutCancel(t.Context())) }()
+	defer func() { _ = l.Shutdown(context.WithoutCancel(t.Context())) }()
 	dir, key := t.TempDir(), "killed-"+rand.Text()
 	g, err := l.Lock(t.Context(), key)
 	if err != nil {

@@ -149,41 +149,9 @@ func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) error {
 	})
 }
 
-// Relay sends both over the bad network, in one request. Executed twice, the second time finds the first claim released, and the other one
-// granted or in line.
-func (f *FaultyBackend) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
-	if _, ok := f.Backend.(backend.Relayer); !ok {
-		return backend.RelayOf(ctx, f.Backend, ended, next)
-	}
-	type answers struct {
-		released error
-		grant    backend.Grant
-		err      error
-	}
-	var mu sync.Mutex
-	var got *answers
-	lost := f.request(ctx, "Relay", next, func(ctx context.Context) error {
-		var a answers
-		a.released, a.grant, a.err = backend.RelayOf(ctx, f.Backend, ended, next)
-		mu.Lock()
-		defer mu.Unlock()
-		if got != nil {
-			a.released = got.released
-		}
-		got = &a
-		return nil
-	})
-	if lost != nil {
-		return lost, g, lost
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	return got.released, got.grant, got.err
-}
-
 // Identity tells what the backend behind the network does. It is not disturbed.
 func (f *FaultyBackend) Identity(ctx context.Context) (string, error) {
-	return backend.IdentityOf(ctx, f.Backend)
+	return f.Backend.Identity(ctx)
 }
 
 // request sends a request in a goroutine of its own, which lives until the request is executed, and returns when it is

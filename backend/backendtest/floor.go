@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-var floored = backend.Capabilities{Floor: true, Fencing: true}
+var floored = backend.Capabilities{MinToken: true, Fencing: true}
 
 var floorRules = []rule{
 	{
@@ -49,16 +49,16 @@ var floorRules = []rule{
 
 // ahead is a token that the store's clock has not reached, and that a claim with a long lease may wish for. The store's clock
 // is taken to be near the test's.
-func (e *env) ahead() uint64 { return backend.FloorLimit(time.Now(), e.long/4) }
+func (e *env) ahead() uint64 { return backend.MinTokenLimit(time.Now(), e.long/4) }
 
 // covers: K3
 func floorGranted(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
-	c.Floor = e.ahead()
+	c.MinToken = e.ahead()
 	g := e.acquire(a, c)
-	if g.Token < c.Floor {
-		e.Errorf("granted token %d for a floor of %d", g.Token, c.Floor)
+	if g.Token < c.MinToken {
+		e.Errorf("granted token %d for a floor of %d", g.Token, c.MinToken)
 	}
 	e.release(a, c)
 	e.above(g.Token, e.acquire(a, e.claim(c.Key)))
@@ -72,11 +72,11 @@ func floorNeverLowers(e *env) {
 	e.release(a, first)
 	for _, floor := range []uint64{1, g.Token} {
 		c := e.claim(first.Key)
-		c.Floor = floor
+		c.MinToken = floor
 		next := e.acquire(b, c)
 		e.above(g.Token, next)
 		below := c
-		below.Floor = 1
+		below.MinToken = 1
 		if err := b.Renew(e.ctx, below); err != nil {
 			e.Fatalf("Renew with a floor below the token = %v", err)
 		}
@@ -90,9 +90,9 @@ func floorNeverLowers(e *env) {
 func floorClamped(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
-	c.Floor = backend.MaxFloor
+	c.MinToken = backend.MaxMinToken
 	g := e.acquire(a, c)
-	if most := backend.FloorLimit(time.Now().Add(time.Hour), c.TTL); g.Token > most {
+	if most := backend.MinTokenLimit(time.Now().Add(time.Hour), c.TTL); g.Token > most {
 		e.Errorf("a floor far in the future was granted as token %d, want at most the store's clock and a quarter of the TTL", g.Token)
 	}
 }
@@ -126,12 +126,12 @@ func floorRepeat(e *env) {
 	g := e.acquire(a, c)
 	e.raise(a, c, g.Token+10)
 	e.raise(a, c, g.Token+5) // late: a token that was raised stays
-	c.Floor = 0
+	c.MinToken = 0
 	again, err := b.TryAcquire(e.ctx, c)
 	if err != nil || again.Token != g.Token+10 {
 		e.Errorf("a repeat after the token was raised to %d = token %d, %v", g.Token+10, again.Token, err)
 	}
-	c.Floor = g.Token + 20
+	c.MinToken = g.Token + 20
 	if again, err = b.TryAcquire(e.ctx, c); err != nil || again.Token != g.Token+10 {
 		e.Errorf("a repeat with a floor = token %d, %v, want the same token, %d", again.Token, err, g.Token+10)
 	}
@@ -149,14 +149,14 @@ func floorByAnother(e *env) {
 	key := e.key("k")
 	far := e.ahead() + 1<<40
 	other := e.claim(key)
-	other.Floor = far
+	other.MinToken = far
 	e.lost("Renew with a floor of a claim that was never granted", a.Renew(e.ctx, other))
 	holder := e.claim(key)
 	e.acquire(a, holder)
 	e.lost("Renew with a floor of a claim that does not hold", b.Renew(e.ctx, other))
 	e.release(a, holder)
 	late := holder
-	late.Floor = far
+	late.MinToken = far
 	e.lost("Renew with a floor after the release", a.Renew(e.ctx, late))
 	if g := e.acquire(b, e.claim(key)); g.Token >= far {
 		e.Errorf("granted token %d: somebody who did not hold has raised it", g.Token)
@@ -182,19 +182,19 @@ func floorReserved(e *env) {
 func floorLimit(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
-	c.Floor = backend.MaxFloor + 1
+	c.MinToken = backend.MaxMinToken + 1
 	_, err := a.TryAcquire(e.ctx, c)
 	e.is("TryAcquire with a floor over the limit", err, backend.ErrInvalid)
-	c.Floor = 0
+	c.MinToken = 0
 	e.acquire(a, c)
-	c.Floor = backend.MaxFloor + 1
+	c.MinToken = backend.MaxMinToken + 1
 	e.is("Renew with a floor over the limit", a.Renew(e.ctx, c), backend.ErrInvalid)
 }
 
 // raise must renew c with a floor.
 func (e *env) raise(b backend.Backend, c backend.Claim, floor uint64) {
 	e.Helper()
-	c.Floor = floor
+	c.MinToken = floor
 	if err := b.Renew(e.ctx, c); err != nil {
 		e.Fatalf("Renew with floor %d = %v", floor, err)
 	}

@@ -15,12 +15,12 @@ var handoffRules = []rule{
 	},
 	{
 		name: "handoff/wake", run: handoffWake, needs: backend.Capabilities{Queue: true, Watch: true, Fencing: true},
-		why: "The wake-up carries the grant: its token, and the Linger that it is good for. A hand-off then costs one message," +
+		why: "The wake-up carries the grant: its token, and the WaiterTTL that it is good for. A hand-off then costs one message," +
 			" and nobody else is woken for nothing.",
 	},
 	{
 		name: "handoff/extended", run: handoffExtended, needs: queue,
-		why: "A waiter that is let in holds for its Linger, until it says that it lives by asking: then for its TTL, as its" +
+		why: "A waiter that is let in holds for its WaiterTTL, until it says that it lives by asking: then for its TTL, as its" +
 			" deadline counts from that question.",
 	},
 	{
@@ -29,12 +29,12 @@ var handoffRules = []rule{
 	},
 	{
 		name: "handoff/unclaimed", run: handoffUnclaimed, needs: queue,
-		why: "A waiter that died before its grant reached it costs the others its Linger, not its TTL, and not for ever" +
+		why: "A waiter that died before its grant reached it costs the others its WaiterTTL, not its TTL, and not for ever" +
 			" (Redisson's fair lock stands still for five minutes).",
 	},
 	{
 		name: "handoff/not-early", run: handoffNotEarly, needs: queue,
-		why: "Who was let in believes in its Linger from the refusal before. A grant that ends before it has two holders.",
+		why: "Who was let in believes in its WaiterTTL from the refusal before. A grant that ends before it has two holders.",
 	},
 	{
 		name: "handoff/noticed", run: handoffNoticed, needs: backend.Capabilities{Queue: true, Watch: true},
@@ -68,7 +68,7 @@ func handoffSameStep(e *env) {
 	for i := range 5 {
 		key := e.key(fmt.Sprint(i))
 		holder, waiter := e.claim(key), e.inLine(key)
-		holder.Settled = i%2 == 0
+		holder.NoneInFlight = i%2 == 0
 		e.acquire(a, holder)
 		e.stand(b, waiter, 1)
 		e.release(a, holder)
@@ -93,7 +93,7 @@ func handoffWake(e *env) {
 		holder := e.claim(key)
 		e.acquire(a, holder)
 		head, second := e.inLine(key), e.inLine(key)
-		head.Linger = e.long / 2
+		head.WaiterTTL = e.long / 2
 		wake, _ := e.watch(b, head)
 		other, _ := e.watch(b, second)
 		refusal := e.stand(b, head, 1)
@@ -104,8 +104,8 @@ func handoffWake(e *env) {
 		if got.Token != g.Token || got.Token <= refusal.Token {
 			e.Errorf("woken with token %d after a refusal at %d, granted %d", got.Token, refusal.Token, g.Token)
 		}
-		if got.TTL < head.Linger || got.TTL > e.roundedUp(head.Linger) {
-			e.Errorf("woken with a lease of %v, want the Linger of %v", got.TTL, head.Linger)
+		if got.TTL < head.WaiterTTL || got.TTL > e.roundedUp(head.WaiterTTL) {
+			e.Errorf("woken with a lease of %v, want the WaiterTTL of %v", got.TTL, head.WaiterTTL)
 		}
 		select {
 		case w := <-other:
@@ -133,14 +133,14 @@ func handoffExtended(e *env) {
 	if g.TTL < waiter.TTL {
 		e.Errorf("asked for a lease of %v, granted %v", waiter.TTL, g.TTL)
 	}
-	e.pause(waiter.Linger + waiter.Linger/2)
+	e.pause(waiter.WaiterTTL + waiter.WaiterTTL/2)
 	e.held(a, e.claim(key))
 	if err := b.Renew(e.ctx, waiter); err != nil {
 		e.Errorf("Renew of a grant that was extended = %v", err)
 	}
 }
 
-// inTime stands in line for a claim whose place lapses soon. What follows at once is well within its Linger, unless the
+// inTime stands in line for a claim whose place lapses soon. What follows at once is well within its WaiterTTL, unless the
 // machine stands still for that long.
 func (e *env) inTime(b backend.Backend, c backend.Claim) {
 	e.Helper()
@@ -159,7 +159,7 @@ func handoffRenewed(e *env) {
 	if err := b.Renew(e.ctx, waiter); err != nil {
 		e.Fatalf("Renew of a grant that was handed over = %v", err)
 	}
-	e.pause(waiter.Linger + waiter.Linger/2)
+	e.pause(waiter.WaiterTTL + waiter.WaiterTTL/2)
 	e.held(a, e.claim(key))
 	e.release(b, waiter)
 }
@@ -181,7 +181,7 @@ func handoffUnclaimed(e *env) {
 		return err == nil
 	})
 	if took := time.Since(sent); took > 2*e.short+patience/2 {
-		e.Errorf("a dead waiter with a Linger of %v blocked for %v", dead.Linger, took)
+		e.Errorf("a dead waiter with a WaiterTTL of %v blocked for %v", dead.WaiterTTL, took)
 	}
 	e.lost("Renew by the one whose grant lapsed", b.Renew(e.ctx, dead))
 	e.lost("Release by the one whose grant lapsed", b.Release(e.ctx, dead))
@@ -196,7 +196,7 @@ func handoffNotEarly(e *env) {
 	for i, linger := range e.odd() {
 		key := e.key(fmt.Sprint(i))
 		holder, waiter := e.claim(key), e.inLine(key)
-		waiter.Linger = linger
+		waiter.WaiterTTL = linger
 		e.acquire(a, holder)
 		sent := time.Now() // from before the refusal: a store may keep the lease that the place has
 		e.held(b, waiter)

@@ -74,7 +74,7 @@ func (e *env) locker(b backend.Backend, cfg locker.Config) *locker.Client[struct
 	e.later(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), 2*cfg.TTL+patience)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
+		if err := l.Shutdown(ctx); err != nil {
 			e.Errorf("locker: Close = %v", err)
 		}
 	})

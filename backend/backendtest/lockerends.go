@@ -20,7 +20,7 @@ func lockerClose(e *env) {
 		waited <- err
 	}()
 	e.pause(5 * time.Millisecond)
-	go func() { closed <- l.Close(e.ctx) }()
+	go func() { closed <- l.Shutdown(e.ctx) }()
 	e.is("a Lock that waited when the client was closed", <-waited, locker.ErrClosed)
 	if _, err := g.Value(); err != nil {
 		e.Errorf("Close took a guard's lock: %v", err)
@@ -67,7 +67,7 @@ func cancellationSweep(e *env) {
 		}
 		e.await("everything to be free after a cancelled Lock", patience, func() bool { // a slow store is cleaned up behind
 			c := e.claim(key)
-			c.Settled = true
+			c.NoneInFlight = true
 			_, err := direct.TryAcquire(e.ctx, c)
 			_ = direct.Release(e.ctx, c)
 			return err == nil

@@ -12,24 +12,24 @@ func (m *model) wish(c backend.Claim) uint64 {
 	case m.is("floor ignored"):
 		return 0
 	case m.is("floor not clamped"):
-		return c.Floor
-	case m.is("floor is the token") && c.Floor > 0:
-		m.token = c.Floor - 1
+		return c.MinToken
+	case m.is("floor is the token") && c.MinToken > 0:
+		m.token = c.MinToken - 1
 	}
-	return min(c.Floor, backend.FloorLimit(time.Now(), c.TTL))
+	return min(c.MinToken, backend.MinTokenLimit(time.Now(), c.TTL))
 }
 
 // raise lets a renewal raise the token of its hold.
 func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
-	if c.Floor <= h.grant.Token && !m.is("a late floor lowers") || c.Floor == 0 || m.is("floor not written back") {
+	if c.MinToken <= h.grant.Token && !m.is("a late floor lowers") || c.MinToken == 0 || m.is("floor not written back") {
 		return
 	}
 	if !m.is("raised for others alone") {
-		h.grant.Token = c.Floor
+		h.grant.Token = c.MinToken
 	}
-	k.token = max(k.token, c.Floor+uint64(h.grant.Reserved)-1)
+	k.token = max(k.token, c.MinToken+uint64(h.grant.Reserved)-1)
 	if m.is("reserved tokens do not rise") {
-		k.token = max(k.token-uint64(h.grant.Reserved)+1, c.Floor)
+		k.token = max(k.token-uint64(h.grant.Reserved)+1, c.MinToken)
 	}
 	m.token = max(m.token, k.token)
 }

@@ -62,7 +62,7 @@ type modelWatch struct {
 
 var modelCaps = backend.Capabilities{
 	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
-	Floor: true, MinTTL: time.Millisecond,
+	MinToken: true, MinTTL: time.Millisecond,
 }
 
 // modelHarness has a store for each test, as a bubble needs it.

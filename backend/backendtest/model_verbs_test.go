@@ -127,7 +127,7 @@ func (m *model) blocked(k *modelKey, c backend.Claim) error {
 }
 
 func (m *model) stand(k *modelKey, c backend.Claim) {
-	p := modelPlace{c, time.Now().Add(c.Linger)}
+	p := modelPlace{c, time.Now().Add(c.WaiterTTL)}
 	i := k.place(c.ID())
 	if i >= 0 && m.is("asking again goes to the end") {
 		k.leaveLine(c.ID())
@@ -148,7 +148,7 @@ func (m *model) advance(k *modelKey, asker string) {
 	m.expire(k)
 	for len(k.line) > 0 && k.conflicts(k.line[0].claim, m.modelStore) == nil {
 		c := k.line[0].claim
-		lease := min(c.Linger, c.TTL)
+		lease := min(c.WaiterTTL, c.TTL)
 		if m.is("a grant that was handed over lasts a TTL") {
 			lease = c.TTL
 		}
@@ -269,7 +269,7 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 	}
 	if h == nil {
 		if m.is("anybody may raise the token") {
-			m.token = max(m.token, c.Floor)
+			m.token = max(m.token, c.MinToken)
 		}
 		m.saveLost(k, c)
 		return backend.ErrLost
@@ -324,7 +324,7 @@ func (m *model) release(c backend.Claim) error {
 		k.leaveLine(c.ID())
 	}
 	h := k.of(c.ID())
-	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when settled") && c.Settled) {
+	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when settled") && c.NoneInFlight) {
 		h = k.holds[0]
 	}
 	switch {
@@ -367,7 +367,7 @@ func (m *model) release(c backend.Claim) error {
 func (m *model) bury(k *modelKey, c backend.Claim) {
 	held := k.of(c.ID()) != nil
 	switch {
-	case c.Settled, m.is("no tombstone"), m.is("no tombstone for what never held") && !held, m.is("no tombstone for what held") && held:
+	case c.NoneInFlight, m.is("no tombstone"), m.is("no tombstone for what never held") && !held, m.is("no tombstone for what held") && held:
 	default:
 		if m.is("one tombstone for all") {
 			clear(k.tombs)

@@ -55,7 +55,7 @@ func reentrantPastTheLine(e *env) {
 	first, again := e.enters(key, owner), e.enters(key, owner)
 	token := e.acquire(a, first).Token
 	waiter, other := e.inLine(key), e.enters(key, e.prefix+"other")
-	other.Queue, other.Linger = true, e.long
+	other.Queue, other.WaiterTTL = true, e.long
 	e.stand(b, waiter, 1)
 	e.stand(b, other, 2)
 	for range 3 { // retries are not counted
@@ -64,7 +64,7 @@ func reentrantPastTheLine(e *env) {
 		}
 	}
 	queued := e.enters(key, owner)
-	queued.Queue, queued.Linger = true, e.long
+	queued.Queue, queued.WaiterTTL = true, e.long
 	e.acquire(a, queued)
 	e.release(a, first)
 	e.release(a, queued)
@@ -85,7 +85,7 @@ func reentrantHandedOver(e *env) {
 		e.enters(key, e.prefix+"two"), e.enters(key, e.prefix+"two"), e.enters(key, e.prefix+"three"),
 	}
 	for i := range line {
-		line[i].Queue, line[i].Linger = true, e.long
+		line[i].Queue, line[i].WaiterTTL = true, e.long
 		e.stand(b, line[i], i+1)
 	}
 	e.release(a, first)

@@ -50,14 +50,14 @@ var queueRules = []rule{
 // inLine returns a fresh claim that stands in line and is not taken for dead while a rule runs.
 func (e *env) inLine(key string) backend.Claim {
 	c := e.claim(key)
-	c.Queue, c.Linger = true, e.long
+	c.Queue, c.WaiterTTL = true, e.long
 	return c
 }
 
 // briefly returns a fresh claim that stands in line and is soon taken for dead.
 func (e *env) briefly(key string) backend.Claim {
 	c := e.inLine(key)
-	c.Linger = e.short
+	c.WaiterTTL = e.short
 	return c
 }
 
@@ -131,7 +131,7 @@ func queueLapsed(e *env) {
 	key := e.key("k")
 	e.acquire(a, e.claim(key))
 	silent, alive := e.inLine(key), e.inLine(key)
-	silent.Linger = e.short
+	silent.WaiterTTL = e.short
 	e.stand(b, silent, 1)
 	e.stand(b, alive, 2)
 	e.await("a place to lapse", 4*e.short+patience, func() bool {
@@ -153,7 +153,7 @@ func queueRefreshed(e *env) {
 	key := e.key("k")
 	e.acquire(a, e.claim(key))
 	waiter, next := e.inLine(key), e.inLine(key)
-	waiter.Linger = 2 * e.short // a machine that stalls is no dead waiter
+	waiter.WaiterTTL = 2 * e.short // a machine that stalls is no dead waiter
 	e.stand(b, waiter, 1)
 	e.stand(b, next, 2)
 	for range 8 {

@@ -31,7 +31,7 @@ var releaseRules = []rule{
 	},
 	{
 		name: "release/settled", run: releaseSettled,
-		why: "Settled only says that no tombstone is needed. Everything else about Release stays as it is.",
+		why: "NoneInFlight only says that no tombstone is needed. Everything else about Release stays as it is.",
 	},
 }
 
@@ -43,7 +43,7 @@ func releaseByAnother(e *env) {
 		holder := e.claim(key)
 		e.acquire(a, holder)
 		other := e.claim(key)
-		other.Settled = settled
+		other.NoneInFlight = settled
 		e.lost("Release by a claim that does not hold", b.Release(e.ctx, other))
 		e.held(b, e.claim(key))
 		if err := a.Renew(e.ctx, holder); err != nil {
@@ -105,7 +105,7 @@ func releaseNeverHeld(e *env) {
 	for _, settled := range []bool{false, true} {
 		key := e.key("k")
 		c := e.claim(key)
-		c.Settled = settled
+		c.NoneInFlight = settled
 		e.lost("Release of a claim that never held", a.Release(e.ctx, c))
 		e.free(b, key)
 	}
@@ -116,7 +116,7 @@ func releaseSettled(e *env) {
 	key := e.key("k")
 	c := e.claim(key)
 	e.acquire(a, c)
-	c.Settled = true
+	c.NoneInFlight = true
 	e.release(a, c)
 	e.lost("second Release", a.Release(e.ctx, c))
 	e.free(b, key)

@@ -109,7 +109,7 @@ func renewAfterRelease(e *env) {
 	for _, settled := range []bool{false, true} {
 		key := e.key("k")
 		c := e.claim(key)
-		c.Settled = settled
+		c.NoneInFlight = settled
 		e.acquire(a, c)
 		e.release(a, c)
 		e.lost("Renew after Release", a.Renew(e.ctx, c))
@@ -148,7 +148,7 @@ func renewRacesRelease(e *env) {
 	key := e.key("k")
 	for range 100 {
 		c := e.claim(key)
-		c.Settled = true // as the locker releases: the renewal in flight is no attempt
+		c.NoneInFlight = true // as the locker releases: the renewal in flight is no attempt
 		e.acquire(a, c)
 		parallel(3, func(i int) {
 			switch i {

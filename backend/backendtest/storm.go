@@ -232,7 +232,7 @@ func (s *storm) calmDown() {
 func (s *storm) closeLocker(l *locker.Client[struct{}]) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 4*s.ttl+patience)
 	defer cancel()
-	if err := l.Close(ctx); err != nil {
+	if err := l.Shutdown(ctx); err != nil {
 		s.Errorf("locker: Close = %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func tokenRises(e *env) {
 	var last uint64
 	for i := range 20 {
 		c := e.claim(key)
-		c.Settled = i%3 == 0
+		c.NoneInFlight = i%3 == 0
 		last = e.above(last, e.acquire(clients[i%2], c))
 		e.held(clients[1], e.claim(key)) // a refused claim must not disturb the counting
 		if i%4 == 0 {
@@ -53,7 +53,7 @@ func tokenFast(e *env) {
 	var last uint64
 	for range 200 {
 		c := e.claim(key)
-		c.Settled = true
+		c.NoneInFlight = true
 		g, err := a.TryAcquire(e.ctx, c)
 		if err != nil {
 			e.Fatalf("TryAcquire = %v", err)

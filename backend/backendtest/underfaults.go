@@ -54,7 +54,7 @@ func lostReply(e *env) {
 		}
 		e.await("a lock whose reply was lost to be given back", patience, func() bool {
 			c := e.claim(key)
-			c.Settled = true
+			c.NoneInFlight = true
 			_, err := direct.TryAcquire(e.ctx, c)
 			_ = direct.Release(e.ctx, c)
 			return err == nil
@@ -79,7 +79,7 @@ func lateAttemptThroughLocker(e *env) {
 			e.unlock(g)
 		}
 	}
-	if err := l.Close(e.ctx); err != nil {
+	if err := l.Shutdown(e.ctx); err != nil {
 		e.Errorf("locker: Close = %v", err)
 	}
 	if err := fb.Close(); err != nil { // every late attempt has landed

@@ -82,7 +82,7 @@ func (e *env) woken(wake <-chan backend.Wake, limit time.Duration) bool {
 func (e *env) cycle(b backend.Backend, key string) {
 	e.Helper()
 	c := e.claim(key)
-	c.Settled = true
+	c.NoneInFlight = true
 	e.acquire(b, c)
 	e.release(b, c)
 }
@@ -93,7 +93,7 @@ func watchSubscribed(e *env) {
 	for i := range 30 {
 		key := e.key(fmt.Sprint(i)) // a fresh key, so that nothing is subscribed yet
 		c := e.claim(key)
-		c.Settled = i%2 == 0
+		c.NoneInFlight = i%2 == 0
 		e.acquire(a, c)
 		wake, cancel := e.watch(b, e.claim(key))
 		e.release(a, c)
@@ -273,7 +273,7 @@ func watchChurn(e *env) {
 	key := e.key("k")
 	for i := range 60 {
 		c := e.claim(key)
-		c.Settled = true
+		c.NoneInFlight = true
 		e.acquire(a, c)
 		wake, cancel := e.watch(b, e.claim(key))
 		other, leave := e.watch(b, e.claim(key))

@@ -108,7 +108,7 @@ func work(o orders) error {
 	}
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer stop()
-	if e := c.locker.Close(closing); err == nil {
+	if e := c.locker.Shutdown(closing); err == nil {
 		err = e
 	}
 	return err

@@ -28,9 +28,7 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend    = (*Backend)(nil)
-	_ backend.Identifier = (*Backend)(nil)
-	_ backend.Relayer    = (*Backend)(nil)
+	_ backend.Backend = (*Backend)(nil)
 )
 
 // New returns the first client of a new store.
@@ -88,16 +86,6 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	return b.store.Release(c)
 }
 
-// Relay implements [backend.Relayer].
-func (b *Backend) Relay(ctx context.Context, ended, next backend.Claim) (released error, g backend.Grant, err error) {
-	if ended.ValidateRelease(b.Capabilities()) == nil && b.store.Validate(next) == nil && b.ready(ctx) == nil {
-		return b.store.Relay(ended, next)
-	}
-	released = b.Release(ctx, ended)
-	g, err = b.TryAcquire(ctx, next)
-	return released, g, err
-}
-
 // Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see
 // HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
@@ -129,7 +117,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// Identity implements [backend.Identifier]: clients of one store have the same.
+// Identity implements [backend.Backend]: clients of one store have the same.
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.ID(), b.ready(ctx) }
 
 func (b *Backend) ready(ctx context.Context) error {

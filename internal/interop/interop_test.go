@@ -59,7 +59,7 @@ func exclude(t *testing.T, b backend.Backend, p peer, key string) {
 	t.Helper()
 	key = strings.ReplaceAll(key, " ", "-")
 	claim := func() backend.Claim {
-		return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: ttl, Settled: true}
+		return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: ttl, NoneInFlight: true}
 	}
 	expect := func(what string, got, want bool) {
 		t.Helper()

@@ -89,7 +89,7 @@ func work() error {
 		})
 	}
 	wg.Wait()
-	if err := l.Close(ctx); err != nil {
+	if err := l.Shutdown(ctx); err != nil {
 		return err
 	}
 	if err := tp.Shutdown(ctx); err != nil {

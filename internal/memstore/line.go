@@ -13,9 +13,9 @@ type place struct {
 	until time.Time
 }
 
-// stand gives c the last place in line, or keeps the place it has for its Linger from now.
+// stand gives c the last place in line, or keeps the place it has for its WaiterTTL from now.
 func (l *lock) stand(c backend.Claim, now time.Time) {
-	until := now.Add(c.Linger)
+	until := now.Add(c.WaiterTTL)
 	if i := l.position(c.ID()) - 1; i >= 0 {
 		l.line[i].until = later(l.line[i].until, until)
 		return
@@ -41,7 +41,7 @@ func (l *lock) leave(id string) bool {
 // line, or its head does not fit.
 //
 // Whoever is let in holds from now on, in the same step that made room, so nobody can come in between. It holds for its
-// Linger only, within which a waiter that lives asks, and that makes it a TTL. One that died costs the others a Linger.
+// WaiterTTL only, within which a waiter that lives asks, and that makes it a TTL. One that died costs the others a WaiterTTL.
 //
 // Its wake goes to that claim alone, unless it is the asker, which has its answer. The wake may be believed, if its token is
 // above that of the claim's last refusal: the refusal gave the key's last token, and tokens rise with grants, so the grant
@@ -50,7 +50,7 @@ func (s *Store) advance(key string, l *lock, now time.Time, asker string) {
 	for len(l.line) > 0 && l.fits(l.line[0].claim) {
 		c := l.line[0].claim
 		l.line = slices.Delete(l.line, 0, 1)
-		g := s.grant(l, c, now, min(c.Linger, c.TTL))
+		g := s.grant(l, c, now, min(c.WaiterTTL, c.TTL))
 		if c.ID() != asker {
 			s.hub.Deliver(claimTopic(key, c.ID()), backend.Wake{Granted: true, Grant: g})
 		}

@@ -63,7 +63,7 @@ func New(cfg Config) *Store {
 // Capabilities says what a store in memory can do soundly.
 func (s *Store) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, Floor: true,
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, MinToken: true,
 		State:  true,
 		MinTTL: time.Millisecond,
 	}
@@ -152,8 +152,8 @@ func (s *Store) Renew(c backend.Claim) error {
 		return backend.ErrLost
 	}
 	h.expires = later(h.expires, now.Add(c.TTL))
-	if c.Floor > h.token {
-		s.raise(l, h, c.Floor)
+	if c.MinToken > h.token {
+		s.raise(l, h, c.MinToken)
 	}
 	s.save(c)
 	return nil
@@ -182,19 +182,10 @@ func (s *Store) Release(c backend.Claim) error {
 	return s.release(c)
 }
 
-// Relay does both, and nothing in between.
-func (s *Store) Relay(ended, next backend.Claim) (released error, g backend.Grant, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	released = s.release(ended)
-	g, err = s.acquire(next)
-	return released, g, err
-}
-
 func (s *Store) release(c backend.Claim) error {
 	now := s.now()
 	s.sweep(now)
-	if !c.Settled {
+	if !c.NoneInFlight {
 		s.tombs[tombstone{c.Key, c.ID()}] = now.Add(2*min(max(c.TTL, 0), backend.MaxTTL) + late)
 	}
 	l := s.at(c.Key, now)
@@ -248,7 +239,7 @@ func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Durati
 	if own := l.entered(c); own != nil {
 		h.token, h.reserved = own.token, own.reserved // one ownership, however often it was entered
 	} else {
-		h.token, h.reserved = max(s.token+1, uint64(now.UnixMicro()), min(c.Floor, backend.FloorLimit(now, c.TTL))), max(c.Reserve, 1)
+		h.token, h.reserved = max(s.token+1, uint64(now.UnixMicro()), min(c.MinToken, backend.MinTokenLimit(now, c.TTL))), max(c.Reserve, 1)
 		s.token = h.token + uint64(h.reserved) - 1
 		l.token = s.token
 	}

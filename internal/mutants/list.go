@@ -32,11 +32,11 @@ var storeMutants = []mutant{
 	},
 	{
 		"mem: no tombstone", "internal/memstore/store.go",
-		"if !c.Settled {", "if false {", "./backend/membackend", ".",
+		"if !c.NoneInFlight {", "if false {", "./backend/membackend", ".",
 	},
 	{
 		"mem: renewal shortens", "internal/memstore/store.go",
-		"h.expires = later(h.expires, now.Add(c.TTL))\n\tif c.Floor", "h.expires = now.Add(c.TTL)\n\tif c.Floor", "./backend/membackend", ".",
+		"h.expires = later(h.expires, now.Add(c.TTL))\n\tif c.MinToken", "h.expires = now.Add(c.TTL)\n\tif c.MinToken", "./backend/membackend", ".",
 	},
 	{
 		"mem: a repeat is a new grant", "internal/memstore/store.go",
@@ -73,7 +73,7 @@ var storeMutants = []mutant{
 	},
 	{
 		"mem: a floor is not written back", "internal/memstore/store.go",
-		"if c.Floor > h.token {", "if false {", "./backend/membackend", ".",
+		"if c.MinToken > h.token {", "if false {", "./backend/membackend", ".",
 	},
 
 	// Package tracing.

@@ -13,7 +13,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"a hold that is not settled is relayed", "locker/behind.go",
-		"!t.claim.Settled ||", "", "./locker", "Relay",
+		"!t.claim.NoneInFlight ||", "", "./locker", "Relay",
 	},
 	{
 		"who rides with a release asks as well", "locker/behind.go",
@@ -85,7 +85,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		"no tombstone for a claim without answer", "locker/release.go",
-		"claim.Settled = !a.unsure", "claim.Settled = true", "./locker", "Withdrawn",
+		"claim.NoneInFlight = !a.unsure", "claim.NoneInFlight = true", "./locker", "Withdrawn",
 	},
 	{
 		"a release without answer is not repeated", "locker/release.go",

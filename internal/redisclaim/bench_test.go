@@ -20,7 +20,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 		names[i], sources[i] = s.SHA1, s.Source
 		srv.MustDo("SCRIPT", "LOAD", sources[i])
 	}
-	c := backend.Claim{Key: "bench", TTL: 30e9, Settled: true, Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711}}
+	c := backend.Claim{Key: "bench", TTL: 30e9, NoneInFlight: true, Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711}}
 	srv.MustDo("CONFIG", "RESETSTAT")
 	for i := range b.N {
 		c.Owner = "0123456789abcdefghijkl." + strconv.Itoa(i)

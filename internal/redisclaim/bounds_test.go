@@ -42,7 +42,7 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 		if _, err := DecodeInspect(r.eval(own.Inspect)); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("Inspect: %v, want ErrForeign", err)
 		}
-		c := backend.Claim{Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute, Floor: 1000}
+		c := backend.Claim{Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute, MinToken: 1000}
 		for name, reply := range map[string]any{
 			"renew": r.eval(own.Renew, r.l.Renew(c)...), "release": r.eval(own.Release, r.l.Release(c)...),
 		} {

@@ -27,7 +27,7 @@ func TestArgumentsLeftOut(t *testing.T) {
 			if verb == "in line" {
 				c = queued("me")
 			}
-			c.TTL, c.Settled = minute, true
+			c.TTL, c.NoneInFlight = minute, true
 			var seen [2]string
 			for i := range seen {
 				r := newRig(t)

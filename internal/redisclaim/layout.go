@@ -127,16 +127,16 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
 	line := ""
 	if c.Queue {
-		line = millis(c.Linger) + " " + millis(min(c.Linger, c.TTL)) + " " + l.client
+		line = millis(c.WaiterTTL) + " " + millis(min(c.WaiterTTL, c.TTL)) + " " + l.client
 	}
 	args := append(make([]string, 0, 9),
 		id, millis(roundUp(c.TTL)+keep+time.Millisecond), tail(keep, id, count, &c.Meta), line, count)
 	form := formOf(c, id)
-	if l.brief() && form == "x" && c.Floor == 0 {
+	if l.brief() && form == "x" && c.MinToken == 0 {
 		return args
 	}
 	return l.guarded(append(args,
-		form, strconv.FormatUint(c.Floor, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
+		form, strconv.FormatUint(c.MinToken, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
 }
 
 // tail is what the key has of a claim.
@@ -158,7 +158,7 @@ func formOf(c backend.Claim, id string) string {
 		owner = ""
 	}
 	mode := modeOf(c)
-	if mode == letterExclusive && owner == "" && (c.Floor == 0 || !c.Queue) {
+	if mode == letterExclusive && owner == "" && (c.MinToken == 0 || !c.Queue) {
 		return "x"
 	}
 	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
@@ -186,7 +186,7 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.Floor, 10))
+	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.MinToken, 10))
 }
 
 // Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
@@ -194,7 +194,7 @@ func (l Layout) Renew(c backend.Claim) []string {
 func (l Layout) Release(c backend.Claim) []string {
 	id, keep := name(c.ID()), millis(l.keep(c))
 	switch {
-	case !c.Settled:
+	case !c.NoneInFlight:
 		return l.guarded(id, keep, millis(2*clamp(c.TTL)+l.inFlight))
 	case l.brief():
 		return []string{id, keep}

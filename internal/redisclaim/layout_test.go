@@ -144,7 +144,7 @@ func TestArguments(t *testing.T) {
 	const owner = "o%20w%3Bn%25"
 	check("acquire", l.Acquire(c), []string{owner, "60012", "60000 " + owner + " 1 ", "", "1"})
 	in := c
-	in.Queue, in.Linger, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
+	in.Queue, in.WaiterTTL, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
 	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "1001 11 me", "1", "p,3,", "0", "2750"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
 	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "61001", "60000 h%20h 1 ", "", "1", "r,0,w", "0", "250000"})
@@ -154,14 +154,14 @@ func TestArguments(t *testing.T) {
 	check("renew", l.Renew(c), []string{"o%20w%3Bn%25", "11", "60000", "0"})
 	check("release", l.Release(c), []string{"o%20w%3Bn%25", "60000", "3021"})
 	floor := c
-	floor.Floor = 7
+	floor.MinToken = 7
 	check("floor", l.Acquire(floor), []string{owner, "60012", "60000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
 	check("guarded", l.Guarded(time.Minute, 0).Acquire(c),
 		[]string{owner, "60012", "60000 " + owner + " 1 ", "", "1", "x", "0", "2750", "60000 62200"})
-	c.Settled = true
+	c.NoneInFlight = true
 	check("guarded settled", l.Guarded(time.Minute, 0).Release(c), []string{owner, "60000", "0", "60000 62200"})
 	check("settled", l.Release(c), []string{"o%20w%3Bn%25", "60000"})
-	c.TTL, c.Settled = time.Hour, false
+	c.TTL, c.NoneInFlight = time.Hour, false
 	check("long", l.Release(c), []string{"o%20w%3Bn%25", "7200000", "7203000"})
 	for _, ttl := range []time.Duration{0, -1, 1<<63 - 1} { // a release is not validated, and still must not overflow
 		c.TTL = ttl

@@ -43,7 +43,7 @@ func (r rig) refused(c backend.Claim, position int) *backend.HeldError {
 
 func (r rig) drop(c backend.Claim) error {
 	r.t.Helper()
-	c.Key, c.TTL, c.Settled = r.key, minute, true
+	c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
 	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
 }
 
@@ -85,19 +85,19 @@ func (r rig) ms() int64 {
 func plainClaim(owner string) backend.Claim { return backend.Claim{Owner: owner} }
 
 func queued(owner string) backend.Claim {
-	return backend.Claim{Owner: owner, Queue: true, Linger: minute}
+	return backend.Claim{Owner: owner, Queue: true, WaiterTTL: minute}
 }
 
 func reader(owner string) backend.Claim {
-	return backend.Claim{Owner: owner, Mode: backend.Shared, Queue: true, Linger: minute}
+	return backend.Claim{Owner: owner, Mode: backend.Shared, Queue: true, WaiterTTL: minute}
 }
 
 func permit(owner string, limit int) backend.Claim {
-	return backend.Claim{Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true, Linger: minute}
+	return backend.Claim{Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true, WaiterTTL: minute}
 }
 
 func entrant(owner, hold string) backend.Claim {
-	return backend.Claim{Owner: owner, Hold: hold, Reentrant: true, Queue: true, Linger: minute}
+	return backend.Claim{Owner: owner, Hold: hold, Reentrant: true, Queue: true, WaiterTTL: minute}
 }
 
 // Cancel and grant: whichever script comes first, there is one outcome, and the key is never left to somebody who has gone.
@@ -302,15 +302,15 @@ func TestDeadWaiters(t *testing.T) {
 	r := newRig(t)
 	r.granted(plainClaim("holder"))
 	dead := queued("dead")
-	dead.Linger = 30 * time.Millisecond
+	dead.WaiterTTL = 30 * time.Millisecond
 	_ = r.refused(dead, 1)
 	_ = r.refused(queued("next"), 2)
 	r.dropped(plainClaim("holder"))
-	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" || s.Holders[0].TTL > dead.Linger+time.Millisecond {
-		t.Fatalf("%+v, want it handed over for %v", s, dead.Linger)
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" || s.Holders[0].TTL > dead.WaiterTTL+time.Millisecond {
+		t.Fatalf("%+v, want it handed over for %v", s, dead.WaiterTTL)
 	}
 	_ = r.refused(plainClaim("try"), 0)
-	r.lapse(dead.Linger)
+	r.lapse(dead.WaiterTTL)
 	_ = r.refused(plainClaim("try"), 0) // notices, and does not overtake
 	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" {
 		t.Fatalf("%+v, want it handed on", s)
@@ -320,7 +320,7 @@ func TestDeadWaiters(t *testing.T) {
 	}
 	_ = r.refused(dead, 1)
 	_ = r.refused(queued("last"), 2)
-	r.lapse(dead.Linger)
+	r.lapse(dead.WaiterTTL)
 	_ = r.refused(dead, 2) // its place lapsed: it goes to the end
 	r.granted(queued("next"))
 }

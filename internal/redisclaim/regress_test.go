@@ -37,7 +37,7 @@ func TestTokensStayNearTheClock(t *testing.T) {
 			if ahead := int64(last) - 1000*(r.ms()+1); ahead > 10_000 {
 				t.Fatalf("%s: after %d grants tokens are %dµs ahead of the clock", name, i+1, ahead)
 			}
-			c.Settled = true
+			c.NoneInFlight = true
 			if err := r.tryRelease(c); err != nil {
 				t.Fatal(err)
 			}

@@ -53,13 +53,13 @@ func TestManyDeadWaiters(t *testing.T) {
 	r.granted(plainClaim("holder"))
 	const n = 2000
 	dead := queued("")
-	dead.Linger = 2 * time.Second
+	dead.WaiterTTL = 2 * time.Second
 	for i := range n {
 		dead.Owner = fmt.Sprint("dead", i)
 		_, _ = r.ask(dead)
 	}
 	r.refusedAnywhere(queued("alive"))
-	r.lapse(dead.Linger)
+	r.lapse(dead.WaiterTTL)
 	left := strings.Count(r.stored(), "\nw:")
 	if left != n+1 {
 		t.Fatalf("%d places", left)

@@ -18,8 +18,7 @@ var pieces embed.FS
 
 // Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name makes, and its reply is
 // read by the Decode function of that name.
-// Relay is none in the string dialect.
-type Scripts struct{ Acquire, Renew, Release, Relay, Inspect Script }
+type Scripts struct{ Acquire, Renew, Release, Inspect Script }
 
 // The pieces of our own layout. Between start and rest a script may have its short way.
 const (
@@ -32,15 +31,13 @@ var (
 	own = Scripts{
 		Acquire: newScript(start, "common/open fast/plain fast/acquire fast/stand", rest, "acquire"),
 		Renew:   newScript(start, "common/open fast/renew", rest, "renew"),
-		Release: newScript(start, "common/open fast/settled fast/release fast/alone fast/hand", rest, "release"),
-		Relay:   newScript(start, "common/open fast/relay fast/hand fast/not"),
+		Release: newScript(start, "common/open fast/settled fast/release fast/hand", rest, "release"),
 		Inspect: newScript(start, "common/open", rest, "inspect"),
 	}
 	guarded = Scripts{
 		Acquire: newScript(start, "common/guard common/fit common/refuse fast/plain fast/acquire fast/stand", rest, "acquire"),
 		Renew:   newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
-		Release: newScript(start, "common/guard fast/settled fast/release fast/alone fast/hand", rest, "release"),
-		Relay:   newScript(start, "common/guard fast/relay fast/hand fast/not"),
+		Release: newScript(start, "common/guard fast/settled fast/release fast/hand", rest, "release"),
 		Inspect: own.Inspect,
 	}
 	dialect = Scripts{

@@ -17,7 +17,7 @@ var seq atomic.Int64 // keys of this binary
 
 func (r rig) release(owner string, settled bool) error {
 	r.t.Helper()
-	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, Settled: settled}
+	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: settled}
 	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
 }
 

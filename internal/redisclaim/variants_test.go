@@ -92,7 +92,7 @@ func TestGuard(t *testing.T) {
 			t.Fatalf("%s: renew: %v", what, err)
 		}
 		a := queued("a")
-		a.Settled = true
+		a.NoneInFlight = true
 		if err := r.tryRelease(a); err != nil {
 			t.Fatalf("%s: release: %v", what, err)
 		}
@@ -144,7 +144,7 @@ func TestGuardLetsOthersRelease(t *testing.T) {
 	r.pass(40 * time.Second) // over for the short one, not for this server
 	r.l = short
 	a := queued("a")
-	a.Settled = true
+	a.NoneInFlight = true
 	if err := r.tryRenew(a); !errors.Is(err, backend.ErrUnsafe) {
 		t.Errorf("renew with another max_ttl: %v, want ErrUnsafe", err)
 	}
@@ -217,7 +217,7 @@ func TestDialect(t *testing.T) {
 		t.Errorf("released by another: %v", err)
 	}
 	floor := plainClaim("a")
-	floor.Floor = first.Token + 1000
+	floor.MinToken = first.Token + 1000
 	if err := r.tryRenew(floor); err != nil {
 		t.Errorf("renew: %v", err)
 	}

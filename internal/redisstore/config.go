@@ -80,7 +80,7 @@ func (cfg *Config) RefuseCluster() error {
 
 // capabilities are all but stored state, and of the dialect what its locks can do.
 func (cfg *Config) capabilities() backend.Capabilities {
-	caps := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, Floor: true, MinTTL: redisclaim.MinTTL, MaxTTL: cfg.MaxTTL}
+	caps := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinToken: true, MinTTL: redisclaim.MinTTL, MaxTTL: cfg.MaxTTL}
 	if cfg.Dialect == "" {
 		caps.Shared, caps.Permit, caps.Queue, caps.Reentrant = true, true, true, true
 	}

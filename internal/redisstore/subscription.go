@@ -26,17 +26,17 @@ const (
 // decided, and the leaving of a last watcher cannot cross the coming of a new one. Another (listen) reads. serve lives from
 // the first Watch to Close, the connection and listen only while somebody watches.
 type Subscription struct {
-	store  *Store
-	ctx    context.Context // ends with close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	nudge  chan struct{} // one slot: a channel was added
-	heard  atomic.Int64  // when the server last said something, in ns since start
-	start  time.Time
-	Hub    waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
-	Line   waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
-	Linger time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
-	Quiet  time.Duration             // a connection that was silent for so long is pinged
+	store     *Store
+	ctx       context.Context // ends with close
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup
+	nudge     chan struct{} // one slot: a channel was added
+	heard     atomic.Int64  // when the server last said something, in ns since start
+	start     time.Time
+	Hub       waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
+	Line      waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
+	WaiterTTL time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
+	Quiet     time.Duration             // a connection that was silent for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -74,7 +74,7 @@ func newSubscription(store *Store) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Subscription{
 		store: store, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
-		Linger: defaultLinger, Quiet: defaultQuiet,
+		WaiterTTL: defaultLinger, Quiet: defaultQuiet,
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		}
 		confirmed = confirmations.Load() > 0
 	}()
-	ticker := time.NewTicker(s.Linger)
+	ticker := time.NewTicker(s.WaiterTTL)
 	defer ticker.Stop()
 	for {
 		if err := s.subscribe(ctx, ps); err != nil {

@@ -21,7 +21,7 @@ func (s *Store) Verbs() Verbs { return Verbs{s: s} }
 // Capabilities are all but stored state; in the string dialect exclusive locks, without a line.
 func (v Verbs) Capabilities() backend.Capabilities { return v.s.cfg.capabilities() }
 
-// Identity returns the server's replication id, for [backend.Identifier]. A cluster has none: the error is
+// Identity returns the server's replication id, for [backend.Backend]. A cluster has none: the error is
 // [errors.ErrUnsupported].
 func (v Verbs) Identity(ctx context.Context) (string, error) {
 	infos, err := v.s.info(ctx, "replication")

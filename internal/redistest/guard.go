@@ -58,7 +58,7 @@ func Restarts(t *testing.T, scheme string) {
 				t.Errorf("granted %v before the first lease ended", early)
 			}
 			storetest.Want(t, "unlock", g.Unlock(), nil)
-			storetest.Want(t, "close", l.Close(ctx), nil)
+			storetest.Want(t, "close", l.Shutdown(ctx), nil)
 		})
 	}
 }
@@ -93,11 +93,7 @@ func SameServer(t *testing.T, scheme string) {
 	identity := func(srv *testserver.Server) (id string) {
 		b := Dial(t, scheme+"://"+srv.Addr())
 		defer func() { _ = b.Close() }()
-		who, ok := b.(backend.Identifier)
-		if !ok {
-			t.Fatal("the backend tells no identity")
-		}
-		id, err := who.Identity(t.Context())
+		id, err := b.Identity(t.Context())
 		storetest.Want(t, "Identity", err, nil)
 		return id
 	}
@@ -113,7 +109,7 @@ func SameServer(t *testing.T, scheme string) {
 	defer func() { _ = demoted.Close() }()
 	two.MustDo("REPLICAOF", "127.0.0.1", fmt.Sprint(one.Port()))
 	storetest.Eventually(t, "a replica has its primary's identity, or none", func() error {
-		r, err := backend.IdentityOf(t.Context(), demoted)
+		r, err := demoted.Identity(t.Context())
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil
 		}

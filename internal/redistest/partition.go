@@ -25,7 +25,7 @@ func Quiet(t testing.TB, b backend.Backend, cfg locker.Config) *locker.Client[st
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
+		if err := l.Shutdown(ctx); err != nil {
 			t.Errorf("locker: Close = %v", err)
 		}
 	})
@@ -159,7 +159,7 @@ func lostReplies(t *testing.T, srv *testserver.Server, scheme, op string, lost i
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := l.Close(ctx); err != nil { // what goes on behind TryLock's back is done
+	if err := l.Shutdown(ctx); err != nil { // what goes on behind TryLock's back is done
 		t.Errorf("locker: Close = %v", err)
 	}
 	if n := proxy.Counts().Dropped; n < lost {

@@ -49,7 +49,7 @@ func Replicas(t *testing.T, scheme string) {
 func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	t.Helper()
 	holder, waiter := storetest.Claim(storetest.Key(t)), storetest.Claim(storetest.Key(t))
-	waiter.Key, waiter.Queue, waiter.Linger = holder.Key, true, waiter.TTL
+	waiter.Key, waiter.Queue, waiter.WaiterTTL = holder.Key, true, waiter.TTL
 	storetest.Acquired(t, b, holder)
 	wakes, err := b.Watch(t.Context(), waiter)
 	if err != nil {

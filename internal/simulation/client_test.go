@@ -154,7 +154,7 @@ func length(r *rand.Rand, ttl time.Duration) time.Duration {
 func (c *client) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := c.locker.Close(ctx); err != nil {
+	if err := c.locker.Shutdown(ctx); err != nil {
 		c.w.violate("the locker does not end: %v", err)
 	}
 	if err := c.red.Close(); err != nil {

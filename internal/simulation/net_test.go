@@ -50,19 +50,19 @@ func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant
 
 func (c conn) Renew(ctx context.Context, cl backend.Claim) error {
 	if c.n.w.v.noWriteBack {
-		cl.Floor = 0
+		cl.MinToken = 0
 	}
 	return c.do(ctx, "renew", cl.Key, func(s *memstore.Store) error { return s.Renew(cl) })
 }
 
 func (c conn) Release(ctx context.Context, cl backend.Claim) error {
 	if c.n.w.v.noTombstone {
-		cl.Settled = true
+		cl.NoneInFlight = true
 	}
 	return c.do(ctx, "release", cl.Key, func(s *memstore.Store) error {
 		k := cl.Key + cl.Owner
 		if !c.n.w.v.blind {
-			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx)), cl.Settled, c.n.boots, time.Since(c.n.w.start)}
+			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx)), cl.NoneInFlight, c.n.boots, time.Since(c.n.w.start)}
 		}
 		return s.Release(cl)
 	})

@@ -89,8 +89,8 @@ func (r *request) hash() uint64 {
 func (s *stamp) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	r, ctx := s.send(ctx, "acquire", c)
 	defer r.heard()
-	if c.Floor > 0 {
-		c.Floor = uint64(max(1, int64(c.Floor)+s.c.ahead.Microseconds()))
+	if c.MinToken > 0 {
+		c.MinToken = uint64(max(1, int64(c.MinToken)+s.c.ahead.Microseconds()))
 	}
 	return s.Backend.TryAcquire(ctx, c)
 }

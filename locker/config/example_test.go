@@ -32,7 +32,7 @@ func ExampleLoad() {
 		fmt.Println(err)
 		return
 	}
-	defer l.Close(ctx)
+	defer l.Shutdown(ctx)
 	err = locker.Do(ctx, l, "order-7", func(context.Context, struct{}) error {
 		fmt.Println("locked")
 		return nil

@@ -41,7 +41,7 @@ func TestOpen(t *testing.T) {
 		if err != nil || len(state.Holders) != 1 || state.Holders[0].TTL > ttl || state.Holders[0].TTL < ttl-5*time.Second {
 			t.Errorf("%v: %q is %+v, %v; want one holder with a lease of %v", f, key, state, err, ttl)
 		}
-		if err := errors.Join(g.Unlock(), l.Close(ctx), b.Close()); err != nil {
+		if err := errors.Join(g.Unlock(), l.Shutdown(ctx), b.Close()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -62,7 +62,7 @@ func shop(t *testing.T, tracker *contention.Tracker) (end func()) {
 		_, _ = order.Unlock(), theirs.Unlock()
 		wg.Wait()
 		for _, l := range []*locker.Client[struct{}]{near, far} {
-			if err := l.Close(context.Background()); err != nil {
+			if err := l.Shutdown(context.Background()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -133,7 +133,7 @@ func TestProfile(t *testing.T) {
 		end()
 		quick := client(t, membackend.New(), tracker)
 		waitFor(t, quick, "quick") // granted at once: not in the profile
-		if err := quick.Close(t.Context()); err != nil {
+		if err := quick.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		data = *get(t, tracker, "/debug/locks/profile").Body

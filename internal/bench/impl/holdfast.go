@@ -68,7 +68,7 @@ func (h *holdfast) Lock(ctx context.Context, key string) (Held, error) {
 func (h *holdfast) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := h.l.Close(ctx)
+	err := h.l.Shutdown(ctx)
 	if err2 := h.b.Close(); err == nil {
 		err = err2
 	}

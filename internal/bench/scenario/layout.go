@@ -99,7 +99,7 @@ func shippedPair(ctx context.Context, addr string) (func(string) error, func(), 
 		if _, err := b.TryAcquire(ctx, c); err != nil {
 			return err
 		}
-		c.Settled = true
+		c.NoneInFlight = true
 		return b.Release(ctx, c)
 	}, func() { _ = b.Close() }, nil
 }

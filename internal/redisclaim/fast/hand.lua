@@ -1,11 +1,11 @@
 -- The short way of a release that hands the lock over: a plain exclusive hold, no attempt of it under way, and a plain
 -- exclusive claim at the head of the line that is alive. The id is compared, the hold ended and the next one granted in one
 -- step, so the lock is never free in between and nobody overtakes. If the first write is refused (out of memory), nothing
--- was changed, and the long way frees all the same. With RELAY the claim that comes along stands last from then on.
+-- was changed, and the long way frees all the same.
 if settled and type(s) == 'table' and not closed then
-  local h = redis.pcall('HMGET', K, 'v', 'o', 'x', 'f', 'z', 'g', 'w:' .. along.id)
+  local h = redis.pcall('HMGET', K, 'v', 'o', 'x', 'f', 'z', 'g')
   local mx, qh, qt, qn
-  if h[1] == 'h2' and h[2] == id and h[3] and h[4] and not string.find(h[3] .. h[4], '%D') and not h[5] and h[6] and not h[7] then
+  if h[1] == 'h2' and h[2] == id and h[3] and h[4] and not string.find(h[3] .. h[4], '%D') and not h[5] and h[6] then
     mx, qh, qt, qn = string.match(h[6], '^%- 0 0 0 0 0 (%d+) (%d+) (%d+) (%d+) 0$')
   end
   local head = qn and redis.call('HGET', K, 'q:' .. qh)
@@ -18,27 +18,18 @@ if settled and type(s) == 'table' and not closed then
     mx, qh, qt, qn = tonumber(mx), tonumber(qh), tonumber(qt), tonumber(qn)
     local token = math.max(h[4] + 1, us)
     local top = ends and token + count - 1
-    if ends and tonumber(ends) > now and top <= us + 10000 and qt < 1e13 and qn <= qt - qh + 1 and
-      (not along.linger or tonumber(h[3]) > now) then
+    if ends and tonumber(ends) > now and top <= us + 10000 and qt < 1e13 and qn <= qt - qh + 1 then
       local meta, r = string.match(tail, '^%d+ [^ ]+ %d+ (.*)$')
-      if qn == 1 and not along.linger then -- nobody waits any more
+      if qn == 1 then -- nobody waits any more
         r = redis.pcall('SET', K, string.format('h2 %.0f %s', top, tail), 'PX', string.format('%.0f', lease + keep + 1))
       else
-        local x, stands = now + 1 + lease, {'v', 'h2'}
-        local last = x
-        if along.linger then
-          local until_ = now + 1 + along.linger
-          qt, qn, last = qt + 1, qn + 1, math.max(x, until_)
-          local seq = string.format('%.0f', qt)
-          stands = {'q:' .. seq, string.format('%.0f %s x %s', until_, along.rest, along.tail), 'w:' .. along.id, seq}
-        end
-        local more = last > mx
-        if more then mx = last + 1000 end
+        local x = now + 1 + lease
+        local more = x > mx
+        if more then mx = x + 1000 end
         r = redis.pcall('HSET', K, 'o', who, 'x', string.format('%.0f', x), 'f', string.format('%.0f', top), 'b', count, 'm', meta,
-          'g', string.format('- 0 0 0 0 0 %.0f %.0f %.0f %.0f 0', mx, qh + 1, qt, qn - 1), unpack(stands))
+          'g', string.format('- 0 0 0 0 0 %.0f %.0f %.0f %.0f 0', mx, qh + 1, qt, qn - 1))
         if type(r) == 'number' then
           redis.pcall('HDEL', K, string.format('q:%.0f', qh), 'w:' .. who)
-          keep = math.max(keep, along.keep)
           if more and redis.call('PTTL', K) < mx - now + keep then
             redis.pcall('PEXPIRE', K, string.format('%.0f', mx - now + keep))
           end
@@ -49,7 +40,6 @@ if settled and type(s) == 'table' and not closed then
           redis.pcall('PUBLISH', string.match(K, '^[^{]*') .. '@' .. client,
             string.format('%.0f %s %s %s %s', token, count, lease, who, K))
         end
-        if along.linger then return {HELD, qn == 2 and lease + 1 or 0, meta, qn - 1, top} end
         if tonumber(h[3]) > now then return OK end
         return EXPIRED
       end

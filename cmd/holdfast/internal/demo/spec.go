@@ -102,7 +102,7 @@ func (s spec) work(ctx context.Context, st *store, emit func(event)) (err error)
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 			defer cancel()
-			_ = lock.Close(ctx) // what a silent store keeps runs out by itself
+			_ = lock.Shutdown(ctx) // what a silent store keeps runs out by itself
 		}()
 	}
 	return c.run(ctx)

@@ -1,1 +1,0 @@
-local along = {id = '', keep = 0} -- nobody comes along with this release
