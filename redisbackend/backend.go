@@ -8,11 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
-const DefaultRequestTimeout = redisstore.DefaultRequestTimeout
+const DefaultRequestTimeout = store.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
@@ -53,19 +53,19 @@ type Config struct {
 	Replicas int
 }
 
-type verbs = redisstore.Verbs // under a name that is not a part of Backend for others
+type verbs = store.Verbs // under a name that is not a part of Backend for others
 
 // A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and does not change the client
 // it was given.
 type Backend struct {
 	verbs
-	store  *redisstore.Store
+	store  *store.Store
 	client redis.UniversalClient
 	owned  bool   // opened by us, so closed by us
 	prompt bool   // the client honours the deadline of a context
 	reload func() // makes a cluster client look who the primaries are; nil otherwise
-	cfg    redisstore.Config
-	lanes  *redisstore.Lanes
+	cfg    store.Config
+	lanes  *store.Lanes
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -79,16 +79,16 @@ var _ backend.Backend = (*Backend)(nil)
 // It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any read timeout, and for a
 // *redis.Ring, which moves keys when a server is down and so hands out a lock twice.
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
-	b := &Backend{client: client, cfg: redisstore.Config(cfg)}
+	b := &Backend{client: client, cfg: store.Config(cfg)}
 	var err error
-	if b.store, err = redisstore.New(&b.cfg); err != nil {
+	if b.store, err = store.New(&b.cfg); err != nil {
 		return nil, err
 	}
 	b.verbs = b.store.Verbs()
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
-	b.lanes = redisstore.NewLanes(0, &b.store.Gate, b.perform)
+	b.lanes = store.NewLanes(0, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	return b, nil
 }
@@ -142,21 +142,21 @@ func (b *Backend) Close() error {
 type transport struct{ b *Backend }
 
 // Messages returns a pub/sub connection, which is made when it is first used.
-func (t transport) Messages(ctx context.Context) redisstore.Messages {
+func (t transport) Messages(ctx context.Context) store.Messages {
 	return messages{t.b.client.Subscribe(ctx)}
 }
 
 // Explain says what an error of go-redis means.
-func (t transport) Explain(err error) redisstore.Failure {
+func (t transport) Explain(err error) store.Failure {
 	var reply redis.Error
 	if errors.As(err, &reply) {
-		return redisstore.Failure{Reply: reply.Error()}
+		return store.Failure{Reply: reply.Error()}
 	}
 	if t.b.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
 		t.b.reload()
 	}
-	return redisstore.Failure{
+	return store.Failure{
 		Closed: errors.Is(err, redis.ErrClosed),
-		Unsent: redisstore.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+		Unsent: store.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
 	}
 }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 // Run executes a script and returns its reply.
-func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []string) (any, error) {
+func (t transport) Run(ctx context.Context, s script.Script, keys, args []string) (any, error) {
 	r := t.b.lanes.New()
 	r.Script, r.Keys, r.Args = s, keys, args
 	return t.b.call(ctx, r)
@@ -51,11 +51,11 @@ func (b *Backend) info(ctx context.Context, section string) (any, error) {
 // go-redis gives a read the deadline of its context, but does not notice when the context is cancelled, and without
 // ContextTimeoutEnabled not even that. So a request runs in a goroutine of the lanes, which Close waits for, and a caller
 // whose ctx is done leaves it behind. Without anything to cancel there is no need.
-func (b *Backend) call(ctx context.Context, r *redisstore.Request) (any, error) {
+func (b *Backend) call(ctx context.Context, r *store.Request) (any, error) {
 	var ours bool
-	r.Ctx, ours = redisstore.Bound(ctx, b.cfg.RequestTimeout)
+	r.Ctx, ours = store.Bound(ctx, b.cfg.RequestTimeout)
 	if ctx.Done() == nil && b.prompt && b.lanes.Enter() {
-		b.perform([]*redisstore.Request{r})
+		b.perform([]*store.Request{r})
 		b.lanes.Leave()
 		return b.lanes.Answer(r)
 	}
@@ -63,7 +63,7 @@ func (b *Backend) call(ctx context.Context, r *redisstore.Request) (any, error) 
 }
 
 // perform executes requests, several on one connection together.
-func (b *Backend) perform(batch []*redisstore.Request) {
+func (b *Backend) perform(batch []*store.Request) {
 	if len(batch) == 1 {
 		b.one(batch[0])
 	} else {
@@ -71,7 +71,7 @@ func (b *Backend) perform(batch []*redisstore.Request) {
 	}
 }
 
-func (b *Backend) one(r *redisstore.Request) {
+func (b *Backend) one(r *store.Request) {
 	if r.Other != nil {
 		r.Reply, r.Err = r.Other(r.Ctx)
 		return
@@ -82,7 +82,7 @@ func (b *Backend) one(r *redisstore.Request) {
 }
 
 // several sends requests in one pipeline. Those whose caller has left already are not sent.
-func (b *Backend) several(batch []*redisstore.Request) {
+func (b *Backend) several(batch []*store.Request) {
 	commands := make([]attempt, len(batch))
 	p, latest := b.client.Pipeline(), time.Time{}
 	for i, r := range batch {
@@ -95,7 +95,7 @@ func (b *Backend) several(batch []*redisstore.Request) {
 		commands[i] = b.command(r, "evalsha", r.Script.SHA1)
 		_ = p.Process(r.Ctx, commands[i]) // sends nothing yet
 	}
-	_, _ = p.Exec(redisstore.Bounded{Context: context.Background(), Limit: latest}) // not for one of its callers to cancel
+	_, _ = p.Exec(store.Bounded{Context: context.Background(), Limit: latest}) // not for one of its callers to cancel
 	for i, r := range batch {
 		if r.Err == nil {
 			b.answer(r, commands[i])
@@ -105,7 +105,7 @@ func (b *Backend) several(batch []*redisstore.Request) {
 
 // answer takes the reply, and sends the script itself if the server does not know it: a new server, a failover, SCRIPT
 // FLUSH. That happens at any time, so it is looked for on each call.
-func (b *Backend) answer(r *redisstore.Request, c attempt) {
+func (b *Backend) answer(r *store.Request, c attempt) {
 	r.Reply, r.Err = c.Result()
 	if redis.HasErrorPrefix(r.Err, "NOSCRIPT") {
 		c = b.command(r, "eval", r.Script.Source)
@@ -114,7 +114,7 @@ func (b *Backend) answer(r *redisstore.Request, c attempt) {
 	}
 }
 
-func (b *Backend) command(r *redisstore.Request, command, script string) attempt {
+func (b *Backend) command(r *store.Request, command, script string) attempt {
 	words := make([]any, 3, 3+len(r.Keys)+len(r.Args))
 	words[0], words[1], words[2] = command, script, len(r.Keys)
 	for _, key := range r.Keys {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -216,7 +216,7 @@ func TestBadClaims(t *testing.T) {
 		"huge key":  func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) },
 		"no owner":  func(c *backend.Claim) { c.Owner = "" },
 		"no ttl":    func(c *backend.Claim) { c.TTL = 0 },
-		"short ttl": func(c *backend.Claim) { c.TTL = redisclaim.MinTTL - 1 },
+		"short ttl": func(c *backend.Claim) { c.TTL = script.MinTTL - 1 },
 		"long ttl":  func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
 		"no limit":  func(c *backend.Claim) { c.Mode = backend.Permit },
 		"no linger": func(c *backend.Claim) { c.Queue = true },
@@ -244,7 +244,7 @@ func TestBadClaims(t *testing.T) {
 func TestExpired(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	c := claim(key(t))
-	c.TTL = redisclaim.MinTTL
+	c.TTL = script.MinTTL
 	first := acquired(t, b, c)
 	eventually(t, "expiry", func() error {
 		s, err := b.Inspect(t.Context(), c.Key)

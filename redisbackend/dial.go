@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // noConn is a connection that was not made, and says so when it is first used.
@@ -17,7 +17,7 @@ import (
 // go-redis counts failed dials, and from PoolSize on it fails every request from memory until a goroutine, which outlives
 // Close by up to a second, has dialed once a second with success. So a server that is back would be taken for dead for
 // another second. A dial that does not fail is not counted.
-type noConn struct{ err *redisstore.ConnectError }
+type noConn struct{ err *store.ConnectError }
 
 func (c noConn) Read([]byte) (int, error)       { return 0, c.err }
 func (c noConn) Write([]byte) (int, error)      { return 0, c.err }
@@ -31,7 +31,7 @@ func (noConn) SetWriteDeadline(time.Time) error { return nil }
 // notConnected is what a dial returns when it has failed. If its caller has left, the failure is not put off: the
 // connection would go to the pool, and fail the next caller.
 func notConnected(ctx context.Context, err error) (net.Conn, error) {
-	failure := &redisstore.ConnectError{Err: err}
+	failure := &store.ConnectError{Err: err}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, failure
 	}
@@ -39,8 +39,8 @@ func notConnected(ctx context.Context, err error) (net.Conn, error) {
 }
 
 // newDialer returns the dialer of the clients that we make.
-func newDialer(timeout time.Duration, secure *tls.Config) redisstore.DialFunc {
-	dial := redisstore.NewDialer(timeout, secure)
+func newDialer(timeout time.Duration, secure *tls.Config) store.DialFunc {
+	dial := store.NewDialer(timeout, secure)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

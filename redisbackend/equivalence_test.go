@@ -17,7 +17,7 @@ import (
 )
 
 // TestEquivalence runs random operations on one key of the reference and of Redis: the answers must be the same. Leases and
-// places last longer than the test, as the two clocks are not one; what lapses is tested in internal/redisclaim. Claims
+// places last longer than the test, as the two clocks are not one; what lapses is tested in internal/redis/script. Claims
 // stand in line as soon as the reference lets them.
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // failing is a client that fails every command with err.
@@ -43,7 +43,7 @@ func TestFailureClasses(t *testing.T) {
 	}{
 		"refused":             {refused, backend.ErrUnavailable},
 		"refused, wrapped":    {fmt.Errorf("x: %w", refused), backend.ErrUnavailable},
-		"our dialer":          {&redisstore.ConnectError{Err: io.EOF}, backend.ErrUnavailable},
+		"our dialer":          {&store.ConnectError{Err: io.EOF}, backend.ErrUnavailable},
 		"pool timeout":        {redis.ErrPoolTimeout, backend.ErrUnavailable},
 		"pool exhausted":      {redis.ErrPoolExhausted, backend.ErrUnavailable},
 		"client closed":       {redis.ErrClosed, backend.ErrClosed},
@@ -56,7 +56,7 @@ func TestFailureClasses(t *testing.T) {
 		"time-out":            {os.ErrDeadlineExceeded, nil},
 		"deadline":            {context.DeadlineExceeded, nil},
 		"somebody's cancel":   {context.Canceled, nil},
-		"dial of another":     {&redisstore.ConnectError{Err: context.Canceled}, backend.ErrUnavailable}, // go-redis repeats the last dial error to all
+		"dial of another":     {&store.ConnectError{Err: context.Canceled}, backend.ErrUnavailable}, // go-redis repeats the last dial error to all
 	} {
 		b, err := New(failing{err: test.err}, Config{AllowEviction: true})
 		if err != nil {
@@ -89,12 +89,12 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 		ctx  context.Context
 		want error
 	}{{past, context.DeadlineExceeded}, {cancelled, context.Canceled}} {
-		for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, test.want, &redisstore.ConnectError{Err: test.want}} {
+		for _, err := range []error{io.EOF, os.ErrDeadlineExceeded, test.want, &store.ConnectError{Err: test.want}} {
 			if got := b.store.Failure(test.ctx, err); !errors.Is(got, test.want) {
 				t.Errorf("%v becomes %v, want %v", err, got, test.want)
 			}
 		}
-		if got := b.store.Failure(test.ctx, &redisstore.ConnectError{Err: io.EOF}); backend.AnswerOf(got) != backend.No {
+		if got := b.store.Failure(test.ctx, &store.ConnectError{Err: io.EOF}); backend.AnswerOf(got) != backend.No {
 			t.Errorf("%v: nothing was sent, and the answer is unknown", got)
 		}
 		for verb, err := range everyVerb(test.ctx, b) {
@@ -109,7 +109,7 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 func TestNotConnected(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if conn, err := notConnected(cancelled, io.EOF); conn != nil || !redisstore.NotMade(err) {
+	if conn, err := notConnected(cancelled, io.EOF); conn != nil || !store.NotMade(err) {
 		t.Errorf("%v, %v", conn, err)
 	}
 	conn, err := notConnected(t.Context(), io.EOF)
@@ -118,7 +118,7 @@ func TestNotConnected(t *testing.T) {
 	}
 	_, read := conn.Read(nil)
 	_, write := conn.Write(nil)
-	if !redisstore.NotMade(read) || !redisstore.NotMade(write) || conn.Close() != nil {
+	if !store.NotMade(read) || !store.NotMade(write) || conn.Close() != nil {
 		t.Errorf("%v, %v", read, write)
 	}
 }

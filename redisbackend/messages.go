@@ -6,14 +6,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // messages is a pub/sub connection of go-redis.
 type messages struct{ *redis.PubSub }
 
 // Receive is that of go-redis, which panics on a message of a shape that it does not expect: here that is a broken connection.
-func (m messages) Receive(ctx context.Context) (message redisstore.Message, err error) {
+func (m messages) Receive(ctx context.Context) (message store.Message, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("redis: pub/sub message is not understood: %v", r)
@@ -22,10 +22,10 @@ func (m messages) Receive(ctx context.Context) (message redisstore.Message, err 
 	got, err := m.PubSub.Receive(ctx)
 	switch got := got.(type) {
 	case *redis.Message:
-		message = redisstore.Message{Kind: redisstore.Published, Channel: got.Channel, Payload: got.Payload}
+		message = store.Message{Kind: store.Published, Channel: got.Channel, Payload: got.Payload}
 	case *redis.Subscription:
 		if got.Kind == "subscribe" {
-			message = redisstore.Message{Kind: redisstore.Confirmed, Channel: got.Channel}
+			message = store.Message{Kind: store.Confirmed, Channel: got.Channel}
 		}
 	}
 	return message, err

@@ -10,23 +10,23 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 func init() {
-	for _, scheme := range redisstore.Schemes("redis") {
+	for _, scheme := range store.Schemes("redis") {
 		backend.Register(scheme, open)
 	}
 }
 
 // A target is what a URL names.
 type target struct {
-	redisstore.Target
+	store.Target
 	poolSize int
 }
 
 func parseURL(u *url.URL) (t target, err error) {
-	t.Target, err = redisstore.ParseURL(u, "redis", redisstore.Settings{"pool_size": redisstore.Count(&t.poolSize)})
+	t.Target, err = store.ParseURL(u, "redis", store.Settings{"pool_size": store.Count(&t.poolSize)})
 	return t, err
 }
 
@@ -43,7 +43,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	b.owned, b.store.Secrets = true, t.Secrets()
 	if c, ok := client.(*redis.Client); ok {
-		b.lanes = redisstore.NewLanes(c.Options().PoolSize, &b.store.Gate, b.perform)
+		b.lanes = store.NewLanes(c.Options().PoolSize, &b.store.Gate, b.perform)
 	}
 	if err := b.store.Check(ctx); err != nil {
 		_ = b.Close()
@@ -63,7 +63,7 @@ func (t target) client() redis.UniversalClient {
 	if timeout == 0 {
 		timeout = DefaultRequestTimeout
 	}
-	if t.poolSize == 0 && t.Topology != redisstore.Cluster { // whose client has no lanes
+	if t.poolSize == 0 && t.Topology != store.Cluster { // whose client has no lanes
 		t.poolSize = lanesPerCPU * runtime.GOMAXPROCS(0)
 	}
 	o := &redis.UniversalOptions{
@@ -84,11 +84,11 @@ func (t target) client() redis.UniversalClient {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	switch t.Topology {
-	case redisstore.Sentinel:
+	case store.Sentinel:
 		c := redis.NewFailoverClient(o.Failover())
 		c.AddHook(connectHook{})
 		return c
-	case redisstore.Cluster:
+	case store.Cluster:
 		co := o.Cluster()
 		co.ClusterStateReloadInterval = 5 * time.Second // after a failover nothing else may tell of the new primary
 		return redis.NewClusterClient(co)

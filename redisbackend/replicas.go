@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 type acknowledged struct {
@@ -17,7 +17,7 @@ type acknowledged struct {
 
 // RunAcknowledged executes a script and waits on its connection for replicas.
 func (t transport) RunAcknowledged(
-	ctx context.Context, s redisclaim.Script, keys, args []string, replicas int, limit time.Duration,
+	ctx context.Context, s script.Script, keys, args []string, replicas int, limit time.Duration,
 ) (any, int, error) {
 	r := t.b.lanes.New()
 	r.Script, r.Keys, r.Args = s, keys, args
@@ -28,7 +28,7 @@ func (t transport) RunAcknowledged(
 }
 
 // acknowledge sends both commands in one pipeline, which is one connection.
-func (b *Backend) acknowledge(ctx context.Context, r *redisstore.Request, replicas int, limit time.Duration) (any, error) {
+func (b *Backend) acknowledge(ctx context.Context, r *store.Request, replicas int, limit time.Duration) (any, error) {
 	send := func(command, script string, limit time.Duration) (acknowledged, error) {
 		p := b.client.Pipeline()
 		run := b.command(r, command, script)

@@ -12,31 +12,31 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]target{
-		"redis://h":                       {Target: redisstore.Target{Addrs: []string{"h:6379"}}},
-		"redis://h:1/":                    {Target: redisstore.Target{Addrs: []string{"h:1"}}},
-		"redis://h:1/3":                   {Target: redisstore.Target{Addrs: []string{"h:1"}, DB: 3}},
-		"redis://[::1]":                   {Target: redisstore.Target{Addrs: []string{"[::1]:6379"}}},
-		"redis://[::1]:7/0":               {Target: redisstore.Target{Addrs: []string{"[::1]:7"}}},
-		"redis://:p%40ss%2F@h":            {Target: redisstore.Target{Addrs: []string{"h:6379"}, Password: "p@ss/"}},
-		"redis://ann:pw@h":                {Target: redisstore.Target{Addrs: []string{"h:6379"}, User: "ann", Password: "pw"}},
+		"redis://h":                       {Target: store.Target{Addrs: []string{"h:6379"}}},
+		"redis://h:1/":                    {Target: store.Target{Addrs: []string{"h:1"}}},
+		"redis://h:1/3":                   {Target: store.Target{Addrs: []string{"h:1"}, DB: 3}},
+		"redis://[::1]":                   {Target: store.Target{Addrs: []string{"[::1]:6379"}}},
+		"redis://[::1]:7/0":               {Target: store.Target{Addrs: []string{"[::1]:7"}}},
+		"redis://:p%40ss%2F@h":            {Target: store.Target{Addrs: []string{"h:6379"}, Password: "p@ss/"}},
+		"redis://ann:pw@h":                {Target: store.Target{Addrs: []string{"h:6379"}, User: "ann", Password: "pw"}},
 		"redis://h?prefix=app:&pool_size": {}, // an empty number
-		"redis://h?prefix=app%3A&pool_size=5&retention=2m&request_timeout=150ms&allow_eviction=true": {poolSize: 5, Target: redisstore.Target{
+		"redis://h?prefix=app%3A&pool_size=5&retention=2m&request_timeout=150ms&allow_eviction=true": {poolSize: 5, Target: store.Target{
 			Addrs:  []string{"h:6379"},
-			Config: redisstore.Config{Prefix: "app:", Retention: 2 * time.Minute, RequestTimeout: 150 * time.Millisecond, AllowEviction: true},
+			Config: store.Config{Prefix: "app:", Retention: 2 * time.Minute, RequestTimeout: 150 * time.Millisecond, AllowEviction: true},
 		}},
-		"redis+sentinel://u:pw@h1,h2:5/mymaster":   {Target: redisstore.Target{Topology: redisstore.Sentinel, Addrs: []string{"h1:26379", "h2:5"}, User: "u", Password: "pw", Master: "mymaster"}},
-		"redis+sentinel://h1/m/2":                  {Target: redisstore.Target{Topology: redisstore.Sentinel, Addrs: []string{"h1:26379"}, Master: "m", DB: 2}},
-		"redis+sentinel://h/m?sentinel_password=s": {Target: redisstore.Target{Topology: redisstore.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelPassword: "s"}},
-		"redis+sentinel://h/m?sentinel_username=n&sentinel_password=s": {Target: redisstore.Target{
-			Topology: redisstore.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelUser: "n", SentinelPassword: "s",
+		"redis+sentinel://u:pw@h1,h2:5/mymaster":   {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h1:26379", "h2:5"}, User: "u", Password: "pw", Master: "mymaster"}},
+		"redis+sentinel://h1/m/2":                  {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h1:26379"}, Master: "m", DB: 2}},
+		"redis+sentinel://h/m?sentinel_password=s": {Target: store.Target{Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelPassword: "s"}},
+		"redis+sentinel://h/m?sentinel_username=n&sentinel_password=s": {Target: store.Target{
+			Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelUser: "n", SentinelPassword: "s",
 		}},
-		"redis+cluster://h1:1,h2":   {Target: redisstore.Target{Topology: redisstore.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
-		"redis+cluster://h1:1,h2/0": {Target: redisstore.Target{Topology: redisstore.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
+		"redis+cluster://h1:1,h2":   {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
+		"redis+cluster://h1:1,h2/0": {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
 	} {
 		got, err := parse(t, raw)
 		if want.Addrs == nil {

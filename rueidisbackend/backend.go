@@ -10,11 +10,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
-const DefaultRequestTimeout = redisstore.DefaultRequestTimeout
+const DefaultRequestTimeout = store.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
@@ -60,16 +60,16 @@ type Config struct {
 	HeldAnswers bool
 }
 
-type verbs = redisstore.Verbs // under a name that is not a part of Backend for others
+type verbs = store.Verbs // under a name that is not a part of Backend for others
 
 // A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use.
 type Backend struct {
 	verbs
-	store  *redisstore.Store
+	store  *store.Store
 	client rueidis.Client
-	cfg    redisstore.Config
+	cfg    store.Config
 	line   *line
-	lanes  *redisstore.Lanes
+	lanes  *store.Lanes
 	track  *tracking
 	held   *answers // nil unless Config.HeldAnswers
 	bounds sync.Pool
@@ -87,12 +87,12 @@ var _ backend.Backend = (*Backend)(nil)
 // The error is an *[backend.InvalidError] for a bad cfg or option, and one that is [backend.ErrUnavailable] or
 // [backend.ErrDenied] if the server cannot be reached or refuses the connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
-	b := &Backend{bounds: sync.Pool{New: newBound}, cfg: redisstore.Config{
+	b := &Backend{bounds: sync.Pool{New: newBound}, cfg: store.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
 		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
 	}}
 	var err error
-	if b.store, err = redisstore.New(&b.cfg); err != nil {
+	if b.store, err = store.New(&b.cfg); err != nil {
 		return nil, err
 	}
 	if err := usable(option); err != nil {
@@ -105,7 +105,7 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 		b.held = newAnswers()
 	}
 	b.line = newLine()
-	b.lanes = redisstore.NewLanes(lanes, &b.store.Gate, b.perform)
+	b.lanes = store.NewLanes(lanes, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	if b.client, err = rueidis.NewClient(b.settings(option)); err != nil {
 		if b.client != nil {
@@ -212,16 +212,16 @@ func (b *Backend) Close() error {
 type transport struct{ b *Backend }
 
 // Explain says what an error of rueidis means.
-func (t transport) Explain(err error) redisstore.Failure {
+func (t transport) Explain(err error) store.Failure {
 	var reply *rueidis.RedisError
 	switch {
 	case errors.As(err, &reply):
-		return redisstore.Failure{Reply: reply.Error()}
+		return store.Failure{Reply: reply.Error()}
 	case errors.Is(err, rueidis.ErrNoCache): // with the server's reply before it
-		return redisstore.Failure{Reply: err.Error()}
+		return store.Failure{Reply: err.Error()}
 	}
-	return redisstore.Failure{
+	return store.Failure{
 		Closed: errors.Is(err, rueidis.ErrClosing) && t.b.line.closed.Load(),
-		Unsent: redisstore.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
+		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
 	}
 }

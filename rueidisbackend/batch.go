@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 // lanes is how many batches are on the way at a time: while one is answered, the next is made.
@@ -15,7 +15,7 @@ const lanes = 2
 // run asks the server to run a script, bounded by ctx and by RequestTimeout. A few requests at a time go by themselves, from
 // their callers' goroutines. Those beyond go together: rueidis sends what it finds in its queue, and on a busy machine that is
 // one command as often as not, as its writer is woken by the first of them.
-func (b *Backend) run(ctx context.Context, s script) (any, error) {
+func (b *Backend) run(ctx context.Context, s evalScript) (any, error) {
 	if b.line.cluster {
 		return b.call(ctx, s)
 	}
@@ -23,17 +23,17 @@ func (b *Backend) run(ctx context.Context, s script) (any, error) {
 		return b.inline(ctx, s)
 	}
 	r, ours := b.lanes.New(), false
-	r.Ctx, ours = redisstore.Bound(ctx, b.cfg.RequestTimeout)
+	r.Ctx, ours = store.Bound(ctx, b.cfg.RequestTimeout)
 	r.Script, r.Keys, r.Args = s.Script, s.keys, s.args
 	reply, err := b.lanes.Ask(ctx, r, ours, false)
-	if err == redisstore.ErrNoAnswer { //nolint:errorlint // as it comes from Ask
+	if err == store.ErrNoAnswer { //nolint:errorlint // as it comes from Ask
 		b.line.doubted()
 	}
 	return reply, err
 }
 
 // perform sends requests together, those whose caller has left excepted. Nobody's ctx ends it, but it does not outlast the last deadline.
-func (b *Backend) perform(batch []*redisstore.Request) {
+func (b *Backend) perform(batch []*store.Request) {
 	commands, latest := make([]rueidis.Completed, 0, len(batch)), time.Time{}
 	for _, r := range batch {
 		if r.Err = r.Ctx.Err(); r.Err == nil {
@@ -70,7 +70,7 @@ func (b *Backend) perform(batch []*redisstore.Request) {
 }
 
 // settle takes the answer to r, as script.ask does.
-func (b *Backend) settle(ctx context.Context, r *redisstore.Request, result rueidis.RedisResult) {
+func (b *Backend) settle(ctx context.Context, r *store.Request, result rueidis.RedisResult) {
 	r.Reply, r.Err = answer(result)
 	switch {
 	case r.Err == nil:
@@ -79,10 +79,10 @@ func (b *Backend) settle(ctx context.Context, r *redisstore.Request, result ruei
 	case refusedAs(r.Err, "READONLY"):
 		b.line.doubted()
 	case ctx.Err() != nil:
-		r.Err = redisstore.ErrNoAnswer
+		r.Err = store.ErrNoAnswer
 	}
 }
 
-func scriptOf(r *redisstore.Request) script {
-	return script{Script: r.Script, keys: r.Keys, args: r.Args}
+func scriptOf(r *store.Request) evalScript {
+	return evalScript{Script: r.Script, keys: r.Keys, args: r.Args}
 }

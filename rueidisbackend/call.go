@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 // Run executes a script and returns its reply.
-func (t transport) Run(ctx context.Context, s redisclaim.Script, keys, args []string) (any, error) {
-	return t.b.run(ctx, script{Script: s, keys: keys, args: args})
+func (t transport) Run(ctx context.Context, s script.Script, keys, args []string) (any, error) {
+	return t.b.run(ctx, evalScript{Script: s, keys: keys, args: args})
 }
 
 // Info returns the reply to INFO section of each primary.
@@ -26,9 +26,9 @@ func (t transport) Info(ctx context.Context, section string) ([]string, error) {
 	return infos, err
 }
 
-// A script is one to run. Its tracked run makes the server tell this connection, once, that one of its keys was changed.
-type script struct {
-	redisclaim.Script
+// An evalScript is one to run. Its tracked run makes the server tell this connection, once, that one of its keys was changed.
+type evalScript struct {
+	script.Script
 	keys    []string
 	args    []string
 	tracked bool
@@ -41,7 +41,7 @@ type asking interface {
 
 // ask runs the script by its name, and by its source if the server does not know it: a new server, a failover, SCRIPT FLUSH.
 // That happens at any time, so it is looked for on each call.
-func (s script) ask(ctx context.Context, b *Backend) (any, error) {
+func (s evalScript) ask(ctx context.Context, b *Backend) (any, error) {
 	reply, err := s.send(ctx, b, "EVALSHA", s.SHA1)
 	if refusedAs(err, "NOSCRIPT") {
 		reply, err = s.send(ctx, b, "EVAL", s.Source)
@@ -62,7 +62,7 @@ func refusedAs(err error, code string) bool {
 }
 
 // send is not marked as read-only, so rueidis does not repeat it, whatever happens.
-func (s script) send(ctx context.Context, b *Backend, command, what string) (any, error) {
+func (s evalScript) send(ctx context.Context, b *Backend, command, what string) (any, error) {
 	run := s.command(b, command, what)
 	if !s.tracked {
 		return answer(b.client.Do(ctx, run))
@@ -75,7 +75,7 @@ func (s script) send(ctx context.Context, b *Backend, command, what string) (any
 	return answer(results[1])
 }
 
-func (s script) command(b *Backend, command, what string) rueidis.Completed {
+func (s evalScript) command(b *Backend, command, what string) rueidis.Completed {
 	words := b.client.B().Arbitrary(command, what, strconv.Itoa(len(s.keys)))
 	if b.line.cluster {
 		words = words.Keys(s.keys...)
@@ -156,7 +156,7 @@ func (b *Backend) call(ctx context.Context, q asking) (any, error) {
 		return nil, err
 	}
 	b.line.doubted()
-	return nil, redisstore.ErrNoAnswer
+	return nil, store.ErrNoAnswer
 }
 
 // inline asks in the caller's goroutine.
@@ -174,7 +174,7 @@ func (b *Backend) inline(ctx context.Context, q asking) (any, error) {
 		b.line.happened()
 		if ctx.Err() == nil {
 			b.line.doubted()
-			err = redisstore.ErrNoAnswer
+			err = store.ErrNoAnswer
 		}
 	}
 	return reply, err

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 const (
@@ -98,10 +98,10 @@ func (l *line) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 		if theirs != nil {
 			made, err = theirs(ctx, addr, d, secure)
 		} else {
-			made, err = redisstore.NewDialer(timeout, secure)(ctx, "tcp", addr)
+			made, err = store.NewDialer(timeout, secure)(ctx, "tcp", addr)
 		}
 		if err != nil {
-			return nil, &redisstore.ConnectError{Err: err}
+			return nil, &store.ConnectError{Err: err}
 		}
 		c := &conn{made, l}
 		l.mu.Lock()

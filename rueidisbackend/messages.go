@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 var errMessagesClosed = errors.New("redis: the pub/sub connection was closed")
@@ -16,7 +16,7 @@ var errMessagesClosed = errors.New("redis: the pub/sub connection was closed")
 // then its loss would not be told from a refusal to subscribe.
 type messages struct {
 	b      *Backend
-	come   chan redisstore.Message
+	come   chan store.Message
 	closed chan struct{}
 	once   sync.Once
 
@@ -26,8 +26,8 @@ type messages struct {
 }
 
 // Messages returns a pub/sub connection.
-func (t transport) Messages(context.Context) redisstore.Messages {
-	return &messages{b: t.b, come: make(chan redisstore.Message, 64), closed: make(chan struct{})}
+func (t transport) Messages(context.Context) store.Messages {
+	return &messages{b: t.b, come: make(chan store.Message, 64), closed: make(chan struct{})}
 }
 
 // connected returns the connection.
@@ -38,11 +38,11 @@ func (m *messages) connected() (rueidis.DedicatedClient, <-chan error) {
 		m.wire, _ = m.b.client.Dedicate()
 		m.ended = m.wire.SetPubSubHooks(rueidis.PubSubHooks{
 			OnMessage: func(p rueidis.PubSubMessage) {
-				m.pass(redisstore.Message{Kind: redisstore.Published, Channel: p.Channel, Payload: p.Message})
+				m.pass(store.Message{Kind: store.Published, Channel: p.Channel, Payload: p.Message})
 			},
 			OnSubscription: func(s rueidis.PubSubSubscription) {
 				if s.Kind == "subscribe" {
-					m.pass(redisstore.Message{Kind: redisstore.Confirmed, Channel: s.Channel})
+					m.pass(store.Message{Kind: store.Confirmed, Channel: s.Channel})
 				}
 			},
 		})
@@ -51,7 +51,7 @@ func (m *messages) connected() (rueidis.DedicatedClient, <-chan error) {
 }
 
 // pass hands a message to Receive. It runs in the connection's reader, which nobody else waits for.
-func (m *messages) pass(got redisstore.Message) {
+func (m *messages) pass(got store.Message) {
 	select {
 	case m.come <- got:
 	case <-m.closed:
@@ -75,13 +75,13 @@ func (m *messages) Ping(ctx context.Context) error {
 	wire, _ := m.connected()
 	err := wire.Do(ctx, wire.B().Ping().Build()).Error()
 	if err == nil {
-		m.pass(redisstore.Message{Kind: redisstore.Alive})
+		m.pass(store.Message{Kind: store.Alive})
 	}
 	return err
 }
 
 // Receive waits for a message, or for the end of the connection.
-func (m *messages) Receive(ctx context.Context) (redisstore.Message, error) {
+func (m *messages) Receive(ctx context.Context) (store.Message, error) {
 	_, ended := m.connected()
 	select {
 	case got := <-m.come:
@@ -90,11 +90,11 @@ func (m *messages) Receive(ctx context.Context) (redisstore.Message, error) {
 		if err == nil {
 			err = errMessagesClosed
 		}
-		return redisstore.Message{}, err
+		return store.Message{}, err
 	case <-m.closed:
-		return redisstore.Message{}, errMessagesClosed
+		return store.Message{}, errMessagesClosed
 	case <-ctx.Done():
-		return redisstore.Message{}, ctx.Err()
+		return store.Message{}, ctx.Err()
 	}
 }
 

@@ -8,23 +8,23 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
 func init() {
-	for _, scheme := range redisstore.Schemes("rueidis") {
+	for _, scheme := range store.Schemes("rueidis") {
 		backend.Register(scheme, open)
 	}
 }
 
 // A target is what a URL names.
 type target struct {
-	redisstore.Target
+	store.Target
 	heldAnswers bool
 }
 
 func parseURL(u *url.URL) (t target, err error) {
-	t.Target, err = redisstore.ParseURL(u, "rueidis", redisstore.Settings{
+	t.Target, err = store.ParseURL(u, "rueidis", store.Settings{
 		"held_answers": func(value string) (err error) {
 			t.heldAnswers, err = strconv.ParseBool(value)
 			return err
@@ -81,11 +81,11 @@ func (t target) option() rueidis.ClientOption {
 		ClientSetInfo: rueidis.DisableClientSetInfo,
 	}
 	switch t.Topology {
-	case redisstore.Sentinel:
+	case store.Sentinel:
 		o.Sentinel = rueidis.SentinelOption{
 			MasterSet: t.Master, Username: t.SentinelUser, Password: t.SentinelPassword, TLSConfig: t.TLS,
 		}
-	case redisstore.Standalone:
+	case store.Standalone:
 		o.ForceSingleClient = true
 	}
 	return o

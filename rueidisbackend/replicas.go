@@ -7,12 +7,12 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 // A replicated script is one whose writes replicas must have.
 type replicated struct {
-	script
+	evalScript
 	replicas int
 	limit    time.Duration
 }
@@ -24,9 +24,9 @@ type acknowledged struct {
 
 // RunAcknowledged executes a script and waits on its connection for replicas.
 func (t transport) RunAcknowledged(
-	ctx context.Context, s redisclaim.Script, keys, args []string, replicas int, limit time.Duration,
+	ctx context.Context, s script.Script, keys, args []string, replicas int, limit time.Duration,
 ) (any, int, error) {
-	reply, err := t.b.call(ctx, replicated{script{Script: s, keys: keys, args: args}, replicas, limit})
+	reply, err := t.b.call(ctx, replicated{evalScript{Script: s, keys: keys, args: args}, replicas, limit})
 	a, _ := reply.(acknowledged)
 	return a.reply, int(a.replicas), err
 }
@@ -47,7 +47,7 @@ func (r replicated) ask(ctx context.Context, b *Backend) (any, error) {
 }
 
 // on runs the script on a connection.
-func (s script) on(ctx context.Context, c rueidis.DedicatedClient) (any, error) {
+func (s evalScript) on(ctx context.Context, c rueidis.DedicatedClient) (any, error) {
 	run := func(command, what string) (any, error) {
 		words := c.B().Arbitrary(command, what, strconv.Itoa(len(s.keys))).Args(s.keys...).Args(s.args...)
 		return answer(c.Do(ctx, words.Build()))

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -144,15 +144,15 @@ func (t *tracking) leave(name string, w *watcher) {
 // read inspects a key and registers interest in it.
 func (t *tracking) read(ctx context.Context, key string) (backend.State, error) {
 	l := t.b.store.Layout
-	reply, err := t.b.ask(ctx, script{Script: l.Scripts().Inspect, keys: l.Keys(key), args: l.Inspect(), tracked: true})
+	reply, err := t.b.ask(ctx, evalScript{Script: l.Scripts().Inspect, keys: l.Keys(key), args: l.Inspect(), tracked: true})
 	if err != nil {
 		return backend.State{}, err
 	}
-	return redisclaim.DecodeInspect(reply)
+	return script.DecodeInspect(reply)
 }
 
 // ask is call, with an error as the verbs return it.
-func (b *Backend) ask(ctx context.Context, s script) (any, error) {
+func (b *Backend) ask(ctx context.Context, s evalScript) (any, error) {
 	if !b.store.Gate.Enter() {
 		return nil, backend.ErrClosed
 	}

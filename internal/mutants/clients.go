@@ -6,31 +6,31 @@ func init() { mutants = append(mutants, clients...) }
 var clients = []mutant{
 	// The go-redis backend.
 	{
-		"redis: watch returns before the confirmation", "internal/redisstore/watch.go",
+		"redis: watch returns before the confirmation", "internal/redis/watch.go",
 		"err = s.await(ctx, state)", "_ = state", "./redisbackend", ".",
 	},
 	{
-		"redis: no wake-up after a reconnect", "internal/redisstore/watch.go",
+		"redis: no wake-up after a reconnect", "internal/redis/watch.go",
 		"s.Hub.Wake(name, backend.Wake{}) // first", "_ = backend.Wake{} // first", "./redisbackend", ".",
 	},
 	{
-		"redis: a request waits for the store, not for ctx", "internal/redisstore/lanes.go",
+		"redis: a request waits for the store, not for ctx", "internal/redis/lanes.go",
 		"case <-ctx.Done():", "case <-make(chan struct{}):", "./redisbackend", ".",
 	},
 	{
-		"redis: no wake-up of those in line after a reconnect", "internal/redisstore/watch.go",
+		"redis: no wake-up of those in line after a reconnect", "internal/redis/watch.go",
 		"s.Line.WakeAll(backend.Wake{})", "_ = backend.Wake{}", "./redisbackend", ".",
 	},
 	{
-		"redis: an older signal hides a grant", "internal/redisstore/watch.go",
+		"redis: an older signal hides a grant", "internal/redis/watch.go",
 		"s.Line.Deliver(topic, w)", "s.Line.Wake(topic, w)", "./redisbackend", "Newest",
 	},
 	{
-		"redis: an evicting server is taken", "internal/redisstore/check.go",
+		"redis: an evicting server is taken", "internal/redis/check.go",
 		"if s.cfg.AllowEviction", "if true || s.cfg.AllowEviction", "./redisbackend", ".",
 	},
 	{
-		"redis: those who wait for a connection are forgotten", "internal/redisstore/lanes.go",
+		"redis: those who wait for a connection are forgotten", "internal/redis/lanes.go",
 		"l.waiting = append(l.waiting, r)", "_ = r", "./redisbackend", "Lanes",
 	},
 

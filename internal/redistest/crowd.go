@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/redisstore"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Crowd checks that requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH. b is on srv, with
 // lanes of its own.
-func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *redisstore.Lanes) {
+func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *store.Lanes) {
 	t.Helper()
 	for range 3 {
 		var crowd sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
-	"github.com/holdfast-go/holdfast/internal/redisclaim"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -22,9 +22,9 @@ func Dial(t testing.TB, url string) backend.Backend {
 	return b
 }
 
-func layout(t testing.TB) redisclaim.Layout {
+func layout(t testing.TB) script.Layout {
 	t.Helper()
-	l, err := redisclaim.NewLayout("", 0, 0)
+	l, err := script.NewLayout("", 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func held(t testing.TB, srv *testserver.Server, url, prefix string) (names []str
 	t.Helper()
 	b := Dial(t, url)
 	defer func() { _ = b.Close() }()
-	reply, err := srv.Do("KEYS", redisclaim.DefaultPrefix+"{"+prefix+"*")
+	reply, err := srv.Do("KEYS", script.DefaultPrefix+"{"+prefix+"*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ backend/backendtest:     backend locker waiting internal/history
 waiting:                 github.com/cenkalti/backoff/v4 internal/chance  # knows nothing of locks
 
 # Backends know their own client and the contract; never locker, never each other.
-internal/redisclaim:     backend
-internal/redisstore:     backend waiting internal/redisclaim  # what both Redis backends share, and no client
-redisbackend:            backend internal/redisclaim internal/redisstore github.com/redis/go-redis/v9/...
-rueidisbackend:          backend waiting internal/redisclaim internal/redisstore github.com/redis/rueidis/...
+internal/redis/script:     backend
+internal/redis:     backend waiting internal/redis/script  # what both Redis backends share, and no client
+redisbackend:            backend internal/redis/script internal/redis github.com/redis/go-redis/v9/...
+rueidisbackend:          backend waiting internal/redis/script internal/redis github.com/redis/rueidis/...
 etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/... go.uber.org/zap
 redlock:                 backend waiting internal/chance  # never a concrete backend
 
@@ -37,7 +37,7 @@ internal/chance:         # jitter, which the simulation makes its own
 internal/history:
 internal/keyclass:
 internal/memstore:       backend waiting
-internal/redistest:      backend backend/backendtest locker internal/redisclaim internal/redisstore internal/storetest internal/testserver
+internal/redistest:      backend backend/backendtest locker internal/redis/script internal/redis internal/storetest internal/testserver
 internal/storetest:      backend
 internal/etcdbin:        # std alone, as a benchmark uses it, too
 internal/testserver:     internal/etcdbin  # starts servers and knows no client of theirs

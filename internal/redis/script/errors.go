@@ -1,0 +1,102 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// ErrNotPermitted is [backend.ErrDenied] for a user who is known, but may not do something: worth saying what is needed.
+var ErrNotPermitted = fmt.Errorf("%w", backend.ErrDenied)
+
+// classes says what the first word of an error reply means. An error reply is a definite answer: the server refused the
+// command, and our scripts check everything before their first write.
+var classes = map[string]error{
+	"WRONGTYPE": backend.ErrForeign,
+
+	"NOPERM":    ErrNotPermitted,
+	"NOAUTH":    backend.ErrDenied,
+	"WRONGPASS": backend.ErrDenied,
+	"DENIED":    backend.ErrDenied, // protected mode
+
+	"NOSCRIPT":    backend.ErrUnavailable, // and EVAL was refused too
+	"READONLY":    backend.ErrUnavailable,
+	"LOADING":     backend.ErrUnavailable,
+	"MASTERDOWN":  backend.ErrUnavailable,
+	"CLUSTERDOWN": backend.ErrUnavailable,
+	"TRYAGAIN":    backend.ErrUnavailable,
+	"MOVED":       backend.ErrUnavailable,
+	"ASK":         backend.ErrUnavailable,
+	"CROSSSLOT":   errors.ErrUnsupported,
+	"REDIRECT":    backend.ErrUnavailable, // Valkey, during a failover
+	"OOM":         backend.ErrUnavailable,
+	"MISCONF":     backend.ErrUnavailable,
+	"NOREPLICAS":  backend.ErrUnavailable,
+	"BUSY":        backend.ErrUnavailable,
+}
+
+// uncoded are the refusals for which Redis has no word of their own. They are matched at the start only.
+var uncoded = []struct {
+	start string
+	class error
+}{
+	{"ERR max number of clients", backend.ErrUnavailable},
+	{"ERR The user executing the script", ErrNotPermitted}, // Redis 7.0; NOPERM before and after
+	{"ERR invalid password", backend.ErrDenied},            // before Redis 6
+	{"ERR unknown command", errors.ErrUnsupported},
+}
+
+// ServerError classifies an error reply of the server by its first word. The result wraps one of [backend.ErrForeign],
+// [backend.ErrDenied], [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the word is not known, which
+// the caller must take for an unknown answer.
+func ServerError(text string) error {
+	shown := withoutArguments(text)
+	word, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ") // Redis 6 doubles the '-' of an error from a script
+	if class, ok := classes[word]; ok {
+		return fmt.Errorf("%w: %s", class, shown)
+	}
+	for _, u := range uncoded {
+		if strings.HasPrefix(text, u.start) {
+			return fmt.Errorf("%w: %s", u.class, shown)
+		}
+	}
+	return errors.New("redis: " + shown)
+}
+
+// withoutArguments cuts the echo of the arguments off an error, which may be those of AUTH, and what is too long for a log.
+func withoutArguments(text string) string {
+	text, _, _ = strings.Cut(text, ", with args beginning with")
+	if len(text) > 200 {
+		text = strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
+}
+
+// NeedsCommands is the text of what a user must be allowed to do, for errors.
+const NeedsCommands = "EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys, INFO, " +
+	"and for wake-ups PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels"
+
+// CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its
+// keys when memory runs out: a lock that is evicted is a lock that two hold.
+func CheckMemory(info string) error {
+	limit, hasLimit := infoField(info, "maxmemory")
+	policy, hasPolicy := infoField(info, "maxmemory_policy")
+	switch {
+	case hasPolicy && policy == "noeviction", hasLimit && limit == "0":
+		return nil
+	case !hasPolicy || !hasLimit:
+		return fmt.Errorf("%w: the server does not tell its maxmemory-policy", backend.ErrUnsafe)
+	}
+	return fmt.Errorf("%w: maxmemory-policy is %s, which may evict a lock that is held; set noeviction", backend.ErrUnsafe, policy)
+}
+
+func infoField(info, name string) (string, bool) {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return value, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,229 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// The defaults of [NewLayout].
+const (
+	DefaultPrefix    = "holdfast:"
+	DefaultRetention = time.Minute
+)
+
+// MinTTL is the shortest lease that the layout keeps: milliseconds are its unit, and a lease must be long against them.
+const MinTTL = 10 * time.Millisecond
+
+// A Layout names keys and makes the scripts' arguments. It is a value without state.
+type Layout struct {
+	prefix    string
+	client    string // names the channel of the client that asks; empty: it is not told of what is handed over
+	retention time.Duration
+	inFlight  time.Duration
+	dialect   bool
+	guard     []string // the last argument of guarded scripts; none without a guard
+}
+
+// NewLayout returns the layout for keys under prefix, whose state is kept for retention after the last hold (but at least
+// twice its TTL). inFlight is how long a client waits for an answer at most; tombstones outlast it. Empty and zero stand for
+// the defaults. A prefix with braces or control characters is an *[backend.InvalidError]: it would move the hash tag.
+func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	if retention == 0 {
+		retention = DefaultRetention
+	}
+	switch {
+	case len(prefix) > backend.MaxKey:
+		return Layout{}, &backend.InvalidError{Field: "prefix", Reason: "is over " + strconv.Itoa(backend.MaxKey) + " bytes"}
+	case strings.ContainsFunc(prefix, unfit):
+		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has braces or control characters"}
+	case retention < 0 || retention > 100*backend.MaxTTL:
+		return Layout{}, &backend.InvalidError{Field: "retention", Value: retention.String(), Reason: "must be between 0 and " +
+			(100 * backend.MaxTTL).String()}
+	}
+	return Layout{prefix: prefix, retention: retention, inFlight: inFlight}, nil
+}
+
+func unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '{' || r == '}' }
+
+// Scripts returns those that go with this layout, for arguments and keys that it makes.
+func (l Layout) Scripts() Scripts {
+	switch {
+	case l.dialect:
+		return dialect
+	case l.guard != nil:
+		return guarded
+	}
+	return own
+}
+
+// Keys returns the keys that a script about a lock has: the lock's own, which is the first, and what else it reads or writes.
+func (l Layout) Keys(key string) []string {
+	switch {
+	case l.dialect:
+		return []string{l.Key(key), l.sideKey(key)}
+	case l.guard != nil:
+		return []string{l.Key(key), l.MarkKey()}
+	}
+	return []string{l.Key(key)}
+}
+
+// Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
+func (l Layout) Key(key string) string {
+	if l.dialect {
+		return l.prefix + key
+	}
+	return l.prefix + "{" + escape(key, inKey) + "}"
+}
+
+// UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout has.
+func (l Layout) UserKey(redisKey string) (key string, ok bool) {
+	if l.dialect {
+		return strings.CutPrefix(redisKey, l.prefix)
+	}
+	tag, ok := strings.CutPrefix(redisKey, l.prefix+"{")
+	if !ok {
+		return "", false
+	}
+	if tag, ok = strings.CutSuffix(tag, "}"); !ok {
+		return "", false
+	}
+	key, ok = unescape(tag)
+	return key, ok && l.Key(key) == redisKey
+}
+
+// Channel returns the channel on which releases of a lock are announced.
+func (l Layout) Channel(key string) string { return l.Key(key) + ":free" }
+
+// ProbeKey returns the key that [Probe] works on. No lock has it, as it has no braces.
+func (l Layout) ProbeKey() string {
+	if l.dialect {
+		return l.prefix + "probe:holdfast"
+	}
+	return l.prefix + "probe"
+}
+
+// For returns the layout for a client whose channel name ends in id, which must be unique to it and have no blanks. What is
+// handed over to a claim in line is announced on the channel of the client that asked for it.
+func (l Layout) For(id string) Layout {
+	l.client = id
+	return l
+}
+
+// ClientChannel returns the channel of [Layout.For]'s client. It is no lock's, as it has no braces.
+func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
+
+// Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
+func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
+
+// Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up in the key are put together here, so
+// that the script stores them as they are.
+func (l Layout) Acquire(c backend.Claim) []string {
+	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
+	line := ""
+	if c.Queue {
+		line = millis(c.WaiterTTL) + " " + millis(min(c.WaiterTTL, c.TTL)) + " " + l.client
+	}
+	args := append(make([]string, 0, 9),
+		id, millis(roundUp(c.TTL)+keep+time.Millisecond), tail(keep, id, count, &c.Meta), line, count)
+	form := formOf(c, id)
+	if l.brief() && form == "x" && c.MinToken == 0 {
+		return args
+	}
+	return l.guarded(append(args,
+		form, strconv.FormatUint(c.MinToken, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
+}
+
+// tail is what the key has of a claim.
+func tail(keep time.Duration, id, count string, m *backend.Meta) string {
+	b := make([]byte, 0, 256) // most fit
+	b = append(append(b, millis(keep)...), ' ')
+	b = append(b, id...)
+	b = append(append(b, ' '), count...)
+	return string(appendMeta(append(b, ' '), m))
+}
+
+// brief says that arguments may be left out at the end. (Each costs the server 0.1 µs and more, and most claims are alike.)
+func (l Layout) brief() bool { return l.guard == nil && !l.dialect }
+
+// formOf is "x" for the plainest claim there is, so that scripts need one look, and "mode,limit,owner" for others.
+func formOf(c backend.Claim, id string) string {
+	owner := name(c.Owner)
+	if owner == id {
+		owner = ""
+	}
+	mode := modeOf(c)
+	if mode == letterExclusive && owner == "" && (c.MinToken == 0 || !c.Queue) {
+		return "x"
+	}
+	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
+}
+
+// The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's others.
+const (
+	letterExclusive = "x"
+	letterShared    = "s"
+	letterPermit    = "p"
+	letterReentrant = "r"
+)
+
+func modeOf(c backend.Claim) string {
+	switch {
+	case c.Mode == backend.Shared:
+		return letterShared
+	case c.Mode == backend.Permit:
+		return letterPermit
+	case c.Reentrant:
+		return letterReentrant
+	}
+	return letterExclusive
+}
+
+// Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
+func (l Layout) Renew(c backend.Claim) []string {
+	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.MinToken, 10))
+}
+
+// Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
+// attempt would have got and the time for which the network may hold that attempt back.
+func (l Layout) Release(c backend.Claim) []string {
+	id, keep := name(c.ID()), millis(l.keep(c))
+	switch {
+	case !c.NoneInFlight:
+		return l.guarded(id, keep, millis(2*clamp(c.TTL)+l.inFlight))
+	case l.brief():
+		return []string{id, keep}
+	}
+	return l.guarded(id, keep, "0")
+}
+
+// guarded adds the guard's argument.
+func (l Layout) guarded(args ...string) []string { return append(args, l.guard...) }
+
+// Inspect returns the arguments of [Scripts.Inspect].
+func (l Layout) Inspect() []string { return nil }
+
+// Probe returns the arguments of [Probe].
+func (l Layout) Probe() []string { return []string{l.prefix + "probe:free"} }
+
+// keep is how long a key outlives the last lease.
+func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp(c.TTL), l.retention)) }
+
+// clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
+func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }
+
+// What cannot stand in a key, whose braces are the hash tag, and in a name.
+var inKey, inName = newSpecial("{}"), newSpecial(" ;")
+
+// name makes an owner or an id fit for the scripts, which split at blanks and semicolons.
+func name(s string) string { return escape(s, inName) }
+
+// millis rounds up: a lease may be longer than asked, never shorter (0 would be "PX 0").
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}

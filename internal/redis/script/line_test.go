@@ -1,0 +1,326 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// ask makes an attempt, as client "me".
+func (r rig) ask(c backend.Claim) (backend.Grant, error) {
+	r.t.Helper()
+	c.Key = r.key
+	if c.TTL == 0 {
+		c.TTL = minute
+	}
+	return DecodeAcquire(r.eval(own.Acquire, r.l.For("me").Acquire(c)...), c)
+}
+
+func (r rig) granted(c backend.Claim) backend.Grant {
+	r.t.Helper()
+	g, err := r.ask(c)
+	if err != nil {
+		r.t.Fatalf("%s: %v, want a grant", c.ID(), err)
+	}
+	return g
+}
+
+func (r rig) refused(c backend.Claim, position int) *backend.HeldError {
+	r.t.Helper()
+	g, err := r.ask(c)
+	var held *backend.HeldError
+	if !errors.As(err, &held) || held.Position != position {
+		r.t.Fatalf("%s: %+v, %v; want place %d", c.ID(), g, err, position)
+	}
+	return held
+}
+
+func (r rig) drop(c backend.Claim) error {
+	r.t.Helper()
+	c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
+}
+
+func (r rig) dropped(c backend.Claim) {
+	r.t.Helper()
+	if err := r.drop(c); err != nil {
+		r.t.Fatalf("release of %s: %v", c.ID(), err)
+	}
+}
+
+func (r rig) state() backend.State {
+	r.t.Helper()
+	s, err := DecodeInspect(r.eval(own.Inspect))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// lapse waits until the server's clock is past the end of what lasts for d from now.
+func (r rig) lapse(d time.Duration) {
+	r.t.Helper()
+	for end := r.ms() + d.Milliseconds() + 2; r.ms() < end; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (r rig) ms() int64 {
+	r.t.Helper()
+	reply, err := r.srv.Do("TIME")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, _ := strconv.ParseInt(fmt.Sprint(reply.([]any)[0]), 10, 64)
+	us, _ := strconv.ParseInt(fmt.Sprint(reply.([]any)[1]), 10, 64)
+	return s*1000 + us/1000
+}
+
+func plainClaim(owner string) backend.Claim { return backend.Claim{Owner: owner} }
+
+func queued(owner string) backend.Claim {
+	return backend.Claim{Owner: owner, Queue: true, WaiterTTL: minute}
+}
+
+func reader(owner string) backend.Claim {
+	return backend.Claim{Owner: owner, Mode: backend.Shared, Queue: true, WaiterTTL: minute}
+}
+
+func permit(owner string, limit int) backend.Claim {
+	return backend.Claim{Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true, WaiterTTL: minute}
+}
+
+func entrant(owner, hold string) backend.Claim {
+	return backend.Claim{Owner: owner, Hold: hold, Reentrant: true, Queue: true, WaiterTTL: minute}
+}
+
+// Cancel and grant: whichever script comes first, there is one outcome, and the key is never left to somebody who has gone.
+//
+// covers: W7, W9
+func TestCancelAgainstGrant(t *testing.T) {
+	for _, cancelFirst := range []bool{true, false} {
+		r := newRig(t)
+		holder, gone, next := queued("holder"), queued("gone"), queued("next")
+		r.granted(holder)
+		_ = r.refused(gone, 1)
+		_ = r.refused(next, 2)
+		cancel := func() error { return r.drop(gone) }
+		if cancelFirst {
+			if err := cancel(); !errors.Is(err, backend.ErrLost) {
+				t.Fatalf("cancel before the grant: %v", err)
+			}
+			r.dropped(holder)
+		} else {
+			r.dropped(holder)
+			if err := cancel(); err != nil {
+				t.Fatalf("cancel after the grant: %v", err)
+			}
+		}
+		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" || len(s.Waiters) != 0 {
+			t.Fatalf("cancelled first: %v: %+v", cancelFirst, s)
+		}
+		r.dropped(next)
+		if h := r.stored(); strings.Contains(h, "q:") || strings.Contains(h, "w:") || strings.Contains(h, "gone") {
+			t.Errorf("left behind: %s", h)
+		}
+	}
+}
+
+// An attempt that is doubled, or comes after its release, takes no second place and no place at all.
+//
+// covers: A3, A4
+func TestRepeatsInLine(t *testing.T) {
+	r := newRig(t)
+	r.granted(queued("holder"))
+	for range 3 {
+		_ = r.refused(queued("a"), 1)
+		_ = r.refused(queued("b"), 2)
+	}
+	late := queued("a")
+	late.Key, late.TTL = r.key, minute
+	if err := DecodeRelease(r.eval(own.Release, r.l.Release(late)...)); !errors.Is(err, backend.ErrLost) {
+		t.Fatal(err)
+	}
+	if _, err := r.ask(late); !errors.Is(err, backend.ErrLost) {
+		t.Fatalf("the attempt that came late: %v, want ErrLost", err)
+	}
+	if s := r.state(); len(s.Waiters) != 1 || s.Waiters[0].Owner != "b" {
+		t.Fatalf("%+v", s)
+	}
+	r.dropped(queued("holder"))
+	first := r.granted(queued("b"))
+	if again := r.granted(queued("b")); again.Token != first.Token {
+		t.Errorf("tokens %d and %d of one hold", first.Token, again.Token)
+	}
+}
+
+// Readers are let in together, those behind a writer wait for it, and it waits for all before it.
+//
+// covers: W15
+func TestReadersAndWriters(t *testing.T) {
+	r := newRig(t)
+	r.granted(reader("r1"))
+	r.granted(reader("r2"))
+	_ = r.refused(queued("w"), 1)
+	_ = r.refused(backend.Claim{Owner: "try", Mode: backend.Shared}, 0)
+	for i := range 5 {
+		_ = r.refused(reader(fmt.Sprint("late", i)), i+2)
+	}
+	r.dropped(reader("r1"))
+	_ = r.refused(queued("w"), 1)
+	r.dropped(reader("r2"))
+	last := r.granted(queued("w")).Token
+	_ = r.refused(reader("late0"), 1)
+	r.dropped(queued("w"))
+	if s := r.state(); len(s.Holders) != 5 || len(s.Waiters) != 0 {
+		t.Fatalf("%+v; want the five readers", s)
+	}
+	for i := range 5 {
+		g := r.granted(reader(fmt.Sprint("late", i)))
+		if g.Token <= last {
+			t.Errorf("reader %d: token %d after %d", i, g.Token, last)
+		}
+		last = g.Token
+	}
+	for i := range 5 {
+		r.dropped(reader(fmt.Sprint("late", (i*2)%5)))
+	}
+	if h := r.stored(); regexp.MustCompile(`(?m)^([khqw]:|g)`).MatchString(h) {
+		t.Errorf("left behind: %s", h)
+	}
+}
+
+// covers: Q12, I9
+func TestPermits(t *testing.T) {
+	r := newRig(t)
+	dead := permit("dead", 2)
+	dead.TTL = 20 * time.Millisecond
+	r.granted(dead)
+	r.granted(permit("a", 2))
+	_ = r.refused(permit("b", 2), 1)
+	before := r.stored()
+	for _, limit := range []int{1, 3} {
+		if _, err := r.ask(permit("other", limit)); !errors.Is(err, backend.ErrMismatch) {
+			t.Errorf("limit %d: %v, want ErrMismatch", limit, err)
+		} else if !strings.Contains(err.Error(), fmt.Sprint("and not ", limit)) {
+			t.Errorf("limit %d: %v, want to be told", limit, err)
+		}
+	}
+	if after := r.stored(); r.ms() < 0 || len(r.state().Holders) == 2 && after != before {
+		t.Errorf("a mismatch wrote: %s", after)
+	}
+	r.lapse(dead.TTL)
+	r.granted(permit("b", 2)) // in line before
+	if err := r.drop(dead); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of the permit that ran out: %v", err)
+	}
+	_ = r.refused(queued("w"), 1)
+	_ = r.refused(permit("c", 2), 2)
+	if _, err := r.ask(permit("other", 3)); !errors.Is(err, backend.ErrMismatch) {
+		t.Errorf("another limit than of those who wait: %v", err)
+	}
+	r.dropped(permit("a", 2))
+	_ = r.refused(permit("c", 2), 2) // one is free, but the writer is first
+	r.dropped(permit("b", 2))
+	r.granted(queued("w"))
+	r.dropped(queued("w"))
+	r.granted(permit("c", 2))
+	r.dropped(permit("c", 2))
+	r.granted(permit("other", 3)) // nobody uses the old limit
+}
+
+// covers: A10, G3, K7
+func TestReentrant(t *testing.T) {
+	r := newRig(t)
+	first := r.granted(entrant("me", "h1"))
+	_ = r.refused(entrant("you", "y1"), 1)
+	for _, h := range []string{"h2", "h1", "h2", "h3", "h3"} { // retries do not count twice
+		if g := r.granted(entrant("me", h)); g.Token != first.Token {
+			t.Errorf("%s: token %d, want %d", h, g.Token, first.Token)
+		}
+	}
+	if s := r.state(); len(s.Holders) != 3 || s.Holders[2].Owner != "me" {
+		t.Fatalf("%+v", s)
+	}
+	for _, h := range []string{"h2", "h1"} {
+		r.dropped(entrant("me", h))
+		if err := r.drop(entrant("me", h)); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("second release of %s: %v", h, err)
+		}
+		_ = r.refused(entrant("you", "y1"), 1)
+	}
+	if _, err := r.ask(backend.Claim{Owner: "me"}); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a plain claim of the same owner: %v", err)
+	}
+	r.dropped(entrant("me", "h3"))
+	if g := r.granted(entrant("you", "y1")); g.Token <= first.Token {
+		t.Errorf("token %d after %d", g.Token, first.Token)
+	}
+}
+
+// covers: K7
+func TestReserve(t *testing.T) {
+	r := newRig(t)
+	block := plainClaim("a")
+	block.Reserve = 32
+	g := r.granted(block)
+	if again := r.granted(block); again.Token != g.Token || again.Reserved != 32 || g.Reserved != 32 {
+		t.Errorf("%+v, then %+v", g, again)
+	}
+	if s := r.state(); s.Token != g.Token+31 || s.Holders[0].Token != g.Token {
+		t.Errorf("%+v after %+v", s, g)
+	}
+	next := queued("b")
+	next.Reserve = 8
+	if held := r.refused(next, 1); held.Token != g.Token+31 {
+		t.Errorf("last token %d, want %d", held.Token, g.Token+31)
+	}
+	r.dropped(block)
+	got := r.granted(next)
+	if got.Token <= g.Token+31 || got.Reserved != 8 {
+		t.Errorf("%+v after a block that ends at %d", got, g.Token+31)
+	}
+	r.dropped(next)
+	if last := r.granted(plainClaim("c")); last.Token <= got.Token+7 || last.Reserved != 1 {
+		t.Errorf("%+v after a block that ends at %d", last, got.Token+7)
+	}
+	if s := r.stored(); strings.Contains(s, "+") {
+		t.Errorf("a reservation is left: %s", s)
+	}
+}
+
+// A grant that nobody claims costs its linger, and its late owner has lost it. So does a place whose claim died.
+//
+// covers: W9, G6
+func TestDeadWaiters(t *testing.T) {
+	r := newRig(t)
+	r.granted(plainClaim("holder"))
+	dead := queued("dead")
+	dead.WaiterTTL = 30 * time.Millisecond
+	_ = r.refused(dead, 1)
+	_ = r.refused(queued("next"), 2)
+	r.dropped(plainClaim("holder"))
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "dead" || s.Holders[0].TTL > dead.WaiterTTL+time.Millisecond {
+		t.Fatalf("%+v, want it handed over for %v", s, dead.WaiterTTL)
+	}
+	_ = r.refused(plainClaim("try"), 0)
+	r.lapse(dead.WaiterTTL)
+	_ = r.refused(plainClaim("try"), 0) // notices, and does not overtake
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "next" {
+		t.Fatalf("%+v, want it handed on", s)
+	}
+	if err := r.drop(dead); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of a grant that lapsed: %v", err)
+	}
+	_ = r.refused(dead, 1)
+	_ = r.refused(queued("last"), 2)
+	r.lapse(dead.WaiterTTL)
+	_ = r.refused(dead, 2) // its place lapsed: it goes to the end
+	r.granted(queued("next"))
+}

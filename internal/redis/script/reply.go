@@ -1,0 +1,151 @@
+package script
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// The codes that lead every script's reply. Decisions are made on them alone, never on a text.
+const (
+	codeOK       = 1
+	codeHeld     = 2
+	codeLost     = 3
+	codeForeign  = 4
+	codeExpired  = 5
+	codeMismatch = 6
+	codeClosed   = 7
+	codeUnfit    = 8
+)
+
+// DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
+// of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
+func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
+	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
+		return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}, nil
+	}
+	r, code := open(reply)
+	switch {
+	case code == codeOK && len(r) == 3:
+		token, ok1 := r[1].(int64)
+		reserved, ok2 := r[2].(int64)
+		if ok1 && ok2 && token > 0 && reserved > 0 && reserved <= backend.MaxReserve {
+			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: int(reserved)}, nil
+		}
+	case code == codeHeld && len(r) == 5:
+		remaining, ok1 := r[1].(int64)
+		meta, ok2 := r[2].(string)
+		position, ok3 := r[3].(int64)
+		token, ok4 := r[4].(int64)
+		if ok1 && ok2 && ok3 && ok4 && remaining >= 0 && position >= 0 && token >= 0 {
+			return backend.Grant{}, &backend.HeldError{
+				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position), Token: uint64(token),
+			}
+		}
+	case code == codeMismatch && len(r) == 2:
+		inUse, _ := r[1].(int64)
+		return backend.Grant{}, &backend.MismatchError{InUse: int(inUse), Asked: c.Limit}
+	}
+	return backend.Grant{}, no(r, code, reply)
+}
+
+// DecodeRenew reads the reply to [Scripts.Renew].
+func DecodeRenew(reply any) error {
+	r, code := open(reply)
+	if code == codeOK && len(r) == 1 {
+		return nil
+	}
+	return no(r, code, reply)
+}
+
+// DecodeRelease reads the reply to [Scripts.Release].
+func DecodeRelease(reply any) error {
+	r, code := open(reply)
+	switch {
+	case code == codeOK && len(r) == 1:
+		return nil
+	case code == codeExpired && len(r) == 1:
+		return fmt.Errorf("the lease had run out: %w", backend.ErrLost)
+	}
+	return no(r, code, reply)
+}
+
+// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.
+func DecodeProbe(reply any) ([]string, error) {
+	r, ok := reply.([]any)
+	if !ok {
+		return nil, unexpected(reply)
+	}
+	var denied []string
+	for _, name := range r {
+		s, ok := name.(string)
+		if !ok {
+			return nil, unexpected(reply)
+		}
+		denied = append(denied, s)
+	}
+	return denied, nil
+}
+
+// open returns the reply's elements and its code, 0 if it has none. A code alone stands for an array of it.
+func open(reply any) (elements []any, code int64) {
+	if code, ok := reply.(int64); ok {
+		return []any{code}, code
+	}
+	r, ok := reply.([]any)
+	if !ok || len(r) == 0 {
+		return nil, 0
+	}
+	code, _ = r[0].(int64)
+	return r, code
+}
+
+// no is the error of every code that is not a yes.
+func no(r []any, code int64, reply any) error {
+	switch code {
+	case codeLost:
+		return backend.ErrLost
+	case codeMismatch:
+		return backend.ErrMismatch
+	case codeClosed:
+		if len(r) == 3 {
+			rest, _ := r[1].(int64)
+			why, _ := r[2].(string)
+			return &backend.QuarantineError{RetryAfter: duration(max(rest, 1)), Why: why}
+		}
+		return &backend.QuarantineError{}
+	case codeUnfit:
+		if len(r) == 2 {
+			if why, ok := r[1].(string); ok {
+				return fmt.Errorf("%w: %s", backend.ErrUnsafe, why)
+			}
+		}
+		return backend.ErrUnsafe
+	case codeForeign:
+		if len(r) == 2 {
+			if why, ok := r[1].(string); ok {
+				return fmt.Errorf("%w: %s", backend.ErrForeign, why)
+			}
+		}
+		return backend.ErrForeign
+	}
+	return unexpected(reply)
+}
+
+func unexpected(reply any) error {
+	text := fmt.Sprintf("%v", reply)
+	if len(text) > 100 {
+		text = text[:100] + "…"
+	}
+	return fmt.Errorf("redis: a script gave an unexpected reply: %q", text)
+}
+
+// duration is ms milliseconds, at most a century: a damaged lease must not overflow into the past.
+func duration(ms int64) time.Duration {
+	return time.Duration(min(ms, 100*365*24*3600*1000)) * time.Millisecond
+}
+
+func roundUp(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}

@@ -1,0 +1,226 @@
+package script
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func TestDecodeAcquire(t *testing.T) {
+	c := backend.Claim{TTL: 1500 * time.Microsecond}
+	g, err := DecodeAcquire([]any{int64(1), int64(7), int64(3)}, c)
+	want := backend.Grant{Token: 7, TTL: 2 * time.Millisecond, Reserved: 3}
+	if err != nil || g.Token != want.Token || g.TTL != want.TTL || g.Reserved != want.Reserved {
+		t.Errorf("grant %+v, %v; want %+v", g, err, want)
+	}
+	_, err = DecodeAcquire([]any{int64(2), int64(250), `{"service":"shop","pid":3}`, int64(4), int64(9)}, c)
+	var held *backend.HeldError
+	if !errors.As(err, &held) || held.RetryAfter != 250*time.Millisecond || held.Holder.Service != "shop" || held.Holder.PID != 3 ||
+		held.Position != 4 || held.Token != 9 {
+		t.Errorf("held: %#v", err)
+	}
+	for name, test := range map[string]struct {
+		reply any
+		want  error
+	}{
+		"dead":              {[]any{int64(3)}, backend.ErrLost},
+		"foreign":           {[]any{int64(4), "a string"}, backend.ErrForeign},
+		"foreign, no why":   {[]any{int64(4)}, backend.ErrForeign},
+		"held, bad meta":    {[]any{int64(2), int64(1), "{{", int64(0), int64(1)}, backend.ErrHeld},
+		"held, for ever":    {[]any{int64(2), int64(1 << 52), "", int64(0), int64(1)}, backend.ErrHeld},
+		"held, not to ask":  {[]any{int64(2), int64(0), "", int64(2), int64(1)}, backend.ErrHeld},
+		"held, negative":    {[]any{int64(2), int64(-1), "", int64(2), int64(1)}, nil},
+		"held, cut":         {[]any{int64(2), int64(1), ""}, nil},
+		"mismatch":          {[]any{int64(6)}, backend.ErrMismatch},
+		"no token":          {[]any{int64(1), int64(0), int64(1)}, nil},
+		"token below zero":  {[]any{int64(1), int64(-1), int64(1)}, nil},
+		"token as text":     {[]any{int64(1), "7", int64(1)}, nil},
+		"reserved too much": {[]any{int64(1), int64(7), int64(1025)}, nil},
+		"reserved nothing":  {[]any{int64(1), int64(7), int64(0)}, nil},
+		"too much":          {[]any{int64(1), int64(7), int64(7), int64(7)}, nil},
+		"unknown code":      {[]any{int64(9), int64(7)}, nil},
+		"empty":             {[]any{}, nil},
+		"nothing":           {nil, nil},
+		"not an array":      {"OK", nil},
+	} {
+		g, err := DecodeAcquire(test.reply, c)
+		if err == nil || g.Token != 0 {
+			t.Errorf("%s: granted %+v", name, g)
+		}
+		if test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+		if test.want == nil && backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s: %v is a definite answer", name, err)
+		}
+	}
+}
+
+func TestDecodeRenewAndRelease(t *testing.T) {
+	for name, test := range map[string]struct {
+		reply          any
+		renew, release error // nil: yes
+	}{
+		"yes":     {[]any{int64(1)}, nil, nil},
+		"lost":    {[]any{int64(3)}, backend.ErrLost, backend.ErrLost},
+		"foreign": {[]any{int64(4), "x"}, backend.ErrForeign, backend.ErrForeign},
+		"expired": {[]any{int64(5)}, errUnknown, backend.ErrLost},
+		"held":    {[]any{int64(2), int64(1), ""}, errUnknown, errUnknown},
+		"text":    {"1", errUnknown, errUnknown},
+	} {
+		for verb, got := range map[string][2]error{
+			"renew":   {DecodeRenew(test.reply), test.renew},
+			"release": {DecodeRelease(test.reply), test.release},
+		} {
+			err, want := got[0], got[1]
+			switch {
+			case want == nil && err != nil, want != nil && err == nil:
+				t.Errorf("%s of %s: %v, want %v", verb, name, err, want)
+			case errors.Is(want, errUnknown) && backend.AnswerOf(err) != backend.Unknown,
+				want != nil && !errors.Is(want, errUnknown) && !errors.Is(err, want):
+				t.Errorf("%s of %s: %v, want %v", verb, name, err, want)
+			}
+		}
+	}
+}
+
+var errUnknown = errors.New("no answer")
+
+func TestDecodeInspect(t *testing.T) {
+	holder := []any{"a%20b", "s", int64(8), int64(1500), `{"host":"h"}`}
+	waiter := []any{"c", "p", `{"pid":7}`}
+	s, err := DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
+	if err != nil || len(s.Holders) != 1 || len(s.Waiters) != 1 || s.Token != 9 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if h := s.Holders[0]; h.Owner != "a b" || h.TTL != 1500*time.Millisecond || h.Token != 8 || h.Mode != backend.Shared || h.Meta.Host != "h" {
+		t.Errorf("%+v", h)
+	}
+	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
+		t.Errorf("%+v", w)
+	}
+	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}} {
+		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
+			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
+				t.Errorf("%v is read as %+v", lists, s)
+			}
+		}
+	}
+	if s, err := DecodeInspect([]any{int64(1), int64(9), []any{}, []any{}}); err != nil || s.Holders != nil || s.Token != 9 {
+		t.Errorf("free: %+v, %v", s, err)
+	}
+	if _, err := DecodeInspect([]any{int64(4), "x"}); !errors.Is(err, backend.ErrForeign) {
+		t.Errorf("foreign: %v", err)
+	}
+}
+
+func TestMeta(t *testing.T) {
+	since := time.Date(2025, 11, 21, 10, 0, 0, 5, time.FixedZone("", 3600))
+	for _, m := range []backend.Meta{
+		{},
+		{Service: "ünï\"\n", Host: "h", PID: 1, Traceparent: "00-x", Since: since},
+		{Service: "s"},
+		{Host: "h"},
+		{PID: 1},
+		{Traceparent: "00-x"},
+		{Since: since},
+		{Traceparent: "a\"\\\n<é", Since: since},
+		{PID: 1, Since: since},
+		{PID: 1, Traceparent: "00-y"},
+	} {
+		for range 2 { // the second time it is known
+			text := encodeMeta(m)
+			got := decodeMeta(text)
+			if !got.Since.Equal(m.Since) {
+				t.Errorf("%+v became %+v", m, got)
+			}
+			if got.Since = m.Since; got != m || m != (backend.Meta{}) && !json.Valid([]byte(text)) {
+				t.Errorf("%+v became %+v, by way of %s", m, got, text)
+			}
+		}
+	}
+	strange := backend.Meta{Service: "s", Since: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if got := decodeMeta(encodeMeta(strange)); got.Service != "s" {
+		t.Errorf("a year without four digits loses all: %+v", got)
+	}
+}
+
+func BenchmarkMeta(b *testing.B) {
+	m := backend.Meta{Service: "shop", Host: "host", PID: 4711, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Since = time.Now()
+		encodeMeta(m)
+	}
+}
+
+// FuzzReply: whatever a server answers, nothing panics, and only {1, token > 0} is a grant.
+func FuzzReply(f *testing.F) {
+	f.Add("i1 i7 i1")
+	f.Add("i2 i5 s{}")
+	f.Add("i3")
+	f.Add("i4 swhy")
+	f.Add("i1 s i0 i3 s")
+	f.Add("n a x")
+	f.Fuzz(func(t *testing.T, text string) {
+		reply := replyOf(text)
+		g, err := DecodeAcquire(reply, backend.Claim{TTL: time.Second})
+		r, _ := reply.([]any)
+		token := int64(0)
+		if len(r) == 3 && r[0] == int64(1) {
+			reserved, _ := r[2].(int64)
+			if token, _ = r[1].(int64); reserved < 1 || reserved > backend.MaxReserve {
+				token = 0
+			}
+		}
+		if (err == nil) != (token > 0) || err == nil && g.Token != uint64(token) {
+			t.Fatalf("%v is decoded as %+v, %v", reply, g, err)
+		}
+		if err := DecodeRenew(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
+			t.Fatalf("%v is decoded as renewed", reply)
+		}
+		if err := DecodeRelease(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
+			t.Fatalf("%v is decoded as released", reply)
+		}
+		_, _ = DecodeInspect(reply)
+		_, _ = DecodeProbe(reply)
+		_, _, _ = DecodeHanded(text)
+	})
+}
+
+// replyOf makes a reply of words: i7 is a number, sx a string, n nil, a an array in the array, and !x no array at all.
+func replyOf(text string) any {
+	if rest, ok := strings.CutPrefix(text, "!"); ok {
+		return rest
+	}
+	var r []any
+	for _, word := range strings.Split(text, " ") {
+		kind, rest, _ := cutByte(word)
+		switch kind {
+		case 'i':
+			n := int64(0)
+			for _, c := range []byte(rest) {
+				n = n*10 + int64(c) - '0'
+			}
+			r = append(r, n)
+		case 's':
+			r = append(r, rest)
+		case 'n':
+			r = append(r, nil)
+		case 'a':
+			r = append(r, []any{rest})
+		}
+	}
+	return r
+}
+
+func cutByte(s string) (byte, string, bool) {
+	if s == "" {
+		return 0, "", false
+	}
+	return s[0], s[1:], true
+}

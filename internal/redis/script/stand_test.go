@@ -1,0 +1,96 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Whoever stands in line and says that it lives costs the server a few commands, keeps its number and what it asked for, and is told
+// the same as on the long way.
+//
+// covers: W4
+func TestSignOfLifeIsShort(t *testing.T) {
+	executed := func(r rig, f func()) (n int) {
+		r.srv.MustDo("CONFIG", "RESETSTAT")
+		f()
+		for _, calls := range regexp.MustCompile(`cmdstat_\w+(?:\|\w+)?:calls=(\d+)`).FindAllStringSubmatch(r.srv.MustDo("INFO", "commandstats"), -1) {
+			var one int
+			_, _ = fmt.Sscan(calls[1], &one)
+			n += one
+		}
+		return n
+	}
+	r := newRig(t)
+	r.granted(queued("holder"))
+	for i, name := range []string{"a", "b", "c"} {
+		_ = r.refused(queued(name), i+1)
+	}
+	before := r.field("q:2")
+	r.lapse(5 * time.Millisecond)
+	var first, second int64
+	n := executed(r, func() {
+		again := queued("b")
+		again.Meta = backend.Meta{Service: "another"} // a place keeps what it was made with
+		second = r.refused(again, 2).RetryAfter.Milliseconds()
+	})
+	if n > 7 { // CONFIG, EVALSHA and GET, TIME, HMGET twice, HSET
+		t.Errorf("%d commands were executed for a sign of life", n)
+	}
+	first = r.refused(queued("a"), 1).RetryAfter.Milliseconds()
+	if first <= 0 || first > minute.Milliseconds()+1 || second != 0 {
+		t.Errorf("the first is to ask in %d ms, and the second in %d, want the end of the lease and never", first, second)
+	}
+	var was, is int64
+	var rest, same string
+	_, _ = fmt.Sscan(before, &was)
+	_, _ = fmt.Sscan(r.field("q:2"), &is)
+	rest, same = before[13:], r.field("q:2")[13:]
+	if is < was+5 || rest != same {
+		t.Errorf("a place became %q, and was %q", r.field("q:2"), before)
+	}
+	if more := r.field("q:4"); more != "" {
+		t.Errorf("there is a place %q more", more)
+	}
+
+	r.srv.MustDo("CONFIG", "SET", "maxmemory", "1") // what keeps a place is taken also then
+	_ = r.refused(queued("b"), 2)
+	r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+
+	// A place that has lapsed is no place: who comes back stands at the end.
+	brief := queued("brief")
+	brief.WaiterTTL = 10 * time.Millisecond
+	_ = r.refused(brief, 4)
+	_ = r.refused(queued("last"), 5)
+	r.lapse(brief.WaiterTTL)
+	_ = r.refused(brief, 5)
+	for _, name := range []string{"brief", "last"} {
+		_ = r.drop(queued(name))
+	}
+
+	// Whoever left, from the middle, and whoever died, at the head, is not counted any more.
+	leaves := func(name string) {
+		if err := r.drop(queued(name)); !errors.Is(err, backend.ErrLost) {
+			t.Fatalf("%s leaves: %v, want ErrLost", name, err)
+		}
+	}
+	leaves("b")
+	_ = r.refused(queued("c"), 2)
+	late := queued("a")
+	late.WaiterTTL = 20 * time.Millisecond
+	leaves("a")
+	_ = r.refused(late, 2)
+	_ = r.refused(queued("c"), 1)
+	leaves("c")
+	_ = r.refused(queued("d"), 2)
+	r.lapse(late.WaiterTTL)
+	if held := r.refused(queued("d"), 1); held.RetryAfter <= 0 {
+		t.Error("behind a head that died nobody is to ask when the lease ends")
+	}
+	r.dropped(queued("holder"))
+	r.granted(queued("d"))
+}

@@ -1,0 +1,231 @@
+package redis
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Topology is how servers are found.
+type Topology uint8
+
+// The topologies.
+const (
+	Standalone Topology = iota
+	Sentinel
+	Cluster
+)
+
+// A Target is what a URL names.
+type Target struct {
+	Topology                       Topology
+	Addrs                          []string
+	User, Password                 string
+	SentinelUser, SentinelPassword string
+	Master                         string
+	DB                             int
+	TLS                            *tls.Config
+	Config                         Config
+}
+
+// Settings are query parameters that only one of the backends has. A function returns an error for a value that it refuses.
+type Settings map[string]func(value string) error
+
+// Schemes returns the schemes of a backend whose plain one is name.
+func Schemes(name string) []string {
+	return []string{
+		name, name + "s", name + "+sentinel", name + "s+sentinel", name + "+cluster", name + "s+cluster",
+	}
+}
+
+// Secrets returns what must be in no error.
+func (t Target) Secrets() []string { return []string{t.Password, t.SentinelPassword} }
+
+// ParseURL reads a URL as the backends' package comments describe it. name is the backend's plain scheme. Errors are
+// *[backend.InvalidError] and quote nothing that may be secret.
+func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
+	var t Target
+	kind, secure := strings.CutPrefix(u.Scheme, name+"s")
+	if !secure {
+		kind = strings.TrimPrefix(u.Scheme, name)
+	}
+	switch kind {
+	case "+sentinel":
+		t.Topology = Sentinel
+	case "+cluster":
+		t.Topology = Cluster
+	}
+	if u.Fragment != "" {
+		return t, invalidOption("url", "", "has a #fragment; percent-encode special characters in user and password")
+	}
+	for _, part := range []func(*url.URL) error{
+		func(u *url.URL) error { return t.parseHosts(u, name) }, t.parseUser, t.parsePath,
+	} {
+		if err := part(u); err != nil {
+			return t, err
+		}
+	}
+	err := t.parseQuery(u.Query(), name, secure, own)
+	return t, err
+}
+
+func (t *Target) parseHosts(u *url.URL, scheme string) error {
+	port := "6379"
+	if t.Topology == Sentinel {
+		port = "26379"
+	}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if host == "" {
+			return invalidOption("url", u.Host, "has an empty host")
+		}
+		name, number, err := net.SplitHostPort(host)
+		if err != nil { // no port, or an IPv6 address without one
+			name, number = strings.Trim(host, "[]"), port
+			if strings.Contains(name, ":") && !strings.HasPrefix(host, "[") {
+				return invalidOption("url", host, "is not host:port")
+			}
+		}
+		if number == "" {
+			number = port
+		}
+		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 || name == "" {
+			return invalidOption("url", "", "has a host that is not host:port") // not quoted: it may be a password that lacks its @
+		}
+		t.Addrs = append(t.Addrs, net.JoinHostPort(name, number))
+	}
+	if t.Topology == Standalone && len(t.Addrs) > 1 {
+		return invalidOption("url", u.Host, "names several hosts; say "+scheme+"+sentinel:// or "+scheme+"+cluster://")
+	}
+	return nil
+}
+
+func (t *Target) parseUser(u *url.URL) error {
+	if u.User == nil {
+		return nil
+	}
+	t.User = u.User.Username()
+	t.Password, _ = u.User.Password()
+	if t.User != "" && t.Password == "" {
+		return invalidOption("url", "", "has a user without a password")
+	}
+	return nil
+}
+
+// parsePath reads /database, or /master/database for Sentinel.
+func (t *Target) parsePath(u *url.URL) error {
+	path := strings.TrimPrefix(u.Path, "/")
+	if t.Topology == Sentinel {
+		var ok bool
+		if t.Master, path, ok = strings.Cut(path, "/"); t.Master == "" || ok && path == "" {
+			return invalidOption("url", u.Path, "is not /master or /master/database")
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	db, err := strconv.ParseUint(path, 10, 16)
+	if err != nil {
+		return invalidOption("url", u.Path, "does not end in the number of a database")
+	}
+	if t.Topology == Cluster && db != 0 {
+		return invalidOption("url", u.Path, "names a database; a cluster has only 0")
+	}
+	t.DB = int(db)
+	return nil
+}
+
+func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settings) error {
+	var ca, cert, key, serverName string
+	texts := map[string]*string{"prefix": &t.Config.Prefix, "dialect": &t.Config.Dialect}
+	if secure {
+		texts["ca"], texts["cert"], texts["key"], texts["server_name"] = &ca, &cert, &key, &serverName
+	}
+	if t.Topology == Sentinel {
+		texts["sentinel_username"], texts["sentinel_password"] = &t.SentinelUser, &t.SentinelPassword
+	}
+	for name, values := range q {
+		if len(values) != 1 {
+			return invalidOption("url", name, "is in the query more than once")
+		}
+		if text, ok := texts[name]; ok {
+			*text = values[0]
+		} else if err := t.setting(name, values[0], scheme, own); err != nil {
+			return err
+		}
+	}
+	if t.SentinelUser != "" && t.SentinelPassword == "" {
+		return invalidOption("url", "", "has a sentinel_username without a sentinel_password")
+	}
+	if err := t.parseGuard(); err != nil || !secure {
+		return err
+	}
+	var err error
+	t.TLS, err = tlsConfig(ca, cert, key, serverName)
+	return err
+}
+
+// parseGuard knows what the guard needs here.
+func (t *Target) parseGuard() error {
+	if t.Topology == Cluster {
+		return t.Config.RefuseCluster()
+	}
+	if t.Topology == Sentinel && t.Config.MaxTTL != 0 && t.Config.ReplicaLag == 0 {
+		t.Config.ReplicaLag = DefaultReplicaLag
+	}
+	return nil
+}
+
+// setting reads a query parameter that is not a text.
+func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
+	switch name {
+	case "retention":
+		t.Config.Retention, err = positive(value)
+	case "request_timeout":
+		t.Config.RequestTimeout, err = positive(value)
+	case "replicas":
+		err = Count(&t.Config.Replicas)(value)
+	case "max_ttl":
+		t.Config.MaxTTL, err = positive(value)
+	case "replica_lag":
+		t.Config.ReplicaLag, err = positive(value)
+	case "allow_eviction":
+		t.Config.AllowEviction, err = strconv.ParseBool(value)
+	case "ca", "cert", "key", "server_name":
+		return invalidOption("url", name, "needs a "+scheme+"s scheme")
+	case "sentinel_username", "sentinel_password":
+		return invalidOption("url", name, "needs a sentinel scheme")
+	default:
+		set, ok := own[name]
+		if !ok {
+			return invalidOption("url", name, "is not a known query parameter")
+		}
+		err = set(value)
+	}
+	if err != nil {
+		return invalidOption(name, value, "is not valid: a duration such as 3s, true or false, or a count")
+	}
+	return nil
+}
+
+func positive(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err == nil && d <= 0 {
+		err = strconv.ErrRange
+	}
+	return d, err
+}
+
+// Count is a setting that is a number from 1 to 65535.
+func Count(n *int) func(string) error {
+	return func(value string) error {
+		v, err := strconv.ParseUint(value, 10, 16)
+		if err == nil && v == 0 {
+			err = strconv.ErrRange
+		}
+		*n = int(v)
+		return err
+	}
+}
