@@ -20,6 +20,13 @@ type Backend interface {
 	// line, which lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
+	// Heartbeat keeps the places of claims that wait in the queue of one key, in one request: a place that is still there
+	// lasts for its claim's WaiterTTL from now, as by a repeated TryAcquire. waiting tells, in the order of claims, which are
+	// still in the queue. For any other (granted meanwhile, lapsed, released) TryAcquire tells which it is. Like every
+	// verb it lets in whoever is next if something has run out. claims are of one key and have Queue; there are at most
+	// [MaxHeartbeat]. An error that is [errors.ErrUnsupported] says that each claim has to repeat TryAcquire itself.
+	Heartbeat(ctx context.Context, claims []Claim) (waiting []bool, err error)
+
 	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that ended: then it is [ErrLost].
 	Renew(ctx context.Context, c Claim) error
 
@@ -55,6 +62,11 @@ type Base struct{}
 // Identity says that there is none.
 func (Base) Identity(context.Context) (string, error) {
 	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
+}
+
+// Heartbeat says that each claim has to repeat TryAcquire.
+func (Base) Heartbeat(context.Context, []Claim) ([]bool, error) {
+	return nil, fmt.Errorf("%w: one heartbeat for several waiters", errors.ErrUnsupported)
 }
 
 func (Base) mustEmbedBase() {}
