@@ -16,9 +16,10 @@ const (
 	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
-	MaxReserve  = 1 << 10   // tokens of one claim
-	MaxPermits  = 1<<31 - 1 // of one semaphore
-	MaxMinToken = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
+	MaxReserve   = 1 << 10   // tokens of one claim
+	MaxPermits   = 1<<31 - 1 // of one semaphore
+	MaxHeartbeat = 1 << 8    // claims of one Heartbeat
+	MaxMinToken  = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
