@@ -115,14 +115,6 @@ func modeNeeds(m waiting.Mode) backend.Capabilities {
 	return backend.Capabilities{Queue: m == waiting.Handoff, Watch: m == waiting.Notify || m == waiting.Handoff}
 }
 
-// orTTL is a bound that defaults to the TTL of the claim at hand.
-func orTTL(d, ttl time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return ttl
-}
-
 var hostname = sync.OnceValue(func() string {
 	name, err := os.Hostname()
 	if err != nil {
