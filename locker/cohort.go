@@ -1,7 +1,9 @@
 package locker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -153,22 +155,21 @@ func (c *core) await(ctx context.Context, k cohortKey, co *cohort, me *waiter, c
 	case got := <-me.ready:
 		switch {
 		case got.lease == nil:
-			why := got.err
-			if why == nil { // Close
-				why = c.waitedFor(co, claim, 0)
-			}
 			patiently(got.stopped)
-			return nil, why
+			if got.err == nil { // Close
+				return nil, cmp.Or(c.waitedFor(co, claim, 0), error(ErrClosed))
+			}
+			return nil, got.err
 		case ctx.Err() != nil: // got after the caller gave up
 			c.giveBack(ctx, got.lease)
-			return nil, c.waitedFor(co, claim, 0)
+			return nil, cmp.Or(c.waitedFor(co, claim, 0), ctx.Err())
 		}
 		c.observeTurn(ctx, got.lease)
 		return got.lease, nil
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	why := c.blocked(co, claim, co.ahead(me))
+	why := cmp.Or(c.blocked(co, claim, co.ahead(me)), ctx.Err())
 	if !me.queued { // the turn came at the same moment
 		c.mu.Unlock()
 		if got := <-me.ready; got.lease != nil {
@@ -194,17 +195,18 @@ func (c *core) waitedFor(co *cohort, claim *backend.Claim, ahead int) error {
 }
 
 // blocked is what is known of who is in the way of one who waits in the cohort behind ahead others: what the store told
-// who asked it, or one of this process. The caller has mu.
+// who asked it, or one of this process. Nil if that is nobody, as far as is known. The caller has mu.
 func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
-	held := &backend.HeldError{Position: 1, Holder: c.meta}
-	if co.refusal != nil {
-		told, ok := co.refusal.(*HeldError)
-		if !ok {
-			return co.refusal
-		}
-		held = told.Err
+	var held *HeldError
+	switch {
+	case errors.As(co.refusal, &held):
+		return c.estimate(claim, held.Err, ahead)
+	case co.refusal != nil:
+		return co.refusal
+	case co.lease != nil || ahead > 0:
+		return c.estimate(claim, &backend.HeldError{Position: 1, Holder: c.meta}, ahead)
 	}
-	return c.estimate(claim, held, ahead)
+	return co.trouble
 }
 
 // startAcquirer starts the goroutine that asks the store with w. The caller has mu, and
