@@ -233,6 +233,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	ctx, end := c.observe(ctx, OpErrand, w.info)
 	w.cohort = co
 	c.sign(ctx, &w.claim)
+	c.standBack(ctx, &w.claim)
 	l, err := w.run(ctx)
 	info := w.info
 	if err == nil {

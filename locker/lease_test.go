@@ -122,11 +122,11 @@ func TestHoldTimesForget(t *testing.T) {
 	}
 	p.add("k", 1, time.Second, now)
 	p.add("k", 64, 64*time.Hour, now)
-	if d, _ := p.of("k"); d < 59*time.Minute || d > time.Hour {
+	if d := p.of("k"); d < 59*time.Minute || d > time.Hour {
 		t.Errorf("%v after 64 holds of an hour", d)
 	}
 	p.add("old", 1, time.Hour, now.Add(-5*time.Hour))
-	if d, _ := p.of("old"); d != 0 {
+	if d := p.of("old"); d != 0 {
 		t.Errorf("%v of what was seen long ago", d)
 	}
 }

@@ -256,6 +256,7 @@ func (w *wait) refused(ctx context.Context, sent instant, err error) error {
 		if w.claim.Queue {
 			w.queued, w.refToken = sent, held.Token
 		}
+		w.core.contended(&w.claim)
 		err = w.core.estimate(&w.claim, held, 0)
 	}
 	w.last = err
