@@ -118,8 +118,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, 
 	}
 	c.mu.Lock()
 	if vain == nil && !c.closed && !w.hopeless(ctx, err) {
-		me := co.join(ctx, o)
-		me.since = w.since
+		me := co.joinFirst(ctx, o, w.since)
 		c.startAcquirer(ctx, k, co, w)
 		c.mu.Unlock()
 		return c.await(ctx, k, co, me, &w.claim)
@@ -214,11 +213,12 @@ func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
 func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wait) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
-	co.asking = time.Time{}
-	if w.asked && w.last == nil { // not answered so far
+	timeout := c.storeTimeout(k.ttl)
+	if co.asking = (time.Time{}); w.unanswered {
 		co.asking = w.since
+		timeout = max(timeout-time.Since(w.since), 1)
 	}
-	co.silence = time.AfterFunc(c.storeTimeout(k.ttl)/2, func() { c.failSilent(k, co) })
+	co.silence = time.AfterFunc(timeout, func() { c.failSilent(k, co) })
 	if co.first == nil || c.closed {
 		cancel()
 	}
@@ -342,7 +342,11 @@ func (c *core) failSilent(k cohortKey, co *cohort) {
 			since = co.asking
 		}
 		if co.asking.IsZero() || !c.silent(since, timeout) {
-			co.silence.Reset(max(min(timeout-time.Since(since), timeout/2), timeout/16))
+			next := timeout - time.Since(since)
+			if next <= 0 {
+				next = timeout / 8
+			}
+			co.silence.Reset(next)
 			return
 		}
 		co.pop().ready <- outcome{err: errSilent(timeout, co.trouble), stopped: co.stopped}
@@ -405,6 +409,20 @@ func (co *cohort) join(ctx context.Context, o *call) *waiter {
 	}
 	co.last = me
 	co.waiting++
+	return me
+}
+
+// joinFirst adds the one who came first, as it asked the store for itself meanwhile. The caller has mu.
+func (co *cohort) joinFirst(ctx context.Context, o *call, since time.Time) *waiter {
+	me := co.join(ctx, o)
+	me.since = since
+	if me.prev != nil {
+		co.last = me.prev
+		co.last.next = nil
+		me.prev, me.next = nil, co.first
+		co.first.prev = me
+		co.first = me
+	}
 	return me
 }
 
