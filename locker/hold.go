@@ -196,7 +196,7 @@ func collectGarbage(now time.Time) {
 	defer garbage.mu.Unlock()
 	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(sample)
-	if n := sample[0].Value.Uint64(); n != garbage.cycles {
+	if n := sample[0].Value.Uint64(); n != garbage.cycles || now.Before(garbage.seen) {
 		garbage.cycles, garbage.seen = n, now
 	} else if now.Sub(garbage.seen) >= 30*time.Second {
 		garbage.seen = now
