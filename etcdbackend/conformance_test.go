@@ -35,7 +35,7 @@ func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
 			}
 		},
 		PutForeign: func(t testing.TB, key string) func() bool {
-			name := s.at(key).line + "settings"
+			name := s.paths(key).queue + "settings"
 			if _, err := c.Put(t.Context(), name, "of some web shop"); err != nil {
 				t.Fatal(err)
 			}

@@ -211,7 +211,7 @@ func TestRevokedLease(t *testing.T) {
 	fresh := claim(one.Key)
 	acquired(t, b, fresh)
 	want(t, "renew on the next lease", b.Renew(t.Context(), fresh), nil)
-	reply, err := c.Get(t.Context(), b.scheme.at(fresh.Key).line, clientv3.WithPrefix())
+	reply, err := c.Get(t.Context(), b.scheme.paths(fresh.Key).queue, clientv3.WithPrefix())
 	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease == int64(leases.Leases[0].ID) {
 		t.Errorf("the entry is %+v, %v", reply.Kvs, err)
 	}

@@ -118,7 +118,7 @@ func TestStateCosts(t *testing.T) {
 		acquired(t, b, saving(lock, "ignored"))
 		want(t, "Renew", b.Renew(t.Context(), saving(lock, "1")), nil)
 		b.mu.Lock()
-		if h := b.holds[b.scheme.at(name).name(lock)]; h == nil || h.claim.Save != nil {
+		if h := b.claims[b.scheme.paths(name).topic(lock.ID())]; h == nil || h.claim.Save != nil {
 			t.Error("the client does not know its hold, or keeps what it saved")
 		}
 		b.mu.Unlock()
