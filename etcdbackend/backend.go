@@ -214,7 +214,7 @@ func resending[T any](
 	for {
 		once, cancel := context.WithTimeout(ctx, after)
 		reply, err = request(once)
-		late := once.Err() != nil
+		late := once.Err() != nil || isCode(err, codes.DeadlineExceeded) // of the server, which is told the deadline
 		cancel()
 		if err == nil || !late || ctx.Err() != nil {
 			return reply, resent, err

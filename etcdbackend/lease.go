@@ -159,8 +159,8 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 			f.sent = time.Now()
 		}
 		l.sent = f
-		b.mu.Unlock()
 		b.removeEnded(l)
+		b.mu.Unlock()
 	}
 }
 
@@ -332,21 +332,23 @@ func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
 	}
 }
 
-// removeEnded removes the entries of a lease whose claims have ended: nobody believes in them, nobody released them, and the
-// lease goes on for others.
+// removeEnded has the entries of a lease removed whose claims have ended: nobody believes in them, nobody released them, and
+// the lease goes on for others. The caller has mu.
 func (b *Backend) removeEnded(l *lease) {
 	now := time.Now()
 	var ended []*localClaim
-	b.mu.Lock()
 	for lc := range l.claims {
 		if lc.until.Before(now) {
 			lc.ended = true
 			ended = append(ended, lc)
 		}
 	}
-	b.mu.Unlock()
-	for _, lc := range ended {
-		b.remove(lc, l, now)
+	if ended != nil {
+		b.tasks.Go(func() {
+			for _, lc := range ended {
+				b.remove(lc, l, now)
+			}
+		})
 	}
 }
 

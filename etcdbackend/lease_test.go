@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -33,6 +34,68 @@ func TestLeaseLasts(t *testing.T) {
 	if got := l.lasts(now.Add(-time.Minute)); got != l.ttl {
 		t.Errorf("before it began: %v, want no more than %v", got, l.ttl)
 	}
+}
+
+// A lease is counted from before the request that gave it its length was sent, however late the answer: a new one, one that was
+// kept alive, and one whose keepalive had to wait for the one before.
+//
+// covers: X3, A6
+func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
+	const delay = 200 * time.Millisecond
+	srv := testserver.Etcd(t)
+	var mu sync.Mutex
+	var sent []time.Time // of grants and keepalives
+	b, _ := tap{
+		before: func(req any) {
+			switch req.(type) {
+			case *etcdserverpb.LeaseGrantRequest, *etcdserverpb.LeaseKeepAliveRequest:
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, time.Now())
+			}
+		},
+		after: func(reply any) {
+			switch reply.(type) {
+			case *etcdserverpb.LeaseGrantResponse, *etcdserverpb.LeaseKeepAliveResponse:
+				time.Sleep(delay)
+			}
+		},
+	}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+	counted := func(what string, requests int) {
+		t.Helper()
+		mu.Lock()
+		n, last := len(sent), sent[len(sent)-1]
+		mu.Unlock()
+		if n != requests {
+			t.Fatalf("%s: %d requests, want %d", what, n, requests)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, l := range b.leases {
+			if l.began.After(last) || len(b.leases) != 1 {
+				t.Errorf("%s: the lease is counted from %v after it was asked for", what, l.began.Sub(last))
+			}
+		}
+	}
+	c := claim(key(t))
+	c.TTL = slackFrom - time.Second // no slack: each renewal needs a keepalive from after it began
+	acquired(t, b, c)
+	counted("a new lease", 1)
+	want(t, "Renew", b.Renew(t.Context(), c), nil)
+	counted("a keepalive", 2)
+	first := make(chan error, 1)
+	go func() { first <- b.Renew(t.Context(), c) }()
+	eventually(t, "a keepalive to be in flight", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(sent) < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	want(t, "Renew beside another", b.Renew(t.Context(), c), nil)
+	counted("a keepalive after another", 4)
+	want(t, "Renew", <-first, nil)
 }
 
 // A free lock costs one Raft entry to take and one to give back, as long as the client has a lease.

@@ -8,31 +8,10 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
-
-// tapped returns a backend on a client whose transactions go by tap first, and the client.
-func tapped(t *testing.T, addr string, tap func(*etcdserverpb.TxnRequest)) (*Backend, *clientv3.Client) {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(
-			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
-		) error {
-			if txn, ok := req.(*etcdserverpb.TxnRequest); ok {
-				tap(txn)
-			}
-			return next(ctx, method, req, reply, cc, opts...)
-		}),
-	}})
-	want(t, "client", err, nil)
-	t.Cleanup(func() { _ = c.Close() })
-	return on(t, c, Config{}), c
-}
 
 func saving(c backend.Claim, state string) backend.Claim {
 	c.Save = []byte(state)
