@@ -214,9 +214,9 @@ func resending[T any](
 	for {
 		once, cancel := context.WithTimeout(ctx, after)
 		reply, err = request(once)
-		late := once.Err() != nil || isCode(err, codes.DeadlineExceeded) // of the server, which is told the deadline
+		late := err != nil && (once.Err() != nil || isCode(err, codes.DeadlineExceeded)) // the server is told the deadline, too
 		cancel()
-		if err == nil || !late || ctx.Err() != nil {
+		if !late || ctx.Err() != nil {
 			return reply, resent, err
 		}
 		resent = true

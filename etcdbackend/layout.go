@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -148,21 +149,34 @@ var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 // The compares of transactions. A key that is not there has the create revision 0.
 
 // absent compares that there is no such key.
-func absent(key string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-}
+func absent(key string) clientv3.Cmp { return createdBefore(key, "", 1) }
 
 // createdBefore compares that all keys from key up to end were created before a revision; before 1 is none at all.
 func createdBefore(key, end string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key).WithRange(end), "<", revision)
+	c, p := compare(key, pb.Compare_CREATE, pb.Compare_LESS)
+	if p.TargetUnion = (&pb.Compare_CreateRevision{CreateRevision: revision}); end != "" {
+		p.RangeEnd = []byte(end)
+	}
+	return c
 }
 
 // same compares that an entry was not deleted since it was seen.
 func same(e *entry) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(e.key), "=", e.created)
+	c, p := compare(e.key, pb.Compare_CREATE, pb.Compare_EQUAL)
+	p.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: e.created}
+	return c
 }
 
 // unwritten compares that nobody wrote to a key since a revision at which it was written.
 func unwritten(key string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+	c, p := compare(key, pb.Compare_MOD, pb.Compare_EQUAL)
+	p.TargetUnion = &pb.Compare_ModRevision{ModRevision: revision}
+	return c
+}
+
+// compare is made in place: the client's own functions copy a compare, by reflection, in each step.
+func compare(key string, target pb.Compare_CompareTarget, result pb.Compare_CompareResult) (c clientv3.Cmp, p *pb.Compare) {
+	p = c.GetCompare()
+	p.Key, p.Target, p.Result = []byte(key), target, result
+	return c, p
 }

@@ -165,10 +165,10 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 }
 
 func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
-	limit := min(b.cfg.RequestTimeout, max(l.ttl/3, time.Second/4))
+	limit := min(b.cfg.RequestTimeout, l.ttl) // later it is of no use: it is counted from now
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	reply, _, err := resending(ctx, min(b.resendAfter(), limit/2), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+	reply, _, err := resending(ctx, min(b.resendAfter(), limit/6), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 		b.keepalives.Add(1)
 		return b.client.KeepAliveOnce(ctx, l.id)
 	})

@@ -193,11 +193,11 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 	silent, alive, waiter := claim(key(t)), claim(key(t)), inLine("")
 	waiter.Key = alive.Key
 	silent.TTL, alive.TTL, waiter.WaiterTTL = 2*time.Second, 2*time.Second, 2*time.Second
+	start := time.Now()
 	acquired(t, b, silent)
 	acquired(t, b, alive)
-	_, err := b.TryAcquire(t.Context(), waiter) // in line, and then silent
-	want(t, "stand in line", err, backend.ErrHeld)
-	start := time.Now()
+	_, err := b.TryAcquire(t.Context(), waiter) // in the queue, and then silent
+	want(t, "wait in the queue", err, backend.ErrHeld)
 	eventually(t, "the silent hold to end", func() error {
 		want(t, "renew", b.Renew(t.Context(), alive), nil)
 		_, err := other.TryAcquire(t.Context(), claim(silent.Key))
@@ -211,7 +211,7 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 		t.Errorf("it ended after %v, with a TTL of %v", took, silent.TTL)
 	}
 	want(t, "renew by the silent one", b.Renew(t.Context(), silent), backend.ErrLost)
-	eventually(t, "the silent place in line to lapse", func() error {
+	eventually(t, "the silent waiter to lapse", func() error {
 		want(t, "renew", b.Renew(t.Context(), alive), nil)
 		state, err := other.Inspect(t.Context(), alive.Key)
 		if err == nil && len(state.Waiters) > 0 {

@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -120,7 +121,7 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 
 // settle sorts the entries and marks those that hold.
 func (q *queue) settle() {
-	slices.SortFunc(q.entries, func(a, b *entry) int { return int(a.created - b.created) })
+	slices.SortFunc(q.entries, func(a, b *entry) int { return cmp.Compare(a.created, b.created) })
 	var entered, first, last *entry
 	n := 0
 	for _, e := range q.entries {

@@ -104,55 +104,51 @@ func (r *release) run(ctx context.Context, b *Backend) error {
 		}
 	}
 	for range maxTries {
-		if err := r.step(ctx, b); err != nil {
+		if more, err := r.step(ctx, b); err != nil || !more {
 			return err
-		}
-		if r.entry == nil {
-			return nil
 		}
 	}
 	return errTries
 }
 
-// step deletes the entry, if there is one, together with the write of the tombstone and of the state, and finds the next.
+// step deletes the entry, if there is one, together with the write of the tombstone and of the state, and finds the next. It
+// reports whether there is more to do.
 //
 // Safety: an entry that held when it was seen, however long ago, holds for as long as it exists, and the step compares that it
 // does. So the state is saved by a holder.
-func (r *release) step(ctx context.Context, b *Backend) error {
+func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	var guards []clientv3.Cmp
-	e, then, saves := r.entry, r.tombstone, false
+	e, sure, then, otherwise := r.entry, r.sure, r.tombstone, r.tombstone
+	saves := e != nil && r.c.Save != nil && !r.saved && (e.granted || sure)
 	if e != nil {
 		guards = append(guards, same(e))
 		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, then...)
-		if saves = r.c.Save != nil && !r.saved && (e.granted || r.sure); saves {
-			then = append(then, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
-		}
 	}
-	look := []clientv3.Op{r.paths.get()}
-	if !r.sure {
-		then = slices.Concat(then, look)
+	if saves {
+		then = append(then, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
 	}
-	reply, resent, err := b.commit(ctx, guards, then, slices.Concat(r.tombstone, look))
+	if !sure {
+		look := []clientv3.Op{r.paths.get()}
+		then, otherwise = slices.Concat(then, look), slices.Concat(otherwise, look)
+	}
+	reply, resent, err := b.commit(ctx, guards, then, otherwise)
 	r.resent = r.resent || resent
 	if err != nil {
-		return err
+		return false, err
 	}
-	r.tombstone, r.entry = nil, nil
-	r.saved = r.saved || reply.Succeeded && saves
-	if reply.Succeeded && (saves || r.sure) {
-		r.held = true
+	done := reply.Succeeded
+	r.saved, r.held = r.saved || done && saves, r.held || done && (saves || sure)
+	r.tombstone, r.entry, r.sure = nil, nil, false
+	if sure {
+		return !done, nil // if it is gone, look for another
 	}
-	if reply.Succeeded && r.sure {
-		return nil
-	}
-	r.sure = false
 	q, err := r.paths.read(reply.Header.Revision, lastRange(reply))
 	if err != nil { // foreign entries: ours is deleted, and whether it held is not to be said
-		return nil //nolint:nilerr // as it was done
+		return false, nil //nolint:nilerr // as it was done
 	}
-	if e != nil && reply.Succeeded {
-		r.held = q.heldWith(e) || r.held
+	if e != nil && done {
+		r.held = r.held || q.heldWith(e)
 	}
 	r.entry = q.own(r.c)
-	return nil
+	return r.entry != nil, nil
 }
