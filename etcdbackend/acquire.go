@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// maxTries bounds how often a verb begins anew because the queue changed under it, or its lease ended.
+// maxTries bounds how often a verb begins anew because the queue changed under it, or its lease
+// ended.
 const maxTries = 100
 
 var errTries = errors.New("etcd: the queue changed faster than it could be read")
@@ -27,8 +28,9 @@ type attempt struct {
 	local *localClaim
 }
 
-// TryAcquire makes one attempt, as [backend.Backend] says: one Raft write if the lock is free and this client has a lease for
-// its TTL. A claim that must wait takes a second one, and a third when its turn has come.
+// TryAcquire makes one attempt, as [backend.Backend] says: one Raft write if the lock is free and
+// this client has a lease for its TTL. A claim that must wait takes a second one, and a third when
+// its turn has come.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
 	if err := c.Validate(b.Capabilities()); err != nil {
 		return g, err
@@ -50,7 +52,8 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 	return g, err
 }
 
-// dropped forgets a claim of which nothing is in etcd. What may be is kept in mind, and removed when nobody believes in it.
+// dropped forgets a claim of which nothing is in etcd. What may be is kept in mind, and removed
+// when nobody believes in it.
 func (a *attempt) dropped() {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
@@ -59,8 +62,8 @@ func (a *attempt) dropped() {
 	}
 }
 
-// run makes transactions until one settles the attempt. The first is all there is for a free lock: one Raft write, which
-// compares that the queue is empty.
+// run makes transactions until one settles the attempt. The first is all there is for a free lock:
+// one Raft write, which compares that the queue is empty.
 func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
 	r, err := a.first(ctx)
 	for range maxTries {
@@ -75,8 +78,9 @@ func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
 	return backend.Grant{}, errTries
 }
 
-// first reads the queue for a claim that is in it as far as this client knows, which costs no write, and tries to take a free
-// lock otherwise. A shared claim reads, too: another client may have made its entry before, beside those of others.
+// first reads the queue for a claim that is in it as far as this client knows, which costs no
+// write, and tries to take a free lock otherwise. A shared claim reads, too: another client may
+// have made its entry before, beside those of others.
 func (a *attempt) first(ctx context.Context) (result, error) {
 	a.b.mu.Lock()
 	known := a.local.entry != nil
@@ -88,8 +92,9 @@ func (a *attempt) first(ctx context.Context) (result, error) {
 	return result{queue: q}, err
 }
 
-// next takes the step that the queue, as it was read, leaves to a claim. Each step that grants is a write whose compares, or
-// whose reply, prove it at the write's own revision: a read may be stale (etcd #20418) and is never proof.
+// next takes the step that the queue, as it was read, leaves to a claim. Each step that grants is
+// a write whose compares, or whose reply, prove it at the write's own revision: a read may be
+// stale (etcd #20418) and is never proof.
 func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 	own, holder, mismatch := q.own(a.c), q.holder(a.c), q.mismatch(a.c)
 	switch {
@@ -111,44 +116,53 @@ func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 
 // takeFree creates the entry if the queue is empty.
 //
-// Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps out all who must be.
+// Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps
+// out all who must be.
 func (a *attempt) takeFree(ctx context.Context) (result, error) {
 	p := a.paths
-	empty := createdBefore(p.queue, p.end(), 1)
-	return a.write(ctx, write{guards: []clientv3.Cmp{empty}, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
+	empty := []clientv3.Cmp{createdBefore(p.queue, p.end(), 1)}
+	return a.write(ctx, write{guards: empty, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
 }
 
-// join creates the entry of a claim that fits into the queue as it was read, if nothing was created since.
+// join creates the entry of a claim that fits into the queue as it was read, if nothing was
+// created since.
 //
-// Safety: compared with the queue read, entries may have gone at the write's revision, which lets in no fewer.
+// Safety: compared with the queue read, entries may have gone at the write's revision, which lets
+// in no fewer.
 func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
 	p := a.paths
-	unchanged := createdBefore(p.queue, p.end(), q.revision+1)
 	key := p.entry(a.c, a.local.slot)
-	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged, absent(key)}, key: key, ttl: a.c.TTL})
+	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)}
+	return a.write(ctx, write{guards: unchanged, key: key, ttl: a.c.TTL})
 }
 
 // reenter creates a further hold of an owner who holds, and takes its claim out of the queue.
 //
-// Safety: an entry that holds does so for as long as it exists, and the write compares that it does.
+// Safety: an entry that holds does so for as long as it exists, and the write compares that it
+// does.
 func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, error) {
 	key := a.paths.reentry(a.c, a.local.slot)
-	w := write{guards: []clientv3.Cmp{same(holder), absent(key)}, key: key, token: holder.token(), ttl: a.c.TTL}
+	guards := []clientv3.Cmp{same(holder), absent(key)}
+	w := write{guards: guards, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
 		w.guards, w.also = append(w.guards, same(own)), []clientv3.Op{clientv3.OpDelete(own.key)}
 	}
 	return a.write(ctx, w)
 }
 
-// enqueue creates the entry behind all others. If they have gone by then it holds, and is confirmed like one whose turn came.
+// enqueue creates the entry behind all others. If they have gone by then it holds, and is
+// confirmed like one whose turn came.
 func (a *attempt) enqueue(ctx context.Context) (result, error) {
 	p := a.paths
 	key := p.entry(a.c, a.local.slot)
-	w := write{guards: []clientv3.Cmp{absent(key)}, key: key, ttl: a.c.WaiterTTL, waits: true, read: true}
+	guards := []clientv3.Cmp{absent(key)}
 	if a.c.Mode == backend.Permit { // none of another limit
 		ours := p.limit(a.c)
-		w.guards = append(w.guards, createdBefore(p.queue+"p/", ours, 1), createdBefore(clientv3.GetPrefixRangeEnd(ours), p.queue+"p0", 1))
+		lower := createdBefore(p.queue+"p/", ours, 1)
+		higher := createdBefore(clientv3.GetPrefixRangeEnd(ours), p.queue+"p0", 1)
+		guards = append(guards, lower, higher)
 	}
+	w := write{guards: guards, key: key, ttl: a.c.WaiterTTL, waits: true, read: true}
 	r, err := a.write(ctx, w)
 	if r.written && (err != nil || r.queue.own(a.c).key != key) {
 		return a.withdrawDuplicate(ctx, key, r, err)
@@ -156,15 +170,18 @@ func (a *attempt) enqueue(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// withdrawDuplicate removes an entry that was made beside another one of the same claim, which some other client had made, or
-// among entries that are not ours. The claim goes on with the queue as it is then.
-func (a *attempt) withdrawDuplicate(ctx context.Context, key string, r result, cause error) (result, error) {
+// withdrawDuplicate removes an entry that was made beside another one of the same claim, which
+// some other client had made, or among entries that are not ours. The claim goes on with the queue
+// as it is then.
+func (a *attempt) withdrawDuplicate(
+	ctx context.Context, key string, r result, cause error,
+) (result, error) {
 	b, p := a.b, a.paths
 	reply, resent, err := b.commit(ctx, []clientv3.Cmp{unwritten(key, r.revision)},
 		[]clientv3.Op{clientv3.OpDelete(key), p.get()}, []clientv3.Op{p.get()})
 	if err != nil || resent {
 		b.mu.Lock()
-		a.local.putPending = true // it may be there, and whoever releases the claim is to look for it
+		a.local.putPending = true // it may be there: a release has to look for it
 		b.mu.Unlock()
 	}
 	if cause != nil || err != nil {
@@ -176,8 +193,8 @@ func (a *attempt) withdrawDuplicate(ctx context.Context, key string, r result, c
 
 // confirm writes to an entry that holds by what was read, and attaches it to a lease of the TTL.
 //
-// Safety: the write's reply has the queue at the write's revision. If the entry holds in it, it does until it is deleted, as
-// an older entry cannot appear.
+// Safety: the write's reply has the queue at the write's revision. If the entry holds in it, it
+// does until it is deleted, as an older entry cannot appear.
 func (a *attempt) confirm(ctx context.Context, own *entry) (result, error) {
 	r, err := a.write(ctx, a.overwrite(own, a.c.TTL, false))
 	if err == nil && r.written {
@@ -188,8 +205,9 @@ func (a *attempt) confirm(ctx context.Context, own *entry) (result, error) {
 	return r, err
 }
 
-// wait keeps the claim in the queue for its WaiterTTL, and tells it its position as of the read. A keepalive of the lease does
-// that, and a write only if the entry is on another client's lease, or on a shorter one.
+// wait keeps the claim in the queue for its WaiterTTL, and tells it its position as of the read. A
+// keepalive of the lease does that, and a write only if the entry is on another client's lease, or
+// on a shorter one.
 func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error) {
 	if !a.c.Queue {
 		return result{}, q.refusal(own)
@@ -221,9 +239,11 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	return result{}, refusal
 }
 
-// keepWaiting has the lease of an entry that waits run for the claim's WaiterTTL from sent on. It reports false if that takes a
-// write. The caller has mu.
-func (b *Backend) keepWaiting(lc *localClaim, c backend.Claim, own *entry, sent time.Time) (f *flight, kept bool) {
+// keepWaiting has the lease of an entry that waits run for the claim's WaiterTTL from sent on. It
+// reports false if that takes a write. The caller has mu.
+func (b *Backend) keepWaiting(
+	lc *localClaim, c backend.Claim, own *entry, sent time.Time,
+) (f *flight, kept bool) {
 	l := lc.lease
 	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < c.WaiterTTL {
 		return nil, false
@@ -246,8 +266,8 @@ func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) 
 	b.mu.Lock()
 	f := b.keep(r.lease, a.sent, a.c.TTL)
 	b.mu.Unlock()
-	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) {
-		return backend.Grant{}, errors.New("etcd: lease ended while the lock was granted") // unknown: to be asked again
+	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
+		return backend.Grant{}, errors.New("etcd: lease ended while the lock was granted")
 	} else if err != nil {
 		return backend.Grant{}, err
 	}
@@ -256,20 +276,22 @@ func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) 
 	ttl := max(a.c.TTL, r.lease.lasts(a.sent))
 	lc.key, lc.entry, lc.granted = r.granted.key, r.granted, true
 	lc.extend(a.sent.Add(ttl))
-	return backend.Grant{Token: r.granted.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state}, nil
+	return backend.Grant{
+		Token: r.granted.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
+	}, nil
 }
 
 // A write is one transaction that creates an entry, or writes over it.
 type write struct {
 	guards  []clientv3.Cmp
 	key     string        // of the entry
-	over    *entry        // the entry as it was seen, if it is there already: it keeps its create revision
+	over    *entry        // as it was seen, if it is there already: it keeps its create revision
 	token   uint64        // if it is not to be the entry's own
 	ttl     time.Duration // of the lease it is attached to
 	seconds int64         // length of the lease at least
 	waits   bool          // the entry is not known to hold
 	also    []clientv3.Op // made with it
-	read    bool          // read the queue after the write: then that decides, and not that the write was made
+	read    bool          // read the queue after the write: that decides then, not the write
 }
 
 // A result is what one transaction of an attempt came to.
@@ -277,14 +299,14 @@ type result struct {
 	granted  *entry // holds; nil if that is not settled
 	written  bool
 	revision int64  // the transaction's
-	lease    *lease // what was written is attached to it; nil if the server does not know it, and nothing was written
+	lease    *lease // of what was written; nil if the server does not know it: nothing was written
 	queue    *queue // as of revision, if that was read
 	state    []byte // the stored state, if the claim asks for it and the write was made
 }
 
-// overwrite is a write to an entry that is there, attaching it to a lease for ttl, and for one who holds to none shorter than
-// before. It is made only if nobody wrote to the entry since it was seen: what another request of the claim was granted must
-// not be cut short.
+// overwrite is a write to an entry that is there, attaching it to a lease for ttl, and for one who
+// holds to none shorter than before. It is made only if nobody wrote to the entry since it was
+// seen: what another request of the claim was granted must not be cut short.
 func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	w := write{
 		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)},
@@ -296,8 +318,8 @@ func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	return w
 }
 
-// write makes the transaction: the entry, or else a read of the queue and of the claim's tombstone. No entry is ever created
-// for a claim that was released.
+// write makes the transaction: the entry, or else a read of the queue and of the claim's
+// tombstone. No entry is ever created for a claim that was released.
 func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	b, p := a.b, a.paths
 	seconds := max(leaseSeconds(w.ttl), w.seconds)
@@ -343,12 +365,13 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	r := result{written: made, revision: reply.Header.Revision, lease: on}
 	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
 		if kvs := reply.Responses[1+len(w.also)].GetResponseRange().Kvs; len(kvs) > 0 {
-			r.state = append([]byte{}, kvs[0].Value...) // an empty value comes as nil, and is a state
+			r.state = append([]byte{}, kvs[0].Value...) // never nil: an empty value is a state
 		}
 	}
 	if made && !w.read {
 		r.granted = &entry{
-			record: record, key: w.key, created: r.revision, modified: r.revision, attached: int64(on.id), granted: true,
+			record: record, key: w.key, created: r.revision, modified: r.revision,
+			attached: int64(on.id), granted: true,
 		}
 		r.granted.class, r.granted.limit, _ = p.class(w.key)
 		if w.over != nil {

@@ -22,13 +22,14 @@ import (
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
 const DefaultRequestTimeout = 3 * time.Second
 
-// MinTTL is the shortest lease that etcd can count. A server may round it up to one and a half of its election timeout.
+// MinTTL is the shortest lease that etcd can count. A server may round it up to one and a half of
+// its election timeout.
 const MinTTL = time.Second
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
-	// Prefix starts every key. Clients with different prefixes do not see each other's locks, if neither starts with the
-	// other. Default "holdfast/"; empty in the layout [Etcdctl].
+	// Prefix starts every key. Clients with different prefixes do not see each other's locks, if
+	// neither starts with the other. Default "holdfast/"; empty in the layout [Etcdctl].
 	Prefix string
 
 	// Layout of the keys, the same for all who share a lock. Default [Native].
@@ -38,7 +39,8 @@ type Config struct {
 	RequestTimeout time.Duration
 }
 
-// A Backend keeps locks in etcd. It is safe for concurrent use, and does not change the client it was given.
+// A Backend keeps locks in etcd. It is safe for concurrent use, and does not change the client it
+// was given.
 type Backend struct {
 	backend.Base
 
@@ -50,7 +52,7 @@ type Backend struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup            // verbs in progress, and goroutines: each is started while another is counted
+	tasks  sync.WaitGroup            // verbs in progress, and goroutines, which are started by those
 	hub    waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
 
 	keepalives atomic.Int64 // requests sent
@@ -70,8 +72,9 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend on a client that the caller keeps and closes, after the backend. It sends nothing. The client may be
-// shared with the rest of the program, but not through clientv3/namespace with a prefix that ends a lock's range.
+// New returns a backend on a client that the caller keeps and closes, after the backend. It sends
+// nothing. The client may be shared with the rest of the program, but not through
+// clientv3/namespace with a prefix that ends a lock's range.
 //
 // It returns an *[backend.InvalidError] for a bad cfg or no client.
 func New(client *clientv3.Client, cfg Config) (*Backend, error) {
@@ -83,7 +86,8 @@ func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		client: client, cfg: cfg, scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl}, id: backend.NewOwner(),
+		client: client, cfg: cfg, id: backend.NewOwner(),
+		scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl},
 		claims: map[string]*localClaim{}, watchers: map[string]*watcher{},
 		leases: map[int64]*lease{}, grants: map[int64]*flight{},
 	}
@@ -118,7 +122,8 @@ func invalid(field, value, reason string) error {
 	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
 }
 
-// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise all but MinToken and Loss.
+// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise
+// all but MinToken and Loss.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
@@ -127,22 +132,25 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 }
 
-// Identity returns a number that was drawn for this cluster, for [backend.Backend]: the same from all members under all their
-// names, and after restarts. It is kept below Prefix (in the layout [Etcdctl] below holdfast-side/), so clients with another
-// prefix, who have other locks, see another one, and it is drawn anew once everything below Prefix was deleted. The first
-// call ever writes it; after that each is one request, bounded by ctx and RequestTimeout.
+// Identity returns a number that was drawn for this cluster, for [backend.Backend]: the same from
+// all members under all their names, and after restarts. It is kept below Prefix (in the layout
+// [Etcdctl] below holdfast-side/), so clients with another prefix, who have other locks, see
+// another one, and it is drawn anew once everything below Prefix was deleted. The first call ever
+// writes it; after that each is one request, bounded by ctx and RequestTimeout.
 //
-// Copied data is the same cluster: of two that were restored from one snapshot, a quorum refuses the second. Where that is
-// meant, delete the key <prefix>identity in one of them.
+// Copied data is the same cluster: of two that were restored from one snapshot, a quorum refuses
+// the second. Where that is meant, delete the key <prefix>identity in one of them.
 //
-// etcd's own cluster id would not do: it is a hash of the members' first peer addresses, and two single servers with default
-// flags have the same.
+// etcd's own cluster id would not do: it is a hash of the members' first peer addresses, and two
+// single servers with default flags have the same.
 func (b *Backend) Identity(ctx context.Context) (id string, err error) {
 	err = b.verb(ctx, "identity", func(ctx context.Context) error {
-		// All agree, as the first transaction decides, whoever else makes it and however often it is sent.
-		key, drawn := b.scheme.identity(), backend.NewOwner()
+		// All agree, as the first transaction decides, whoever else makes it and however often it
+		// is sent.
+		key := b.scheme.identity()
+		get := clientv3.OpGet(key)
 		reply, _, err := b.commit(ctx, []clientv3.Cmp{absent(key)},
-			[]clientv3.Op{clientv3.OpPut(key, drawn), clientv3.OpGet(key)}, []clientv3.Op{clientv3.OpGet(key)})
+			[]clientv3.Op{clientv3.OpPut(key, backend.NewOwner()), get}, []clientv3.Op{get})
 		if err != nil {
 			return err
 		}
@@ -152,8 +160,8 @@ func (b *Backend) Identity(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// Close ends the watches and what is in progress, waits for it, and closes the client if the backend was opened by URL. The
-// leases run out.
+// Close ends the watches and what is in progress, waits for it, and closes the client if the
+// backend was opened by URL. The leases run out.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := !b.closed
@@ -178,7 +186,8 @@ func (b *Backend) begin() bool {
 	return true
 }
 
-// verb runs a verb, bounded by ctx, by RequestTimeout and by Close. The client heeds contexts in all it does.
+// verb runs a verb, bounded by ctx, by RequestTimeout and by Close. The client heeds contexts in
+// all it does.
 func (b *Backend) verb(ctx context.Context, key string, run func(context.Context) error) error {
 	if err := b.scheme.check(key); err != nil {
 		return err
@@ -197,7 +206,8 @@ func (b *Backend) verb(ctx context.Context, key string, run func(context.Context
 	switch {
 	case backend.AnswerOf(err) != backend.Unknown:
 		return err
-	case b.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, clientv3.ErrNoAvailableEndpoints)):
+	case b.ctx.Err() != nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, clientv3.ErrNoAvailableEndpoints)):
 		return backend.ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -205,16 +215,18 @@ func (b *Backend) verb(ctx context.Context, key string, run func(context.Context
 	return b.failure(err)
 }
 
-// resending makes a request, and makes it again each time a member has not answered within a while: the client's balancer
-// takes the members in turn, and notices one that hangs only after 13 seconds. It reports whether an earlier copy of the
-// request was not answered; that may still be executed.
+// resending makes a request, and makes it again each time a member has not answered within a
+// while: the client's balancer takes the members in turn, and notices one that hangs only after 13
+// seconds. It reports whether an earlier copy of the request was not answered; that may still be
+// executed.
 func resending[T any](
 	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
 ) (reply T, resent bool, err error) {
 	for {
 		once, cancel := context.WithTimeout(ctx, after)
 		reply, err = request(once)
-		late := err != nil && (once.Err() != nil || isCode(err, codes.DeadlineExceeded)) // the server is told the deadline, too
+		// The server is told the deadline, and may be the first to notice.
+		late := err != nil && (once.Err() != nil || isCode(err, codes.DeadlineExceeded))
 		cancel()
 		if !late || ctx.Err() != nil {
 			return reply, resent, err
@@ -242,25 +254,34 @@ func lastRange(reply *clientv3.TxnResponse) []*mvccpb.KeyValue {
 
 // readQueue reads the queue.
 func (b *Backend) readQueue(ctx context.Context, p paths) (*queue, error) {
-	reply, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (clientv3.OpResponse, error) {
-		return b.client.Do(ctx, p.get())
-	})
+	reply, err := b.get(ctx, p.queue, clientv3.WithRange(p.end()))
 	if err != nil {
 		return nil, err
 	}
-	return p.read(reply.Get().Header.Revision, reply.Get().Kvs)
+	return p.read(reply.Header.Revision, reply.Kvs)
+}
+
+// get reads keys, resending the request.
+func (b *Backend) get(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
+	reply, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return b.client.Get(ctx, key, opts...)
+	})
+	return reply, err
 }
 
 // failure turns what the client returned into one of the three answers.
 //
-// Definite are only those errors that a server gives instead of proposing the request: no permission, no space, too many
-// requests. Unavailable, DeadlineExceeded, Canceled and all else are unknown, as the request may be in the Raft log. The error
-// never wraps a context error, so that a caller does not take our RequestTimeout for its own deadline.
+// Definite are only those errors that a server gives instead of proposing the request: no
+// permission, no space, too many requests. Unavailable, DeadlineExceeded, Canceled and all else
+// are unknown, as the request may be in the Raft log. The error never wraps a context error, so
+// that a caller does not take our RequestTimeout for its own deadline.
 func (b *Backend) failure(err error) error {
 	switch {
 	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
-		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrAuthNotEnabled,
-			rpctypes.ErrInvalidAuthToken):
+		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+			rpctypes.ErrAuthNotEnabled, rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	case isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -271,7 +292,8 @@ func (b *Backend) failure(err error) error {
 	return fmt.Errorf("etcd: %w", err)
 }
 
-// isNoLease reports whether the server said that the lease does not exist, which is definite: nothing was written.
+// isNoLease reports whether the server said that the lease does not exist, which is definite:
+// nothing was written.
 func isNoLease(err error) bool { return err != nil && isOneOf(err, rpctypes.ErrLeaseNotFound) }
 
 func isOneOf(err error, targets ...error) bool {

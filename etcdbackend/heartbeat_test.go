@@ -23,7 +23,8 @@ func enqueued(t *testing.T, b *Backend, c backend.Claim, position int) {
 	}
 }
 
-// One heartbeat keeps all waiters of a key: with one read, and with one keepalive for all of them if any.
+// One heartbeat keeps all waiters of a key: with one read, and with one keepalive for all of them
+// if any.
 //
 // covers: W8, W9
 func TestHeartbeatKeepsAll(t *testing.T) {
@@ -81,8 +82,8 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 	}
 }
 
-// Those that a heartbeat does not find waiting are to ask: who was granted the key, who was released, who is in the queue by another
-// client, and who never was.
+// Those that a heartbeat does not find waiting are to ask: who was granted the key, who was
+// released, who is in the queue by another client, and who never was.
 //
 // covers: W2, W7
 func TestHeartbeatTellsWhoWaits(t *testing.T) {

@@ -24,8 +24,9 @@ func identity(t *testing.T, b *Backend) string {
 	return id
 }
 
-// One cluster is one, through each member, and also after a restart. Locks below another prefix are other locks, and the
-// cluster has another identity there. One key is all that there is of it, and in no lock's range.
+// One cluster is one, through each member, and also after a restart. Locks below another prefix
+// are other locks, and the cluster has another identity there. One key is all that there is of it,
+// and in no lock's range.
 //
 // covers: Q3
 func TestIdentity(t *testing.T) {

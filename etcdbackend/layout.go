@@ -17,8 +17,9 @@ const (
 	// Native has all modes. Names may contain anything, and one name never waits for another.
 	Native Layout = "native"
 
-	// Etcdctl excludes `etcdctl lock NAME` and concurrency.Mutex on the same name, both ways. It has exclusive claims only,
-	// and what these peers have: a lock named jobs also waits for whoever holds jobs/1.
+	// Etcdctl excludes `etcdctl lock NAME` and concurrency.Mutex on the same name, both ways. It
+	// has exclusive claims only, and what these peers have: a lock named jobs also waits for
+	// whoever holds jobs/1.
 	Etcdctl Layout = "etcdctl"
 )
 
@@ -48,12 +49,13 @@ const (
 //	         holdfast-side/<prefix><name>/t/<id>
 //	         holdfast-side/identity
 //
-// A slot is a name that a client uses again once the entry is certainly gone and no request is in flight that may create it:
-// etcd scans deleted keys in every range read until it is compacted, so with a fresh key for each claim a busy lock would
-// get slower from one acquisition to the next. Whose entry it is, its value says.
+// A slot is a name that a client uses again once the entry is certainly gone and no request is in
+// flight that may create it: etcd scans deleted keys in every range read until it is compacted, so
+// with a fresh key for each claim a busy lock would get slower from one acquisition to the next.
+// Whose entry it is, its value says.
 //
-// Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no lock's keys are within
-// another's range, and the identity is in none.
+// Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no
+// lock's keys are within another's range, and the identity is in none.
 type scheme struct {
 	prefix  string
 	etcdctl bool
@@ -84,7 +86,7 @@ func (s scheme) identity() string {
 // check refuses a key that would be kept among our own side keys.
 func (s scheme) check(key string) error {
 	if s.etcdctl && strings.HasPrefix(s.prefix+key+"/", sideRoot) {
-		return &backend.InvalidError{Field: "key", Value: key, Reason: "is a name that the layout keeps for itself"}
+		return invalid("key", key, "is a name that the layout keeps for itself")
 	}
 	return nil
 }
@@ -123,7 +125,8 @@ func (p paths) tombstone(c backend.Claim) string { return p.side + "t/" + escape
 // state is the key of the lock's stored state, in [Native] alone.
 func (p paths) state() string { return p.side + "state" }
 
-// class reads what kind of entry a key is, and its limit. It reports false for a key that is not ours.
+// class reads what kind of entry a key is, and its limit. It reports false for a key that is not
+// ours.
 func (p paths) class(key string) (class byte, limit int, ok bool) {
 	if p.etcdctl {
 		return exclusive, 0, true
@@ -151,7 +154,8 @@ var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 // absent compares that there is no such key.
 func absent(key string) clientv3.Cmp { return createdBefore(key, "", 1) }
 
-// createdBefore compares that all keys from key up to end were created before a revision; before 1 is none at all.
+// createdBefore compares that all keys from key up to end were created before a revision; before 1
+// is none at all.
 func createdBefore(key, end string, revision int64) clientv3.Cmp {
 	c, p := compare(key, pb.Compare_CREATE, pb.Compare_LESS)
 	if p.TargetUnion = (&pb.Compare_CreateRevision{CreateRevision: revision}); end != "" {
@@ -174,8 +178,11 @@ func unwritten(key string, revision int64) clientv3.Cmp {
 	return c
 }
 
-// compare is made in place: the client's own functions copy a compare, by reflection, in each step.
-func compare(key string, target pb.Compare_CompareTarget, result pb.Compare_CompareResult) (c clientv3.Cmp, p *pb.Compare) {
+// compare is made in place: the client's own functions copy a compare, by reflection, in each
+// step.
+func compare(
+	key string, target pb.Compare_CompareTarget, result pb.Compare_CompareResult,
+) (c clientv3.Cmp, p *pb.Compare) {
 	p = c.GetCompare()
 	p.Key, p.Target, p.Result = []byte(key), target, result
 	return c, p

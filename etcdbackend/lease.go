@@ -12,26 +12,31 @@ import (
 )
 
 const (
-	// slackFrom is the TTL from which on leases are longer than claims ask for, by a third. One keepalive then serves all
-	// claims and renewals that come within a third of the TTL after it. Below, the second to which etcd rounds is enough of
-	// a delay for those who wait for a crashed holder.
+	// slackFrom is the TTL from which on leases are longer than claims ask for, by a third. One
+	// keepalive then serves all claims and renewals that come within a third of the TTL after it.
+	// Below, the second to which etcd rounds is enough of a delay for those who wait for a crashed
+	// holder.
 	slackFrom = 6 * time.Second
 
-	// maxEntries is how many entries share a lease. etcd revokes a lease with all its keys in one step.
+	// maxEntries is how many entries share a lease. etcd revokes a lease with all its keys in one
+	// step.
 	maxEntries = 4096
 
-	// maxDrift: the rates of the server's clock and of ours may differ by 1/maxDrift, so a lease ages faster by that.
+	// maxDrift: the rates of the server's clock and of ours may differ by 1/maxDrift, so a lease
+	// ages faster by that.
 	maxDrift = 64
 
-	// orphanTime is for how much longer than its claim's belief an entry is looked for whose Put was not answered.
+	// orphanTime is for how much longer than its claim's belief an entry is looked for whose Put
+	// was not answered.
 	orphanTime = time.Minute
 )
 
-// A lease is one etcd lease, shared by the claims of this client that ask for the same length. It is guarded by Backend.mu.
+// A lease is one etcd lease, shared by the claims of this client that ask for the same length. It
+// is guarded by Backend.mu.
 //
-// Safety: it never ends before began+ttl on the server's clock, as began is when the last request was sent that gave it its
-// whole length and was answered: before the request, never from its answer. So whoever needs it until a moment is served by
-// arithmetic, or by a keepalive sent now.
+// Safety: it never ends before began+ttl on the server's clock, as began is when the last request
+// was sent that gave it its whole length and was answered: before the request, never from its
+// answer. So whoever needs it until a moment is served by arithmetic, or by a keepalive sent now.
 type lease struct {
 	id    clientv3.LeaseID
 	ttl   time.Duration
@@ -67,8 +72,8 @@ func lasts(ttl time.Duration, began, t time.Time) time.Duration {
 	return ttl - age - age/maxDrift
 }
 
-// lease returns a lease of so many seconds that has not ended, and makes one if need be. Whether it lasts long enough is for
-// keep to say. Who needs one at the same time shares the request.
+// lease returns a lease of so many seconds that has not ended, and makes one if need be. Whether
+// it lasts long enough is for keep to say. Who needs one at the same time shares the request.
 func (b *Backend) lease(ctx context.Context, seconds int64) (*lease, error) {
 	for {
 		b.mu.Lock()
@@ -100,7 +105,8 @@ func (b *Backend) grant(seconds int64, f *flight) {
 	}
 	now := time.Now()
 	for _, lc := range b.claims { // of leases that nobody kept alive
-		if now.Sub(lc.until) > orphanTime && (lc.lease == nil || lc.lease.gone || lc.lease.lasts(now) <= 0) {
+		l := lc.lease
+		if now.Sub(lc.until) > orphanTime && (l == nil || l.gone || l.lasts(now) <= 0) {
 			b.forget(lc)
 		}
 	}
@@ -108,23 +114,26 @@ func (b *Backend) grant(seconds int64, f *flight) {
 	close(f.done)
 }
 
-// newLease asks for a lease. If the answer is lost, the lease ends by itself with nothing attached.
+// newLease asks for a lease. If the answer is lost, the lease ends by itself with nothing
+// attached.
 func (b *Backend) newLease(seconds int64) (*lease, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
 	l := &lease{began: time.Now(), claims: map[*localClaim]struct{}{}}
-	reply, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return b.client.Grant(ctx, seconds)
-	})
+	reply, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+			return b.client.Grant(ctx, seconds)
+		})
 	if err != nil {
 		return nil, err
 	}
-	l.id, l.ttl = reply.ID, time.Duration(reply.TTL)*time.Second // may be longer than asked for, see the election timeout
+	l.id = reply.ID
+	l.ttl = time.Duration(reply.TTL) * time.Second // may be longer, see the election timeout
 	return l, nil
 }
 
-// keep has the lease run for ttl from moment t on, which is not after now. It returns nil if it does, else the keepalive that
-// sees to it. The caller has mu.
+// keep has the lease run for ttl from moment t on, which is not after now. It returns nil if it
+// does, else the keepalive that sees to it. The caller has mu.
 func (b *Backend) keep(l *lease, t time.Time, ttl time.Duration) *flight {
 	switch {
 	case l.lasts(t) >= ttl:
@@ -141,8 +150,9 @@ func (b *Backend) keep(l *lease, t time.Time, ttl time.Duration) *flight {
 	return l.queued
 }
 
-// keepAlive asks for one extension after the other, as long as another is wanted when one is answered: one at a time. After
-// each it removes the entries whose claims ended without a word: they must not live on in the keepalives of others.
+// keepAlive asks for one extension after the other, as long as another is wanted when one is
+// answered: one at a time. After each it removes the entries whose claims ended without a word:
+// they must not live on in the keepalives of others.
 func (b *Backend) keepAlive(l *lease, f *flight) {
 	for f != nil {
 		ttl, err := b.keepAliveOnce(l)
@@ -168,10 +178,11 @@ func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
 	limit := min(b.cfg.RequestTimeout, l.ttl) // later it is of no use: it is counted from now
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	reply, _, err := resending(ctx, min(b.resendAfter(), limit/6), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
-		b.keepalives.Add(1)
-		return b.client.KeepAliveOnce(ctx, l.id)
-	})
+	reply, _, err := resending(ctx, min(b.resendAfter(), limit/6),
+		func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+			b.keepalives.Add(1)
+			return b.client.KeepAliveOnce(ctx, l.id)
+		})
 	if err == nil {
 		return time.Duration(reply.TTL) * time.Second, nil
 	}
@@ -188,8 +199,8 @@ func (b *Backend) lost(l *lease) {
 	l.gone = true
 }
 
-// tombstoneLease returns a lease that lasts so long at least. It is good for several tombstones, never kept alive, and then
-// left to end.
+// tombstoneLease returns a lease that lasts so long at least. It is good for several tombstones,
+// never kept alive, and then left to end.
 func (b *Backend) tombstoneLease(atLeast time.Duration) (*lease, error) {
 	b.mu.Lock()
 	l := b.tombstones
@@ -226,8 +237,8 @@ func (f *flight) wait(ctx context.Context) error {
 	}
 }
 
-// A localClaim is what this client knows of a claim of its own. What it knows of the entry is a hint. It is guarded by
-// Backend.mu.
+// A localClaim is what this client knows of a claim of its own. What it knows of the entry is a
+// hint. It is guarded by Backend.mu.
 type localClaim struct {
 	claim backend.Claim
 	paths paths
@@ -249,7 +260,8 @@ type localClaim struct {
 	proving bool      // prove is in progress
 }
 
-// attempt notes that a claim is being made, and puts off its end to t+ttl. The caller says when it is done with it.
+// attempt notes that a claim is being made, and puts off its end to t+ttl. The caller says when it
+// is done with it.
 func (b *Backend) attempt(c backend.Claim, sent time.Time, ttl time.Duration) *attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -294,8 +306,8 @@ func (b *Backend) takeSlot() string {
 	return b.id + "." + strconv.Itoa(b.slotsMade)
 }
 
-// freeSlot lets a slot be used again when no request can create an entry of that name any more. One whose Put was not
-// answered never is. The caller has mu.
+// freeSlot lets a slot be used again when no request can create an entry of that name any more.
+// One whose Put was not answered never is. The caller has mu.
 func (b *Backend) freeSlot(lc *localClaim) {
 	if lc.forgotten && lc.busy == 0 && !lc.putPending && lc.slot != "" {
 		b.slots = append(b.slots, lc.slot)
@@ -315,13 +327,13 @@ func (b *Backend) forget(lc *localClaim) {
 	b.freeSlot(lc)
 }
 
-// wrote notes the outcome of a write of the entry that attaches it to l: made, or pending if it may have been made or may yet
-// be. The caller has mu.
+// wrote notes the outcome of a write of the entry that attaches it to l: made, or pending if it
+// may have been made or may yet be. The caller has mu.
 func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
 	if !made && !pending {
 		return
 	}
-	lc.putPending = lc.putPending || pending && w.over == nil // what is written over an entry creates none
+	lc.putPending = lc.putPending || pending && w.over == nil // a write over an entry creates none
 	lc.key = w.key
 	l.claims[lc] = struct{}{}
 	if made && lc.lease != l {
@@ -332,8 +344,8 @@ func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
 	}
 }
 
-// removeEnded has the entries of a lease removed whose claims have ended: nobody believes in them, nobody released them, and
-// the lease goes on for others. The caller has mu.
+// removeEnded has the entries of a lease removed whose claims have ended: nobody believes in them,
+// nobody released them, and the lease goes on for others. The caller has mu.
 func (b *Backend) removeEnded(l *lease) {
 	now := time.Now()
 	var ended []*localClaim
@@ -352,27 +364,28 @@ func (b *Backend) removeEnded(l *lease) {
 	}
 }
 
-// remove deletes a claim's entry if it is attached to l. An entry whose Put was not answered may still come, so it is looked for
-// orphanTime longer. What fails is tried again after the next keepalive.
+// remove deletes a claim's entry if it is attached to l. An entry whose Put was not answered may
+// still come, so it is looked for orphanTime longer. What fails is tried again after the next
+// keepalive.
 //
-// Safety: the claim may come back. It then has another localClaim, as this one has ended, and finds its entry in the queue. If it
-// wrote to the entry before the look, the entry is on its lease or the claim is seen to be back; if it writes later, either
-// the write or the deletion fails its compare.
+// Safety: the claim may come back. It then has another localClaim, as this one has ended, and
+// finds its entry in the queue. If it wrote to the entry before the look, the entry is on its
+// lease or the claim is seen to be back; if it writes later, either the write or the deletion
+// fails its compare.
 func (b *Backend) remove(lc *localClaim, l *lease, now time.Time) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
 	b.mu.Lock()
 	key := lc.key
 	b.mu.Unlock()
-	reply, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.client.Get(ctx, key)
-	})
+	reply, err := b.get(ctx, key)
 	if err != nil {
 		return
 	}
 	b.mu.Lock()
 	back := b.claims[lc.topic] != lc
-	if absent := len(reply.Kvs) == 0; back || absent && (!lc.putPending || now.Sub(lc.until) > orphanTime) {
+	mayCome := lc.putPending && now.Sub(lc.until) <= orphanTime
+	if back || len(reply.Kvs) == 0 && !mayCome {
 		delete(l.claims, lc)
 		if !back {
 			b.forget(lc)
@@ -380,6 +393,7 @@ func (b *Backend) remove(lc *localClaim, l *lease, now time.Time) {
 	}
 	b.mu.Unlock()
 	if !back && len(reply.Kvs) > 0 && reply.Kvs[0].Lease == int64(l.id) {
-		_, _ = b.client.Txn(ctx).If(unwritten(key, reply.Kvs[0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+		seen := unwritten(key, reply.Kvs[0].ModRevision)
+		_, _ = b.client.Txn(ctx).If(seen).Then(clientv3.OpDelete(key)).Commit()
 	}
 }

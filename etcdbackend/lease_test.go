@@ -36,8 +36,9 @@ func TestLeaseLasts(t *testing.T) {
 	}
 }
 
-// A lease is counted from before the request that gave it its length was sent, however late the answer: a new one, one that was
-// kept alive, and one whose keepalive had to wait for the one before.
+// A lease is counted from before the request that gave it its length was sent, however late the
+// answer: a new one, one that was kept alive, and one whose keepalive had to wait for the one
+// before.
 //
 // covers: X3, A6
 func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
@@ -98,7 +99,8 @@ func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
 	want(t, "Renew", <-first, nil)
 }
 
-// A free lock costs one Raft entry to take and one to give back, as long as the client has a lease.
+// A free lock costs one Raft entry to take and one to give back, as long as the client has a
+// lease.
 func TestOneWrite(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
@@ -136,7 +138,8 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
-// A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each was taken.
+// A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each
+// was taken.
 func TestKeepalivesOfAThousand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two renewals of a lease of seconds")
@@ -221,8 +224,8 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 	})
 }
 
-// An attempt whose answer never came lands when its claim is long forgotten, on a lease that others keep alive. It is found
-// and removed.
+// An attempt whose answer never came lands when its claim is long forgotten, on a lease that
+// others keep alive. It is found and removed.
 //
 // covers: X10, A4
 func TestForgottenAttemptOnSharedLease(t *testing.T) {

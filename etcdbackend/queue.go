@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// tokenShift makes room in a token for those that a claim reserves: a token is a create revision and, below it, which of the
-// reserved ones it is.
+// tokenShift makes room in a token for those that a claim reserves: a token is a create revision
+// and, below it, which of the reserved ones it is.
 const tokenShift = 10
 
-// Revision returns the create revision of the etcd key that a token was granted with. Tokens of one etcd cluster are in the
-// order of their grants, whatever their keys.
+// Revision returns the create revision of the etcd key that a token was granted with. Tokens of
+// one etcd cluster are in the order of their grants, whatever their keys.
 func Revision(token uint64) int64 { return int64(token >> tokenShift) }
 
 // A record is an entry's value, in JSON.
@@ -28,7 +28,7 @@ type record struct {
 	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
 	Reentrant bool         `json:"reentrant,omitempty"`
 	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
-	Held      bool         `json:"held,omitempty"`  // written by a claim that knew it held, with a lease for its TTL
+	Held      bool         `json:"held,omitempty"`  // written by a claim that held, for its TTL
 	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
 	Meta      backend.Meta `json:"meta,omitzero"`
 }
@@ -77,20 +77,22 @@ func (e *entry) mode() backend.Mode {
 
 // A queue is all entries of a lock at one revision, in the order of their creation.
 //
-// Who holds is a function of the queue alone: the first entry, and behind it those of the same mode for as long as they fit.
-// So the lock is handed over in the very step that deletes an entry, nobody can overtake, and as an entry can only move
-// forward, one that holds does so until its key is deleted. A further hold of a re-entrant owner holds wherever it is in the
-// queue, as it is created only while its owner holds, and keeps all others out.
+// Who holds is a function of the queue alone: the first entry, and behind it those of the same
+// mode for as long as they fit. So the lock is handed over in the very step that deletes an entry,
+// nobody can overtake, and as an entry can only move forward, one that holds does so until its key
+// is deleted. A further hold of a re-entrant owner holds wherever it is in the queue, as it is
+// created only while its owner holds, and keeps all others out.
 //
-// Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant owner, or any number of shared
-// ones, or permits of one limit and no more than it. An entry leaves only when it is released or its lease has ended.
+// Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant
+// owner, or any number of shared ones, or permits of one limit and no more than it. An entry
+// leaves only when it is released or its lease has ended.
 type queue struct {
 	revision int64
 	entries  []*entry
 }
 
-// read makes a queue of what a range read returned. An entry that is not ours is [backend.ErrForeign]: it will not go away,
-// so waiting for it would be for ever (etcd#6631).
+// read makes a queue of what a range read returned. An entry that is not ours is
+// [backend.ErrForeign]: it will not go away, so waiting for it would be for ever (etcd#6631).
 func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
 	q := &queue{revision: revision, entries: make([]*entry, 0, len(kvs))}
 	for _, kv := range kvs {
@@ -105,15 +107,18 @@ func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
 }
 
 func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
-	e := &entry{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, attached: kv.Lease}
+	e := &entry{
+		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
+	}
 	var ok bool
 	if e.class, e.limit, ok = p.class(e.key); !ok {
 		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
 	}
 	if e.attached == 0 {
-		return nil, fmt.Errorf("%w: etcd key %q has no lease, so nothing ends it", backend.ErrForeign, e.key)
+		return nil, fmt.Errorf("%w: etcd key %q has no lease: nothing ends it", backend.ErrForeign, e.key)
 	}
-	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl { // a peer's entry has no value
+	// In Etcdctl a peer's entry has no value.
+	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl {
 		return nil, fmt.Errorf("%w: value of etcd key %q", backend.ErrForeign, e.key)
 	}
 	return e, nil
@@ -137,7 +142,7 @@ func (q *queue) settle() {
 			first = e
 			e.granted = entered == nil
 			if entered != nil && e.Reentrant && e.Owner == entered.Owner {
-				e.granted, e.Token = true, entered.token() // one ownership, however often it was entered
+				e.granted, e.Token = true, entered.token() // one ownership
 			}
 		default:
 			e.granted = last.granted && e.class == first.class &&
@@ -148,7 +153,8 @@ func (q *queue) settle() {
 	}
 }
 
-// own returns the entry of a claim, or nil. Should there be two, it is the one that is nearer to its turn.
+// own returns the entry of a claim, or nil. Should there be two, it is the one that is nearer to
+// its turn.
 func (q *queue) own(c backend.Claim) *entry {
 	return q.find(func(e *entry) bool { return e.of(c) })
 }
@@ -160,7 +166,9 @@ func (q *queue) at(key string) *entry {
 
 // holder returns an entry that holds for c's re-entrant owner, or nil.
 func (q *queue) holder(c backend.Claim) *entry {
-	return q.find(func(e *entry) bool { return c.Reentrant && e.granted && e.Reentrant && e.Owner == c.Owner })
+	return q.find(func(e *entry) bool {
+		return c.Reentrant && e.granted && e.Reentrant && e.Owner == c.Owner
+	})
 }
 
 func (q *queue) find(is func(*entry) bool) *entry {
@@ -219,12 +227,13 @@ func (q *queue) token() (last uint64) {
 	return last
 }
 
-// refusal is what a claim is told; own is its entry, or nil. RetryAfter is the whole length of the lease that blocks: etcd
-// signals the end of a lease, so nobody needs to know it better. Who waits behind others is not told when to ask.
+// refusal is what a claim is told; own is its entry, or nil. RetryAfter is the whole length of the
+// lease that blocks: etcd signals the end of a lease, so nobody needs to know it better. Who waits
+// behind others is not told when to ask.
 //
-// Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so who waits in it is told the
-// last token before its own entry: all that were granted until now are not above it, also those of its own earlier entries,
-// and the one that its entry will have is.
+// Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so
+// who waits in it is told the last token before its own entry: all that were granted until now are
+// not above it, also those of its own earlier entries, and the one that its entry will have is.
 func (q *queue) refusal(own *entry) error {
 	held := &backend.HeldError{Token: q.token()}
 	if own != nil {
@@ -241,7 +250,8 @@ func (q *queue) refusal(own *entry) error {
 	return held
 }
 
-// position counts the claims that wait, up to own's. One may have two entries for a moment, see withdrawDuplicate.
+// position counts the claims that wait, up to own's. One may have two entries for a moment, see
+// withdrawDuplicate.
 func (q *queue) position(own *entry) int {
 	claims := make(map[string]struct{}, len(q.entries))
 	for _, e := range q.entries {
@@ -256,8 +266,8 @@ func (q *queue) position(own *entry) int {
 	return len(claims)
 }
 
-// Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends between the two reads is left
-// out. It is bounded by ctx and RequestTimeout.
+// Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends
+// between the two reads is left out. It is bounded by ctx and RequestTimeout.
 func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State, err error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return state, err
@@ -278,14 +288,16 @@ func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
 	remaining := map[int64]int64{} // seconds by lease, as holds share them
 	for _, e := range q.entries {
 		if !e.granted {
-			state.Waiters = append(state.Waiters, backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta})
+			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta}
+			state.Waiters = append(state.Waiters, waiter)
 			continue
 		}
 		seconds, known := remaining[e.attached]
 		if !known {
-			left, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-				return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
-			})
+			left, _, err := resending(ctx, b.resendAfter(),
+				func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+					return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
+				})
 			if err != nil {
 				return backend.State{}, err
 			}

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Two answers of a release that are unknown: the claim was let in between a look and its release; and an earlier copy of the
-// request, which was not answered, may have found the entry.
+// Two answers of a release that are unknown: the claim was let in between a look and its release;
+// and an earlier copy of the request, which was not answered, may have found the entry.
 var (
-	errUnsaved = errors.New("etcd: the lock was handed over while it was released, and nothing was saved")
+	errUnsaved = errors.New("etcd: the lock was handed over while it was released; nothing was saved")
 	errResent  = errors.New("etcd: a member did not say whether it released the lock")
 )
 
@@ -26,7 +26,7 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 		if c.Reentrant {
 			field = "hold"
 		}
-		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+		return invalid(field, "", "must have 1 to "+strconv.Itoa(backend.MaxOwner)+" bytes")
 	}
 	if err := c.ValidateRelease(b.Capabilities()); err != nil {
 		return err
@@ -46,11 +46,12 @@ type release struct {
 	resent      bool
 }
 
-// release deletes what there is of c, leaves a tombstone unless nothing of c is in flight, and tells whether c held. What this
-// client knows of is deleted in one request, whether it waits or was granted meanwhile; then whatever else is in the queue.
+// release deletes what there is of c, leaves a tombstone unless nothing of c is in flight, and
+// tells whether c held. What this client knows of is deleted in one request, whether it waits or
+// was granted meanwhile; then whatever else is in the queue.
 //
-// Safety: an entry is deleted by its create revision, so another claim's never is (etcd #22082). What the deletion lets in
-// holds in the same step, as the queue is a function of its entries.
+// Safety: an entry is deleted by its create revision, so another claim's never is (etcd #22082).
+// What the deletion lets in holds in the same step, as the queue is a function of its entries.
 func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	r := release{c: c, paths: b.scheme.paths(c.Key)}
 	b.mu.Lock()
@@ -92,8 +93,9 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	return backend.ErrLost
 }
 
-// run deletes one entry after the other until there is none of the claim's. A state is saved by an entry that is known to hold,
-// so it is looked for if this client does not know; among foreign entries that is not to be said, and nothing is saved.
+// run deletes one entry after the other until there is none of the claim's. A state is saved by an
+// entry that is known to hold, so it is looked for if this client does not know; among foreign
+// entries that is not to be said, and nothing is saved.
 func (r *release) run(ctx context.Context, b *Backend) error {
 	if r.c.Save != nil && !r.sure {
 		q, err := b.readQueue(ctx, r.paths)
@@ -111,11 +113,11 @@ func (r *release) run(ctx context.Context, b *Backend) error {
 	return errTries
 }
 
-// step deletes the entry, if there is one, together with the write of the tombstone and of the state, and finds the next. It
-// reports whether there is more to do.
+// step deletes the entry, if there is one, together with the write of the tombstone and of the
+// state, and finds the next. It reports whether there is more to do.
 //
-// Safety: an entry that held when it was seen, however long ago, holds for as long as it exists, and the step compares that it
-// does. So the state is saved by a holder.
+// Safety: an entry that held when it was seen, however long ago, holds for as long as it exists,
+// and the step compares that it does. So the state is saved by a holder.
 func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	var guards []clientv3.Cmp
 	e, sure, then, otherwise := r.entry, r.sure, r.tombstone, r.tombstone

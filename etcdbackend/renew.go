@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Renew extends the hold by a keepalive that it shares with others, and looks whether it is still there. It writes only if the
-// hold was made by another client, or with a shorter TTL, or if there is a state to save.
+// Renew extends the hold by a keepalive that it shares with others, and looks whether it is still
+// there. It writes only if the hold was made by another client, or with a shorter TTL, or if there
+// is a state to save.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(b.Capabilities()); err != nil {
 		return err
@@ -20,11 +21,11 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	return b.verb(ctx, c.Key, func(ctx context.Context) error { return b.renew(ctx, c, time.Now()) })
 }
 
-// renew extends a hold that this client made by a keepalive of the lease, and a look at the entry: a deleted one must be
-// noticed.
+// renew extends a hold that this client made by a keepalive of the lease, and a look at the entry:
+// a deleted one must be noticed.
 //
-// Safety: the look is answered after the renewal began, so the entry was there then, attached to the lease that runs for a TTL
-// from then on. Nothing is created.
+// Safety: the look is answered after the renewal began, so the entry was there then, attached to
+// the lease that runs for a TTL from then on. Nothing is created.
 func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) error {
 	b.mu.Lock()
 	lc := b.claims[b.scheme.paths(c.Key).topic(c.ID())]
@@ -35,14 +36,16 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case lc == nil || !lc.granted || lc.lease == nil:
 		b.mu.Unlock()
 		return b.adopt(ctx, c, sent)
-	case c.Save != nil, lc.lease.ttl < c.TTL, lc.lease.lasts(sent) <= 0: // handed over for a WaiterTTL; or the server is late to end it
+	case c.Save != nil,
+		lc.lease.ttl < c.TTL,      // it was handed over for a WaiterTTL
+		lc.lease.lasts(sent) <= 0: // the server is late to end it
 		own := lc.entry
 		b.mu.Unlock()
 		return b.move(ctx, c, sent, own)
 	}
 	lc.extend(sent.Add(c.TTL))
 	f := b.keep(lc.lease, sent, c.TTL)
-	l := &lookup{key: lc.key, created: lc.entry.created, lease: int64(lc.lease.id), answer: make(chan error, 1)}
+	l := &lookup{lc.key, lc.entry.created, int64(lc.lease.id), make(chan error, 1)}
 	b.lookUp(l)
 	b.mu.Unlock()
 	var err error
@@ -67,8 +70,8 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 
 // adopt proves that c holds and attaches its entry to a lease of ours of c's own length.
 //
-// Safety: an entry that held when the queue was read, however stale the read, holds for as long as it exists, and the write
-// compares that it does.
+// Safety: an entry that held when the queue was read, however stale the read, holds for as long as
+// it exists, and the write compares that it does.
 func (b *Backend) adopt(ctx context.Context, c backend.Claim, sent time.Time) error {
 	q, err := b.readQueue(ctx, b.scheme.paths(c.Key))
 	if err != nil {
@@ -81,11 +84,13 @@ func (b *Backend) adopt(ctx context.Context, c backend.Claim, sent time.Time) er
 	return b.move(ctx, c, sent, own)
 }
 
-// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the claim's state.
+// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the
+// claim's state.
 //
-// Safety: the write compares that the entry is there, so the state is written while the claim holds. It also compares that
-// nobody wrote to the entry since, and writes to it: a request that was not answered and was made again is not made after
-// that, so it does not bring back an older state.
+// Safety: the write compares that the entry is there, so the state is written while the claim
+// holds. It also compares that nobody wrote to the entry since, and writes to it: a request that
+// was not answered and was made again is not made after that, so it does not bring back an older
+// state.
 func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own *entry) error {
 	a := b.attempt(c, sent, c.TTL)
 	defer b.done(a.local)
@@ -115,22 +120,23 @@ func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own
 	return errTries
 }
 
-// Heartbeat keeps the claims' entries in the queue, as [backend.Backend] says: by one read of the queue, and by keepalives that
-// they share with others. A claim that is in the queue by another client, or with a shorter lease, is not said to wait, so
-// that it repeats TryAcquire, which writes.
+// Heartbeat keeps the claims' entries in the queue, as [backend.Backend] says: by one read of the
+// queue, and by keepalives that they share with others. A claim that is in the queue by another
+// client, or with a shorter lease, is not said to wait, so that it repeats TryAcquire, which
+// writes.
 func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
 	if len(claims) > backend.MaxHeartbeat {
-		return nil, &backend.InvalidError{Field: "claims", Reason: "are too many for one heartbeat"}
+		return nil, invalid("claims", "", "are too many for one heartbeat")
 	}
 	for _, c := range claims {
 		if err := c.Validate(b.Capabilities()); err != nil {
 			return nil, err
 		}
 		if c.Key != claims[0].Key || !c.Queue {
-			return nil, &backend.InvalidError{Field: "claims", Reason: "must all wait in the queue of one key"}
+			return nil, invalid("claims", "", "must all wait in the queue of one key")
 		}
 	}
 	var waiting []bool
@@ -141,9 +147,11 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool
 	return waiting, err
 }
 
-// Safety: as in renew, the read is answered after the heartbeat began. So the entry was there then, attached to the lease that
-// runs for a WaiterTTL from then on.
-func (b *Backend) heartbeat(ctx context.Context, claims []backend.Claim, sent time.Time) ([]bool, error) {
+// Safety: as in renew, the read is answered after the heartbeat began. So the entry was there
+// then, attached to the lease that runs for a WaiterTTL from then on.
+func (b *Backend) heartbeat(
+	ctx context.Context, claims []backend.Claim, sent time.Time,
+) ([]bool, error) {
 	p := b.scheme.paths(claims[0].Key)
 	q, err := b.readQueue(ctx, p)
 	if err != nil {
@@ -200,8 +208,8 @@ const (
 	maxLookers = 4   // requests in flight, so that one that hangs does not hold up the rest
 )
 
-// lookUp has a lookup answered together with others: those who come while requests are in flight share the next one. The
-// caller has mu.
+// lookUp has a lookup answered together with others: those who come while requests are in flight
+// share the next one. The caller has mu.
 func (b *Backend) lookUp(l *lookup) {
 	b.lookups = append(b.lookups, l)
 	if b.lookers < maxLookers {

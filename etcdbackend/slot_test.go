@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// A busy lock uses the same keys again: etcd scans those that were deleted until it is compacted, so each acquisition would be
-// slower than the one before.
+// A busy lock uses the same keys again: etcd scans those that were deleted until it is compacted,
+// so each acquisition would be slower than the one before.
 func TestKeysAreUsedAgain(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
@@ -49,7 +49,8 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A slot whose last attempt was not answered is not used again: the attempt may yet make its entry.
+// A slot whose last attempt was not answered is not used again: the attempt may yet make its
+// entry.
 //
 // covers: A4, C2
 func TestLooseSlotIsRetired(t *testing.T) {
@@ -96,7 +97,8 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	}
 }
 
-// A deletion that is made once more, and late, does not find the next claim's entry, although that has the same key.
+// A deletion that is made once more, and late, does not find the next claim's entry, although that
+// has the same key.
 //
 // covers: A4, C2
 func TestLateDeletion(t *testing.T) {
@@ -124,8 +126,8 @@ func TestLateDeletion(t *testing.T) {
 	want(t, "release by the next", b.Release(t.Context(), next), nil)
 }
 
-// Claims are released while their lease is kept alive for another, and what has ended is removed from it: a release is not taken
-// for such an end, and finds its hold.
+// Claims are released while their lease is kept alive for another, and what has ended is removed
+// from it: a release is not taken for such an end, and finds its hold.
 //
 // covers: B5, G5
 func TestReleaseBesideKeepalives(t *testing.T) {

@@ -28,8 +28,8 @@ func stored(t *testing.T, b *Backend, key string) string {
 	return string(g.State)
 }
 
-// A request to save that was not answered is made again by the backend itself, and the first one may be executed at any time
-// later. It must not bring back the older state.
+// A request to save that was not answered is made again by the backend itself, and the first one
+// may be executed at any time later. It must not bring back the older state.
 //
 // covers: A2, A3
 func TestLateSave(t *testing.T) {
@@ -52,8 +52,8 @@ func TestLateSave(t *testing.T) {
 	}
 }
 
-// A claim that is let in while it leaves the line did not hold when it looked, and holds when it is deleted: it has saved
-// nothing, so the answer is neither yes nor, as it held, that it did not.
+// A claim that is let in while it leaves the line did not hold when it looked, and holds when it
+// is deleted: it has saved nothing, so the answer is neither yes nor, as it held, that it did not.
 //
 // covers: W11
 func TestSaveWhileLetIn(t *testing.T) {
@@ -80,7 +80,8 @@ func TestSaveWhileLetIn(t *testing.T) {
 	}
 }
 
-// Loading costs no request, and saving no Raft entry but that of the release, or one for a renewal.
+// Loading costs no request, and saving no Raft entry but that of the release, or one for a
+// renewal.
 func TestStateCosts(t *testing.T) {
 	srv := testserver.Etcd(t)
 	var requests atomic.Int64

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A tap sees each request before it is sent, and each answer before the client has it. Keepalives are streams of one request.
+// A tap sees each request before it is sent, and each answer before the client has it. Keepalives
+// are streams of one request.
 type tap struct {
 	before func(req any)
 	after  func(reply any)

@@ -12,9 +12,10 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A watcher is this client's one etcd watch of a lock, for all who watch it. It begins at the present: a watch from a revision
-// that has passed is served by etcd from a loop that ticks every 100 ms. Events may be lost and late (etcd #15271, #20221):
-// they are hints. It is guarded by Backend.mu.
+// A watcher is this client's one etcd watch of a lock, for all who watch it. It begins at the
+// present: a watch from a revision that has passed is served by etcd from a loop that ticks every
+// 100 ms. Events may be lost and late (etcd #15271, #20221): they are hints. It is guarded by
+// Backend.mu.
 type watcher struct {
 	paths     paths
 	users     int
@@ -35,9 +36,9 @@ type deletion struct {
 // maxDeletions bounds what a watcher remembers until the queue is read again.
 const maxDeletions = 1024
 
-// Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a claim with Queue, when its turn
-// has come. All watches of a lock share one etcd watch. Watch returns when the server has confirmed it, which is bounded by
-// RequestTimeout.
+// Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a
+// claim with Queue, when its turn has come. All watches of a lock share one etcd watch. Watch
+// returns when the server has confirmed it, which is bounded by RequestTimeout.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -100,7 +101,8 @@ func (b *Backend) unshare(w *watcher) {
 	}
 }
 
-// follow keeps the watch going. One that was ended (by a compaction, or for lack of a leader) is made anew.
+// follow keeps the watch going. One that was ended (by a compaction, or for lack of a leader) is
+// made anew.
 func (b *Backend) follow(ctx context.Context, w *watcher) {
 	const least, most = 20 * time.Millisecond, time.Second
 	pause := least
@@ -117,12 +119,14 @@ func (b *Backend) follow(ctx context.Context, w *watcher) {
 	}
 }
 
-// followOnce makes the etcd watch and reads from it until it ends. It reports whether it was confirmed.
+// followOnce makes the etcd watch and reads from it until it ends. It reports whether it was
+// confirmed.
 func (b *Backend) followOnce(ctx context.Context, w *watcher) (confirmed bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	p := w.paths
-	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()),
+		clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	for reply := range events {
 		if reply.Err() != nil {
 			return confirmed
@@ -138,7 +142,8 @@ func (b *Backend) followOnce(ctx context.Context, w *watcher) (confirmed bool) {
 	return confirmed
 }
 
-// confirmed lets those return who wait for the watch. If it was made anew it signals everybody, as anything may have been missed.
+// confirmed lets those return who wait for the watch. If it was made anew it signals everybody, as
+// anything may have been missed.
 func (b *Backend) confirmed(w *watcher, revision int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +161,8 @@ func (b *Backend) confirmed(w *watcher, revision int64) {
 	w.queue, w.deletions, w.since = nil, nil, revision
 }
 
-// deleted signals that an entry is gone: to those who do not wait in the queue, to its own claim, and to those whose turn it may
-// be.
+// deleted signals that an entry is gone: to those who do not wait in the queue, to its own claim,
+// and to those whose turn it may be.
 func (b *Backend) deleted(w *watcher, d deletion) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,8 +187,9 @@ func (q *queue) remove(key string) {
 	q.entries = slices.DeleteFunc(q.entries, func(e *entry) bool { return e.key == key })
 }
 
-// observe has the lock's watcher, if there is one, find by q whose turn it is from now on, and takes q over. If q is too old
-// for that, the claim of topic is woken to read it again. The caller has mu.
+// observe has the lock's watcher, if there is one, find by q whose turn it is from now on, and
+// takes q over. If q is too old for that, the claim of topic is woken to read it again. The caller
+// has mu.
 func (b *Backend) observe(p paths, q *queue, topic string) {
 	w := b.watchers[p.queue]
 	switch {
@@ -193,7 +199,8 @@ func (b *Backend) observe(p paths, q *queue, topic string) {
 		b.hub.Wake(topic, backend.Wake{})
 		return
 	}
-	w.deletions = slices.DeleteFunc(w.deletions, func(d deletion) bool { return d.revision <= q.revision })
+	known := func(d deletion) bool { return d.revision <= q.revision }
+	w.deletions = slices.DeleteFunc(w.deletions, known)
 	for _, d := range w.deletions {
 		q.remove(d.key)
 	}
@@ -202,26 +209,28 @@ func (b *Backend) observe(p paths, q *queue, topic string) {
 	b.proveTurns(w)
 }
 
-// proveTurns starts a proof for each claim of ours that waits as far as we know, that is watched, and whose entry holds by what
-// the watcher knows. The caller has mu.
+// proveTurns starts a proof for each claim of ours that waits as far as we know, that is watched,
+// and whose entry holds by what the watcher knows. The caller has mu.
 func (b *Backend) proveTurns(w *watcher) {
 	for _, e := range w.queue.entries {
 		if !e.granted {
 			continue
 		}
 		lc := b.claims[w.paths.topic(e.id())]
-		if lc != nil && lc.entry != nil && !lc.granted && !lc.ended && !lc.proving && b.hub.Watched(lc.topic) {
+		waits := lc != nil && lc.entry != nil && !lc.granted && !lc.ended
+		if waits && !lc.proving && b.hub.Watched(lc.topic) {
 			lc.proving = true
 			b.tasks.Go(func() { b.prove(lc) })
 		}
 	}
 }
 
-// prove writes to the entry of a claim whose turn may have come, and hands the grant to whoever watches. If that fails, the claim is
-// to ask itself.
+// prove writes to the entry of a claim whose turn may have come, and hands the grant to whoever
+// watches. If that fails, the claim is to ask itself.
 //
-// Safety: the write is confirm's. The lease that the claim is told of is the shorter of WaiterTTL and TTL, and counts from its
-// last answered attempt. The token is above that of the refusal: the entry was in the queue then, behind all that held.
+// Safety: the write is confirm's. The lease that the claim is told of is the shorter of WaiterTTL
+// and TTL, and counts from its last answered attempt. The token is above that of the refusal: the
+// entry was in the queue then, behind all that held.
 func (b *Backend) prove(lc *localClaim) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
