@@ -17,7 +17,7 @@ import (
 // ended.
 const maxTries = 100
 
-var errTries = errors.New("etcd: the queue changed faster than it could be read")
+var errTries = errors.New("the queue changed faster than it could be read")
 
 // An attempt is one TryAcquire at work, or the part of a Renew that writes.
 type attempt struct {
@@ -267,7 +267,7 @@ func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) 
 	f := b.keep(r.lease, a.sent, a.c.TTL)
 	b.mu.Unlock()
 	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
-		return backend.Grant{}, errors.New("etcd: lease ended while the lock was granted")
+		return backend.Grant{}, errors.New("lease ended while the lock was granted")
 	} else if err != nil {
 		return backend.Grant{}, err
 	}

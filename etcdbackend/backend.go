@@ -265,9 +265,8 @@ func (b *Backend) readQueue(ctx context.Context, p paths) (*queue, error) {
 func (b *Backend) get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
-	reply, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.client.Get(ctx, key, opts...)
-	})
+	reply, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.GetResponse, error) { return b.client.Get(ctx, key, opts...) })
 	return reply, err
 }
 

@@ -78,7 +78,7 @@ func (b *Backend) lease(ctx context.Context, seconds int64) (*lease, error) {
 	for {
 		b.mu.Lock()
 		l := b.leases[seconds]
-		if l != nil && !l.gone && l.lasts(time.Now()) > 0 && len(l.claims) < maxEntries {
+		if l != nil && !l.gone && l.lasts(time.Now()) > l.ttl/4 && len(l.claims) < maxEntries {
 			b.mu.Unlock()
 			return l, nil
 		}

@@ -15,8 +15,8 @@ import (
 // Two answers of a release that are unknown: the claim was let in between a look and its release;
 // and an earlier copy of the request, which was not answered, may have found the entry.
 var (
-	errUnsaved = errors.New("etcd: the lock was handed over while it was released; nothing was saved")
-	errResent  = errors.New("etcd: a member did not say whether it released the lock")
+	errUnsaved = errors.New("the lock was handed over while it was released; nothing was saved")
+	errResent  = errors.New("a member did not say whether it released the lock")
 )
 
 // Release ends the claim in one Raft write, as [backend.Backend] says.

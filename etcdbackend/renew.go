@@ -194,7 +194,7 @@ func (b *Backend) heartbeat(
 }
 
 // errMoved says that another client of the same claim put the entry on a lease of its own.
-var errMoved = errors.New("etcd: entry is on another lease")
+var errMoved = errors.New("entry is on another lease")
 
 // A lookup asks whether an entry is there, on a lease.
 type lookup struct {
