@@ -103,7 +103,13 @@ func TestHeartbeatTellsWhoWaits(t *testing.T) {
 			t.Errorf("Heartbeat = %v, %v, want %v", waiting, err, want)
 		}
 	}
+	lc, sent := known(b, stays), time.Now()
 	beat(false, true, true, false, true)
+	b.mu.Lock()
+	if lc.asked.Before(sent) || lc.until.Before(sent.Add(stays.WaiterTTL)) {
+		t.Error("a heartbeat does not count as a request of those that it keeps")
+	}
+	b.mu.Unlock()
 	want(t, "Release", b.Release(t.Context(), leaves), backend.ErrLost)
 	beat(false, false, true, false, true)
 	want(t, "Release", other.Release(t.Context(), holder), nil)

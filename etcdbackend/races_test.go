@@ -294,3 +294,84 @@ func TestObserve(t *testing.T) {
 		t.Error("a watch that was made anew keeps what it may have missed something of")
 	}
 }
+
+// A Put that was sent twice, and lands once more after its claim was released, creates nothing: although the caller, who was
+// answered, says that nothing is in flight.
+//
+// covers: A4, C2
+func TestResentPutAfterRelease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var put atomic.Pointer[etcdserverpb.TxnRequest]
+	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) { put.CompareAndSwap(nil, txn) })
+	held := claim(key(t))
+	held.NoneInFlight = true
+	acquired(t, b, held)
+	b.mu.Lock()
+	b.claims[b.scheme.paths(held.Key).topic(held.ID())].putPending = true // as after a resent request
+	b.mu.Unlock()
+	want(t, "Release", b.Release(t.Context(), held), nil)
+	reply, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), put.Load())
+	if err != nil || reply.Succeeded {
+		t.Errorf("the same Put again: made %v, %v", reply.GetSucceeded(), err)
+	}
+}
+
+// Between the read and the write of an attempt the queue changes, and what fitted does not fit any more.
+//
+// covers: W15, G3
+func TestQueueChangesBeforeTheWrite(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var armed atomic.Bool
+	var meanwhile func()
+	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
+		if armed.CompareAndSwap(true, false) {
+			meanwhile()
+		}
+	})
+	other := opened(t, at(srv.Addr()))
+
+	reader, late, writer := claim(key(t)), claim(""), inLine("")
+	reader.Mode, late.Mode, late.Key, writer.Key = backend.Shared, backend.Shared, reader.Key, reader.Key
+	acquired(t, other, reader)
+	meanwhile = func() { enqueued(t, other, writer, 1) }
+	armed.Store(true)
+	_, err := b.TryAcquire(t.Context(), late)
+	want(t, "a reader that would overtake a writer", err, backend.ErrHeld)
+
+	first := claim(key(t))
+	first.Reentrant, first.Hold = true, backend.NewOwner()
+	second, next := first, claim(first.Key)
+	second.Hold = backend.NewOwner()
+	acquired(t, other, first)
+	meanwhile = func() {
+		meanwhile = func() { // before the write that enters; the first one found the lock taken
+			want(t, "Release", other.Release(context.Background(), first), nil)
+			acquired(t, other, next)
+		}
+		armed.Store(true)
+	}
+	armed.Store(true)
+	_, err = b.TryAcquire(t.Context(), second)
+	want(t, "entering again when the first hold is over", err, backend.ErrHeld)
+	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
+}
+
+// A claim's entry is on the lease of the client that renews it, whoever else made it or wrote to it.
+//
+// covers: B8
+func TestRenewalMovesTheEntry(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	one, two := on(t, c, Config{}), on(t, c, Config{})
+	both := claim(key(t))
+	acquired(t, one, both)
+	acquired(t, two, both)
+	want(t, "Renew", one.Renew(t.Context(), both), nil)
+	one.mu.Lock()
+	mine := one.leases[leaseSeconds(both.TTL)].id
+	one.mu.Unlock()
+	reply, err := c.Get(t.Context(), known(one, both).key)
+	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease != int64(mine) {
+		t.Errorf("the entry is %v, %v, want it on lease %d", reply.Kvs, err, mine)
+	}
+}
