@@ -118,7 +118,7 @@ func TestBackWhileRemoved(t *testing.T) {
 				case <-time.After(patience):
 					t.Fatal("the silent claim's entry was not looked for")
 				}
-				want(t, "Close", b.Close(), nil) // the removal is over
+				b.tasks.Wait() // for the removal
 				_, err := opened(t, at(srv.Addr())).TryAcquire(t.Context(), claim(silent.Key))
 				if held := errors.Is(err, backend.ErrHeld); back == nil && !held {
 					t.Errorf("%s said that it holds, and another claim was granted", how)
