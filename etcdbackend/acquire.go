@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -364,21 +365,26 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	}
 	r := result{written: made, revision: reply.Header.Revision, lease: on}
 	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
-		if kvs := reply.Responses[1+len(w.also)].GetResponseRange().Kvs; len(kvs) > 0 {
-			r.state = append([]byte{}, kvs[0].Value...) // never nil: an empty value is a state
-		}
+		r.state = stateIn(reply.Responses[1+len(w.also)].GetResponseRange().Kvs)
 	}
 	if made && !w.read {
-		r.granted = &entry{
-			record: record, key: w.key, created: r.revision, modified: r.revision,
-			attached: int64(on.id), granted: true,
-		}
-		r.granted.class, r.granted.limit, _ = p.class(w.key)
+		e := &entry{record: record, key: w.key, attached: int64(on.id), granted: true}
+		e.created, e.modified = r.revision, r.revision
+		e.class, e.limit, _ = p.class(w.key)
 		if w.over != nil {
-			r.granted.created = w.over.created
+			e.created = w.over.created
 		}
+		r.granted = e
 		return r, nil
 	}
 	r.queue, err = p.read(r.revision, lastRange(reply))
 	return r, err
+}
+
+// stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.
+func stateIn(kvs []*mvccpb.KeyValue) []byte {
+	if len(kvs) == 0 {
+		return nil
+	}
+	return append([]byte{}, kvs[0].Value...)
 }

@@ -235,8 +235,13 @@ func resending[T any](
 	}
 }
 
-// resendAfter is when an answer is late.
-func (b *Backend) resendAfter() time.Duration { return b.cfg.RequestTimeout / 4 }
+// resendAfter is when an answer is late: never, if there is no other member to ask.
+func (b *Backend) resendAfter() time.Duration {
+	if len(b.client.Endpoints()) == 1 {
+		return b.cfg.RequestTimeout
+	}
+	return b.cfg.RequestTimeout / 4
+}
 
 // commit makes a transaction, resending it.
 func (b *Backend) commit(
