@@ -14,9 +14,9 @@ const (
 	// minTTL is the shortest lease: two rounds to all nodes, on a busy machine, must be a small part of it.
 	minTTL = 100 * time.Millisecond
 
-	// shortest and longest are the bounds of the node timeout where none is given.
-	shortest = 10 * time.Millisecond
-	longest  = 500 * time.Millisecond
+	// minNodeTimeout and maxNodeTimeout are the bounds of the node timeout where none is given.
+	minNodeTimeout = 10 * time.Millisecond
+	maxNodeTimeout = 500 * time.Millisecond
 )
 
 // A Config adjusts a [Backend]. The zero Config is ready for use.
@@ -55,7 +55,7 @@ func (cfg Config) timeout(ttl time.Duration) time.Duration {
 	if cfg.NodeTimeout > 0 {
 		return cfg.NodeTimeout
 	}
-	return min(max(ttl/10, shortest), longest)
+	return min(max(ttl/10, minNodeTimeout), maxNodeTimeout)
 }
 
 // lease is what nodes are asked for, so that a hold of ttl, counted from before the request was sent, is as good as the holder takes it for.

@@ -46,11 +46,11 @@ type silentError struct{ limit time.Duration }
 func (e silentError) Error() string { return fmt.Sprintf("no answer within %v", e.limit) }
 
 var (
-	// errPassedOver is the vote of a node that was not asked, since it has not been answering.
-	errPassedOver = fmt.Errorf("%w: not asked, as it has not been answering", backend.ErrUnavailable)
+	// errSkipped is the vote of a node that was not asked, since it has not been answering.
+	errSkipped = fmt.Errorf("%w: not asked, as it has not been answering", backend.ErrUnavailable)
 
-	// errNotSent is the vote of a node whose earlier requests took until the caller had left.
-	errNotSent = fmt.Errorf("%w: the caller left before it was sent", backend.ErrUnavailable)
+	// errNotSent is the vote of a node whose earlier requests took until the claim was released.
+	errNotSent = fmt.Errorf("%w: the claim was released before it was sent", backend.ErrUnavailable)
 
 	errNotHeld = fmt.Errorf("%w on this node", backend.ErrLost)
 

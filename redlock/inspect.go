@@ -22,17 +22,17 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	if !r.caps.Inspect {
 		return backend.State{}, errors.ErrUnsupported
 	}
-	votes, states := r.poll(), make([]backend.State, len(r.nodes))
-	answers, spell := make(chan answer, len(r.nodes)), newSpell(ctx, r.cfg.timeout(backend.MaxTTL))
-	for i, ask := range r.asked() {
-		if !ask {
-			votes.count(i, errPassedOver)
+	votes, states := r.newVotes(), make([]backend.State, len(r.nodes))
+	answers := make(chan answer, len(r.nodes))
+	for i, healthy := range r.healthy() {
+		if !healthy {
+			votes.count(i, r.nodes[i].skipped())
 			continue
 		}
-		r.tasks.Add(1) // as start has counted this verb, Close is still to wait
+		r.tasks.Add(1) // Close still waits for this call
 		go func() {
 			defer r.tasks.Done()
-			err := r.nodes[i].ask(spell, func(ctx context.Context, b backend.Backend) (err error) {
+			err := r.nodes[i].ask(context.WithoutCancel(ctx), r.cfg.timeout(backend.MaxTTL), func(ctx context.Context, b backend.Backend) (err error) {
 				states[i], err = b.Inspect(ctx, key)
 				return err
 			})
@@ -71,7 +71,7 @@ func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
 	for _, s := range states {
 		for _, h := range s.Holders {
 			h.Owner = ownerOf(h.Owner)
-			h.Meta, _, _ = untagged(h.Meta)
+			h.Meta.Quorum = ""
 			byOwner[h.Owner] = append(byOwner[h.Owner], h)
 		}
 		merged.Token = max(merged.Token, s.Token)

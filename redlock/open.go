@@ -27,7 +27,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	errs := make([]error, len(urls))
 	done := make(chan struct{}, len(urls))
 	for i, raw := range urls {
-		nodes[i] = &node{name: backend.Redact(raw), open: opening(ctx, raw)}
+		nodes[i] = &node{name: backend.Redact(raw), open: func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }}
 		go func() {
 			defer func() { done <- struct{}{} }()
 			nodes[i].b, errs[i] = openNode(ctx, nodes[i])
@@ -50,20 +50,20 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 
 // openNode bounds the opening of one node, so that one that hangs does not take the time of all.
 func openNode(ctx context.Context, n *node) (backend.Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*probeLimit)
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
 	return n.open(ctx)
 }
 
 func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
-	votes := &votes{red: &Backend{nodes: nodes, quorum: len(nodes)/2 + 1}, errs: errs, heard: make([]bool, len(nodes))}
+	votes := (&Backend{nodes: nodes, quorum: len(nodes)/2 + 1}).newVotes()
 	for i, err := range errs {
 		if backend.Refused(err) {
 			return nil, fmt.Errorf("node %d: %w", i+1, err)
 		}
 		votes.count(i, err)
 	}
-	if votes.yes < votes.red.quorum {
+	if votes.yes < votes.quorum {
 		return nil, votes.inconclusive()
 	}
 	r, err := newBackend(ctx, nodes, cfg)

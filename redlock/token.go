@@ -28,8 +28,6 @@ import (
 // as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node that forgot during a long hold knows t when
 // it has been filled in.
 //
-// Shared holds of one moment may have the same token; any exclusive one differs from them, by claim 1.
-
 // lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in time, and a request takes. It
 // must stay below the quarter of a TTL that nodes allow for, but nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
@@ -51,11 +49,8 @@ type tokens struct {
 // A counter is what is known of one node's.
 type counter struct {
 	stored   uint64 // what it has certainly stored while the claim held there; 0 nothing
-	ordered  uint64 // what it was told to store
 	reserved int    // tokens that it has reserved
 }
-
-func (r *Backend) tokens() tokens { return tokens{nodes: make([]counter, len(r.nodes))} }
 
 // granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
 func (t *tokens) granted(i int, g backend.Grant) {
@@ -87,54 +82,4 @@ func (t *tokens) reservation(c backend.Claim) int {
 		}
 	}
 	return least
-}
-
-// writeBack orders the nodes that granted less than the highest to store it. The caller has mu.
-func (a *attempt) writeBack() {
-	t := a.tokens.highest
-	for i := range a.tokens.nodes {
-		n := &a.tokens.nodes[i]
-		if n.stored == 0 || n.stored >= t || n.ordered >= t {
-			continue
-		}
-		n.ordered = t
-		a.queue(i, func() { a.raise(a.spell, i, a.claim, t, func(err error) { a.obeyed(i, t, err) }) })
-	}
-}
-
-// raise makes node i store token, in its lane, if the claim still holds there. heard has mu.
-func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64, heard func(error)) {
-	u.mu.Lock()
-	on := u.on(i, c)
-	u.mu.Unlock()
-	on.MinToken = min(token, backend.MaxMinToken)
-	u.ask(s, i, backend.Renew, on, func(_ backend.Grant, err error) {
-		switch l := &u.lanes[i]; backend.AnswerOf(err) {
-		case backend.Yes:
-			l.token = max(l.token, token)
-		case backend.No:
-			u.lapsed(i, err)
-		}
-		heard(err)
-	})
-}
-
-// align brings a node that was not needed for the majority in line with it: a lower token is raised, and a hold with a higher one is
-// given back, so that whoever repeats the claim is told the token that it has, whichever nodes answer. It costs a node that the hold
-// could do without.
-func (u *claimRun) align(s *spell, i int, c backend.Claim, token uint64) {
-	u.mu.Lock()
-	l := &u.lanes[i]
-	held, has, current := l.held, l.token, u.token == token && !u.ended
-	if !held || !current || has == token {
-		u.pass(i)
-		u.unlock()
-		return
-	}
-	u.mu.Unlock()
-	if has < token {
-		u.raise(s, i, c, token, func(error) {})
-	} else {
-		u.giveBack(s, i, c)
-	}
 }
