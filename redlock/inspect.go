@@ -65,46 +65,28 @@ type answer struct {
 	err  error
 }
 
-// merge shows a hold that at least so many of the states have. Its lease ends when less than a majority has it.
+// merge shows a hold that at least so many of the states have. Its lease ends when less than a majority has it; its token is the one
+// that a majority has stored, as a node that was filled in may have a higher one.
 func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
-	byOwner := map[string][]backend.Holder{}
+	holds := map[string][]backend.Holder{}
 	for _, s := range states {
 		for _, h := range s.Holders {
-			h.Owner = ownerOf(h.Owner)
-			h.Meta.Quorum = ""
-			byOwner[h.Owner] = append(byOwner[h.Owner], h)
+			h.Owner, h.Meta.Quorum = ownerOf(h.Owner), ""
+			holds[h.Owner] = append(holds[h.Owner], h)
 		}
 		merged.Token = max(merged.Token, s.Token)
 	}
-	for _, holds := range byOwner {
-		if len(holds) < max(atLeast, 1) {
+	for _, on := range holds {
+		if len(on) < max(atLeast, 1) {
 			continue
 		}
-		h := holds[0]
-		slices.SortFunc(holds, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
-		h.TTL = max(holds[min(quorum, len(holds))-1].TTL, time.Nanosecond)
-		h.Token = usual(holds)
+		last := min(quorum, len(on)) - 1
+		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.Token, a.Token) })
+		h := on[last]
+		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
+		h.TTL = max(on[last].TTL, time.Nanosecond)
 		merged.Holders = append(merged.Holders, h)
-	}
-	slices.SortFunc(merged.Holders, func(a, b backend.Holder) int {
-		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Owner, b.Owner))
-	})
-	if n := len(merged.Holders); n > 0 {
-		merged.Token = merged.Holders[n-1].Token
+		merged.Token = h.Token
 	}
 	return merged
-}
-
-// usual is the token that most have: a node that was filled in later may have a higher one, one that came last not yet the hold's.
-func usual(holds []backend.Holder) (token uint64) {
-	count, most := map[uint64]int{}, 0
-	for _, h := range holds {
-		count[h.Token]++
-	}
-	for t, n := range count {
-		if n > most || n == most && t > token {
-			token, most = t, n
-		}
-	}
-	return token
 }

@@ -96,7 +96,8 @@ func entries(list string) (all []entry) {
 // mismatch is the error for a holder with another list. In case a server was restarted unnoticed, all are asked who they are now.
 func (r *Backend) mismatch(list string) error {
 	for _, n := range r.nodes {
-		n.identifyLater()
+		n.recheck.Store(true)
+		n.repair()
 	}
 	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, ours has %d): two lists exclude each other only"+
 		" if they are the same; to change them, end all clients of the old list first", backend.ErrUnsafe, len(entries(list)), len(r.nodes))

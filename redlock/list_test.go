@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
@@ -122,6 +123,7 @@ func TestListIsLookedAtAgain(t *testing.T) {
 			synctest.Wait()
 			_, err := other.TryAcquire(t.Context(), claim("k"))
 			wantErr(t, "TryAcquire", err, want)
+			time.Sleep(time.Second) // in the bubble: until the nodes have been asked who they are
 		}
 		if err := holder.Release(t.Context(), held); err != nil {
 			t.Error(err)

@@ -40,6 +40,7 @@ type node struct {
 
 	inFlight atomic.Int64 // requests
 	failed   atomic.Int64 // requests since the last answer
+	recheck  atomic.Bool  // whether to ask who it is
 
 	mu        sync.Mutex
 	b         backend.Backend // nil until open has succeeded
@@ -117,7 +118,8 @@ func (n *node) record(err error) {
 	case !answered(err):
 		n.failed.Add(1)
 	case n.failed.Load() != 0 && n.failed.Swap(0) != 0:
-		n.identifyLater() // it may have been restarted
+		n.recheck.Store(true) // it may have been restarted
+		n.repair()
 	}
 }
 
@@ -157,7 +159,7 @@ func (n *node) owe(claim backend.Claim) {
 	n.repair()
 }
 
-// repair starts the one goroutine that probes the node while it fails, and then makes the releases that it is owed.
+// repair starts the one goroutine that probes the node while it fails, or to ask who it is, and then makes the releases that it is owed.
 func (n *node) repair() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,13 +173,13 @@ func (n *node) repairLoop() {
 	defer n.red.tasks.Done()
 	wait := waiting.NewBackoff(minProbe, maxProbe)
 	for waiting.Pause(n.red.ctx, wait.Next()) {
-		if n.failed.Load() > 0 && n.probe() != nil {
+		if (n.recheck.Swap(false) || n.failed.Load() > 0) && n.probe() != nil {
 			continue
 		}
 		for {
 			o, ok := n.nextOwed()
 			if !ok {
-				return
+				break
 			}
 			err := n.ask(n.red.ctx, n.red.cfg.timeout(o.claim.TTL), func(ctx context.Context, b backend.Backend) error {
 				return b.Release(ctx, o.claim)
@@ -188,10 +190,13 @@ func (n *node) repairLoop() {
 			wait.Reset()
 			n.paid(o)
 		}
+		if n.repaired() {
+			return
+		}
 	}
 }
 
-// nextOwed returns the first release that still matters. If there is none, the repair is over.
+// nextOwed returns the first release that still matters.
 func (n *node) nextOwed() (owed, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -199,10 +204,19 @@ func (n *node) nextOwed() (owed, bool) {
 		n.owed = n.owed[1:]
 	}
 	if len(n.owed) == 0 {
-		n.owed, n.repairing = nil, false
 		return owed{}, false
 	}
 	return n.owed[0], true
+}
+
+// repaired ends the repair if nothing is left to do. A node that fails again is repaired when somebody wants to ask it.
+func (n *node) repaired() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.owed) == 0 && !n.recheck.Load() {
+		n.owed, n.repairing = nil, false
+	}
+	return !n.repairing
 }
 
 // paid takes o off the list, unless it was dropped to make room meanwhile.
@@ -238,18 +252,20 @@ func (n *node) ensureOpen(ctx context.Context) error {
 	n.mu.Lock()
 	b := n.b
 	n.mu.Unlock()
-	if b != nil {
-		return nil
-	}
-	b, err := n.open(ctx)
-	if err != nil {
-		return err
+	if b == nil {
+		var err error
+		if b, err = n.open(ctx); err != nil {
+			return err
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.b = b
-	n.barred = nodeCapabilities(b).Missing(n.red.need())
-	return n.barred
+	if err := nodeCapabilities(b).Missing(n.red.need()); err != nil {
+		n.barred = err
+		return err
+	}
+	return nil
 }
 
 // identify asks the node who it is, and bars it if another node is the same: what looks like a majority would be one machine. Neither of
@@ -295,16 +311,4 @@ func (n *node) identity() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.id
-}
-
-// identifyLater asks the node in the background who it is.
-func (n *node) identifyLater() {
-	if n.red.enterTask() {
-		go func() {
-			defer n.red.tasks.Done()
-			ctx, cancel := context.WithTimeout(n.red.ctx, probeTimeout)
-			defer cancel()
-			_ = n.identify(ctx)
-		}()
-	}
 }

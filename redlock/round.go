@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -203,9 +204,15 @@ func (r *round) decideAcquire() {
 			}
 		}
 	}
-	possible := r.yes+r.pending() >= r.quorum
-	if !granted && (possible || r.buried() || r.unclear()) {
+	if !granted && r.yes+r.pending() >= r.quorum {
 		return
+	}
+	var why error
+	if !granted {
+		var final bool
+		if why, final = r.refusal(); !final && r.pending() > 0 {
+			return
+		}
 	}
 	elapsed := time.Since(r.began)
 	c.target = 0
@@ -234,7 +241,7 @@ func (r *round) decideAcquire() {
 		r.end(r.failed(r.causes()...))
 	default:
 		c.red.took(elapsed)
-		r.end(r.refusal())
+		r.end(why)
 		c.giveAllBack()
 	}
 }
@@ -260,15 +267,65 @@ func (r *round) wait(ctx context.Context) (backend.Grant, error) {
 	return r.grant, r.err
 }
 
-// buried reports whether the answers to come may still show that the claim was released, which is another no than being held.
-func (r *round) buried() bool {
-	lost, spare := r.lost(), len(r.errs)-r.quorum
-	return lost > 0 && lost <= spare && lost+r.pending() > spare && r.pending() > 0
+// refusal is what the noes amount to: what stands in the way of a majority for good, or who holds, or what else it is. It is final
+// when so many say the same that the answers to come cannot change it; a claim that was released must hear so, and claims that
+// collided must not take each other for a holder and go away from a key that is free.
+func (r *round) refusal() (err error, final bool) {
+	var lost, refused, away int
+	var why error
+	var held *backend.HeldError
+	var quarantine *backend.QuarantineError
+	waits := make([]time.Duration, len(r.errs)) // until each node may grant: 0 at once, and math.MaxInt64 if nobody knows
+	for i, err := range r.errs {
+		var h *backend.HeldError
+		var q *backend.QuarantineError
+		switch {
+		case err == nil: // yes, or not heard
+		case errors.As(err, &h):
+			waits[i] = h.RetryAfter
+			if held == nil || held.Holder == (backend.Meta{}) {
+				held = h
+			}
+		case errors.As(err, &q):
+			waits[i], quarantine = q.RetryAfter, q
+		case errors.Is(err, backend.ErrLost):
+			lost++
+		case backend.Refused(err):
+			refused, why = refused+1, err
+		default:
+			away++
+		}
+		if err != nil && waits[i] <= 0 {
+			waits[i] = math.MaxInt64
+		}
+	}
+	slices.Sort(waits)
+	when := waits[r.quorum-1]
+	if when == math.MaxInt64 {
+		when = 0
+	}
+	switch spare := len(r.errs) - r.quorum; { // so many may say no to the end
+	case refused > spare:
+		return r.failed(why), true
+	case lost > spare:
+		return r.failed(backend.ErrLost), true
+	case away > spare:
+		return r.failed(backend.ErrUnavailable), true
+	case held != nil:
+		holder := held.Holder
+		holder.Quorum = ""
+		taken := r.taken()
+		if r.collided = r.yes > 0 && !taken; r.collided { // all give back what they got, and whoever tries first wins
+			if d := r.c.red.jitter(r.tries); when == 0 || d < when {
+				when = d
+			}
+		}
+		return &backend.HeldError{RetryAfter: when, Holder: holder}, lost == 0 && (taken || r.collided)
+	case quarantine != nil:
+		return &backend.QuarantineError{RetryAfter: when, Why: quarantine.Why}, true
+	}
+	return r.failed(backend.ErrUnavailable), lost == 0
 }
-
-// unclear reports whether the answers to come tell whether claims collided: perhaps no node has granted only because those that
-// did were not heard yet. All who collided would go away then, and nobody would get a key that is free.
-func (r *round) unclear() bool { return r.yes == 0 && r.pending() > 0 && !r.taken() }
 
 // taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not say who holds, it cannot be told and
 // is assumed: whoever waits is woken.
@@ -287,98 +344,11 @@ func (r *round) taken() bool {
 // otherList returns a holder's list of nodes that is certainly not ours, as far as was heard; empty if there is none.
 func (r *round) otherList() string {
 	for _, h := range r.held() {
-		if _, list := parseShown(h.Holder.Quorum); list != "" && list != *r.c.red.list.Load() && r.c.red.differs(list) {
+		if _, list := parseShown(h.Holder.Quorum); list != *r.c.red.list.Load() && r.c.red.differs(list) {
 			return list
 		}
 	}
 	return ""
-}
-
-// never is the wait for a node of which nobody knows when it can grant.
-const never = time.Duration(1<<63 - 1)
-
-// refusal is what a definite no is called: what stands in the way of a majority for good, or who holds, or what else it is. The
-// caller has mu.
-func (r *round) refusal() error {
-	var lost, refused, away int
-	var why error
-	var held *backend.HeldError
-	var quarantine *backend.QuarantineError
-	waits := make([]time.Duration, len(r.errs)) // until each node grants
-	for i, err := range r.errs {
-		var h *backend.HeldError
-		var q *backend.QuarantineError
-		waits[i] = never
-		switch {
-		case !r.heard[i]:
-		case err == nil:
-			waits[i] = 0
-		case errors.As(err, &h):
-			waits[i] = known(h.RetryAfter)
-			if held == nil || held.Holder == (backend.Meta{}) {
-				held = h
-			}
-		case errors.As(err, &q):
-			waits[i], quarantine = known(q.RetryAfter), q
-		case errors.Is(err, backend.ErrLost):
-			lost++
-		case backend.Refused(err):
-			refused, why = refused+1, err
-		default:
-			away++
-		}
-	}
-	when := r.majorityAfter(waits, held != nil)
-	switch spare := len(r.errs) - r.quorum; { // so many may say no to the end
-	case refused > spare:
-		return r.failed(why)
-	case lost > spare:
-		return r.failed(backend.ErrLost)
-	case away > spare:
-		return r.failed(backend.ErrUnavailable)
-	case held != nil:
-		holder := held.Holder
-		holder.Quorum = ""
-		// Some nodes granted, and no majority of the others is one claim's: those who collided give back what they got, no
-		// lease needs to end, and whoever tries first wins.
-		if r.collided = r.yes > 0 && !r.taken(); r.collided {
-			if d := r.c.red.jitter(r.tries); when == 0 || d < when {
-				when = d
-			}
-		}
-		return &backend.HeldError{RetryAfter: when, Holder: holder}
-	case quarantine != nil:
-		return &backend.QuarantineError{RetryAfter: when, Why: quarantine.Why}
-	}
-	return r.failed(backend.ErrUnavailable)
-}
-
-// majorityAfter is when a majority grants, 0 if that is not known. Nodes that were not heard are taken to be like those that were: held
-// by the claim that holds the others, or else free.
-func (r *round) majorityAfter(waits []time.Duration, held bool) time.Duration {
-	guess := time.Duration(0)
-	for _, w := range waits {
-		if held && w != never {
-			guess = max(guess, w)
-		}
-	}
-	for i := range waits {
-		if !r.heard[i] {
-			waits[i] = guess
-		}
-	}
-	slices.Sort(waits)
-	if when := waits[r.quorum-1]; when != never {
-		return when
-	}
-	return 0
-}
-
-func known(d time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return never
 }
 
 // votes are the nodes' answers.

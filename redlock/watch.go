@@ -29,25 +29,28 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{
-		votes: r.newVotes(), pending: len(r.nodes), left: len(r.nodes), ready: make(chan struct{}),
-		woken: map[int]bool{}, out: make(chan backend.Wake, 1), cancel: cancel,
+		votes: r.newVotes(), pending: len(r.nodes), ready: make(chan struct{}), out: make(chan backend.Wake, 1),
+		woken: map[int]bool{}, cancel: cancel,
 	}
 	w.delay = time.AfterFunc(mergeDelay, w.wake)
-	w.stop = context.AfterFunc(r.ctx, w.close)
+	stop := context.AfterFunc(r.ctx, w.close)
 	c.Queue = false
-	healthy := r.healthy()
-	for i := range r.nodes {
-		r.tasks.Add(1) // Close still waits for this call
-		go func() {
-			defer r.tasks.Done()
-			defer w.leave()
-			if !healthy[i] {
-				w.subscribed(i, r.nodes[i].skipped())
-				return
-			}
-			w.listen(ctx, i, c, r.cfg.timeout(max(c.TTL, time.Second)))
-		}()
+	var nodes sync.WaitGroup
+	for i, healthy := range r.healthy() {
+		if healthy {
+			nodes.Go(func() { w.listen(ctx, i, c, r.cfg.timeout(max(c.TTL, time.Second))) })
+		} else {
+			w.subscribed(i, r.nodes[i].skipped())
+		}
 	}
+	r.tasks.Add(1) // Close still waits for this call
+	go func() {
+		defer r.tasks.Done()
+		nodes.Wait()
+		stop()
+		cancel()
+		w.delay.Stop()
+	}()
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
@@ -68,8 +71,7 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 
 // A watch is one subscription on all nodes.
 type watch struct {
-	cancel func()      // ends the nodes' watches
-	stop   func() bool // waiting for the end of the Backend
+	cancel func() // ends the nodes' watches
 	out    chan backend.Wake
 	ready  chan struct{} // closed when a majority is subscribed, or cannot be
 	delay  *time.Timer   // until the wake-ups that were heard are one
@@ -78,7 +80,6 @@ type watch struct {
 	votes     votes // of those that could not be subscribed
 	pending   int   // nodes that are not subscribed yet
 	listening int   // nodes that are
-	left      int   // goroutines
 	woken     map[int]bool
 	closed    bool
 }
@@ -180,15 +181,4 @@ func (w *watch) close() {
 		close(w.out)
 	}
 	w.cancel()
-}
-
-// leave ends one goroutine; the last one cleans up.
-func (w *watch) leave() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left--; w.left == 0 {
-		w.stop()
-		w.delay.Stop()
-		w.cancel()
-	}
 }
