@@ -27,10 +27,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceByURL runs the suite on three nodes in real time, opened as applications do.
+// TestConformanceByURL runs the suite on three nodes that are opened as applications do. TestConformanceOnRedis is the one in
+// real time.
 func TestConformanceByURL(t *testing.T) {
 	var makers makers
-	backendtest.Run(t, backendtest.Harness{Open: func(t testing.TB) backend.Backend {
+	backendtest.Run(t, backendtest.Harness{Bubble: true, Open: func(t testing.TB) backend.Backend {
 		return &routed{Backend: dial(t, memURL(t, 3)), makers: &makers}
 	}})
 }

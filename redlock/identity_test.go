@@ -15,10 +15,19 @@ import (
 	"github.com/holdfast-go/holdfast/tracing"
 )
 
+// prefixed is a wrapper as package backend recommends to write one: it knows only of what it changes.
+type prefixed struct{ backend.Backend }
+
+func (p prefixed) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	c.Key = "prefix " + c.Key
+	return p.Backend.TryAcquire(ctx, c)
+}
+
 // A wrapper must not hide that two nodes are one server.
 // covers: Q3
 func TestSameServerBehindWrappers(t *testing.T) {
 	for name, wrap := range map[string]func(backend.Backend) backend.Backend{
+		"prefixed":       func(b backend.Backend) backend.Backend { return prefixed{b} },
 		"traced":         func(b backend.Backend) backend.Backend { return tracing.Wrap(b, tracing.Store{}) },
 		"over a network": func(b backend.Backend) backend.Backend { return backendtest.FaultyWith(b, 1, backendtest.Faults{}) },
 		"wrapped in both": func(b backend.Backend) backend.Backend {
@@ -34,6 +43,10 @@ func TestSameServerBehindWrappers(t *testing.T) {
 			_ = n.Close()
 		}
 	}
+	store := membackend.New()
+	defer store.Close()
+	_, err := redlock.New([]backend.Backend{prefixed{store}, prefixed{store}, prefixed{store}}, redlock.Config{})
+	wantErr(t, "New with one wrapped store three times", err, backend.ErrUnsafe)
 }
 
 // shy does not say who it is when it is asked for the first time.

@@ -22,8 +22,11 @@ type peer struct {
 	refuse bool
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
+	late   bool          // acquires get no answer, and are executed by deliver
 	asked  int           // requests of any kind
 	verbs  []string      // executed, in order
+
+	delayed []backend.Claim
 }
 
 func newPeer(cfg membackend.Config) *peer { return &peer{Backend: membackend.NewWith(cfg)} }
@@ -66,8 +69,27 @@ func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 }
 
 func (p *peer) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
+	var late bool
+	p.set(func() {
+		if late = p.late; late {
+			p.asked++
+			p.delayed = append(p.delayed, c)
+		}
+	})
+	if late {
+		<-ctx.Done()
+		return g, ctx.Err()
+	}
 	err = p.do(ctx, "acquire", func() (err error) { g, err = p.Backend.TryAcquire(context.WithoutCancel(ctx), c); return err })
 	return g, err
+}
+
+// deliver executes the acquires that were late, and returns how many there were and what became of the last one.
+func (p *peer) deliver() (n int, err error) {
+	for _, c := range p.delayed {
+		_, err = p.Backend.TryAcquire(context.Background(), c)
+	}
+	return len(p.delayed), err
 }
 
 func (p *peer) Renew(ctx context.Context, c backend.Claim) error {
