@@ -13,8 +13,8 @@ import (
 	_ "github.com/holdfast-go/holdfast/rueidisbackend"
 )
 
-// BenchmarkPair takes and releases locks on five servers, by one or by sixteen goroutines: all healthy, one killed, and one that
-// hangs from the first pair on. max is the longest TryAcquire.
+// BenchmarkPair takes and releases locks on five servers, by one or by sixteen goroutines: all
+// healthy, one killed, and one that hangs from the first pair on. max is the longest TryAcquire.
 func BenchmarkPair(b *testing.B) {
 	for _, scheme := range []string{"redis", "rueidis"} {
 		for _, fault := range []string{"none", "killed", "hung"} {

@@ -12,12 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// maxCollisions is how often in a row TryAcquire tries again by itself where claims collide and none gets a majority.
+// maxCollisions is how often in a row TryAcquire tries again by itself where claims collide and
+// none gets a majority.
 const maxCollisions = 16
 
-// TryAcquire asks all nodes at once and returns as soon as a majority has granted c, or cannot any more. What the others
-// grant is kept if it was, and given back if it was not. If claims collide and none gets a majority, it gives back and tries
-// again at random, for twice the node timeout at most, so that a free key is granted to one of those who ask at once.
+// TryAcquire asks all nodes at once and returns as soon as a majority has granted c, or cannot any
+// more. What the others grant is kept if it was, and given back if it was not. If claims collide
+// and none gets a majority, it gives back and tries again at random, for twice the node timeout at
+// most, so that a free key is granted to one of those who ask at once.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if err := r.validate(c); err != nil {
 		return backend.Grant{}, err
@@ -38,16 +40,20 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	for tries := 1; ; tries++ {
 		a := u.begin(ctx, acquire, c, tries)
 		g, err := a.wait(ctx)
-		if !a.collided || tries == maxCollisions || time.Now().After(limit) || !waiting.Pause(ctx, r.jitter(tries)) {
+		if !a.collided || tries == maxCollisions || time.Now().After(limit) {
+			return g, err
+		}
+		if !waiting.Pause(ctx, r.jitter(tries)) {
 			return g, err
 		}
 	}
 }
 
-// Renew extends the hold on the nodes that have it, and succeeds when they are a majority. Only nodes that prove the hold count,
-// so a yes extends what was continuous on each of them. Then the nodes that lack the hold are asked to take it, in the
-// background; they count from the next renewal on. It is lost when too few nodes are left, and is then given back everywhere,
-// as a minority would block others for nothing.
+// Renew extends the hold on the nodes that have it, and succeeds when they are a majority. Only
+// nodes that prove the hold count, so a yes extends what was continuous on each of them. Then the
+// nodes that lack the hold are asked to take it, in the background; they count from the next
+// renewal on. It is lost when too few nodes are left, and is then given back everywhere, as a
+// minority would block others for nothing.
 func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := r.validate(c); err != nil {
 		return err
@@ -55,8 +61,9 @@ func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	return r.ask(ctx, renew, c)
 }
 
-// Release releases c on all nodes that may have been reached, and returns when a majority has: nil if a majority held until
-// now. A node that does not answer is told in the background until the lease has run out.
+// Release releases c on all nodes that may have been reached, and returns when a majority has: nil
+// if a majority held until now. A node that does not answer is told in the background until the
+// lease has run out.
 func (r *Backend) Release(ctx context.Context, c backend.Claim) error {
 	if err := c.ValidateRelease(r.Capabilities()); err != nil {
 		return err
@@ -84,20 +91,24 @@ func (r *Backend) validate(c backend.Claim) error {
 	return r.cfg.fits(c)
 }
 
-// A claim is what this client knows of one claim on each node. The nodes know it better, so it can be forgotten at any time: then
-// each node is asked as if it might hold, and a release leaves tombstones. Fields are guarded by mu unless they say otherwise.
+// A claim is what this client knows of one claim on each node. The nodes know it better, so it can
+// be forgotten at any time: then each node is asked as if it might hold, and a release leaves
+// tombstones. Fields are guarded by mu unless they say otherwise.
 type claim struct {
 	red       *Backend
 	key       claimKey
 	acquiring chan struct{} // one slot, taken by TryAcquire
-	idle      time.Duration // how long an unused claim is kept: longer than a request may be late; guarded by red.mu
-	forgetAt  time.Time     // guarded by red.mu
+
+	// How long the record is kept when nobody uses it, which is longer than a request may be late, and
+	// until when. Guarded by red.mu.
+	idle     time.Duration
+	forgetAt time.Time
 
 	mu       sync.Mutex // taken after red.mu, if both are
 	users    int        // calls and workers
 	complete bool       // every attempt of this claim was made through this record
 	released bool       // Release was called
-	wish     uint64     // the token that nodes are asked for, until the claim is granted or refused; 0 not chosen yet
+	wish     uint64     // the token that nodes are asked for, until it is refused; 0 not chosen yet
 	token    uint64     // of the grant that a majority made; 0 none
 	target   uint64     // the token that every node that holds must store; 0 none
 	last     *round     // the last acquire or renew
@@ -106,9 +117,10 @@ type claim struct {
 
 type claimKey struct{ key, owner string }
 
-// A share is one node's part in a claim. Its requests are made one at a time by one worker, which lives while there are any: each
-// is answered, or given up after the node timeout, before the next is sent. So a release never overtakes its own acquire,
-// and an acquire that was not sent before the release is not sent at all.
+// A share is one node's part in a claim. Its requests are made one at a time by one worker, which
+// lives while there are any: each is answered, or given up after the node timeout, before the next
+// is sent. So a release never overtakes its own acquire, and an acquire that was not sent before
+// the release is not sent at all.
 type share struct {
 	busy  bool     // there is a worker
 	queue []*round // that are still to be made here
@@ -121,8 +133,8 @@ type share struct {
 	giveBack bool // release what the attempt left here
 	fill     bool // acquire what is missing here
 
-	// generation tells the names apart that the claim has had on this node: an attempt without answer that is given back
-	// leaves a tombstone of its name, and the next one needs another.
+	// generation tells the names apart that the claim has had on this node: an attempt without
+	// answer that is given back leaves a tombstone of its name, and the next one needs another.
 	generation int
 
 	gone   bool  // the node has confirmed the release,
@@ -154,7 +166,8 @@ func (r *Backend) enter(c backend.Claim, fresh bool) *claim {
 	}
 	u := r.claims[k]
 	if u == nil {
-		u = &claim{red: r, key: k, acquiring: make(chan struct{}, 1), shares: make([]share, len(r.nodes)), complete: fresh}
+		u = &claim{red: r, key: k, complete: fresh}
+		u.acquiring, u.shares = make(chan struct{}, 1), make([]share, len(r.nodes))
 		r.claims[k] = u
 	}
 	u.idle = max(u.idle, 2*min(max(c.TTL, 0), backend.MaxTTL)+time.Second)
@@ -179,8 +192,8 @@ func (c *claim) leave() {
 	}
 }
 
-// forget drops the record if nobody uses it, and nothing is lost by it or it is older than a request may be late. The caller has
-// red.mu.
+// forget drops the record if nobody uses it, and nothing is lost by it or it is older than a
+// request may be late. The caller has red.mu.
 func (c *claim) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,8 +202,8 @@ func (c *claim) forget() {
 	}
 }
 
-// settled reports whether all nodes may be taken not to know the claim; after a release, whether a majority has confirmed it. The
-// caller has mu.
+// settled reports whether all nodes may be taken not to know the claim; after a release, whether a
+// majority has confirmed it. The caller has mu.
 func (c *claim) settled() bool {
 	used, gone := 0, 0
 	for i := range c.shares {
@@ -205,7 +218,8 @@ func (c *claim) settled() bool {
 	return used == 0 && !c.released || c.released && gone >= c.red.quorum
 }
 
-// wake gives node i's share a worker, if it has none and there is something to do. The caller has mu.
+// wake gives node i's share a worker, if it has none and there is something to do. The caller has
+// mu.
 func (c *claim) wake(i int) {
 	s := &c.shares[i]
 	if s.busy {
@@ -236,14 +250,17 @@ func (c *claim) work(i int, q request) {
 	}
 }
 
-// next takes what node i is to be asked next. What an attempt left is given back before the next attempt is made. The caller has mu.
+// next takes what node i is to be asked next. What an attempt left is given back before the next
+// attempt is made. The caller has mu.
 func (c *claim) next(i int) (request, bool) {
 	for s := &c.shares[i]; ; {
 		switch {
 		case s.giveBack:
 			s.giveBack = false
 			if !s.absent() {
-				return c.request(i, release, c.last, func(on *backend.Claim) { on.NoneInFlight = !s.inFlight }), true
+				q := c.request(i, release, c.last)
+				q.claim.NoneInFlight = !s.inFlight
+				return q, true
 			}
 		case len(s.queue) > 0:
 			r := s.queue[0]
@@ -253,14 +270,16 @@ func (c *claim) next(i int) (request, bool) {
 			}
 		case s.holds && s.token < c.target && s.raised < c.target && !c.released:
 			s.raised = c.target
-			q := c.request(i, renew, c.last, func(on *backend.Claim) { on.MinToken = min(c.target, backend.MaxMinToken) })
+			q := c.request(i, renew, c.last)
+			q.claim.MinToken = min(c.target, backend.MaxMinToken)
 			q.votes = c.last.verb == acquire
 			return q, true
 		case s.fill:
-			// It only keeps others out: no answer rests on this node before it has proved the hold in a renewal.
+			// It only keeps others out: no answer rests on this node before it has proved the hold
+			// in a renewal.
 			s.fill = false
 			if s.absent() && !c.released {
-				return c.request(i, acquire, c.last, nil), true
+				return c.request(i, acquire, c.last), true
 			}
 		default:
 			return request{}, false
@@ -269,15 +288,12 @@ func (c *claim) next(i int) (request, bool) {
 }
 
 // request makes a request of v to node i, with r's claim as that node knows it. The caller has mu.
-func (c *claim) request(i int, v verb, r *round, adjust func(on *backend.Claim)) request {
+func (c *claim) request(i int, v verb, r *round) request {
 	on := r.claim
 	on.TTL = min(c.red.cfg.lease(on.TTL), backend.MaxTTL) // beyond is a release of what was refused
 	on.MinToken = 0
 	on.Owner = generation(on.Owner, c.shares[i].generation)
 	on.Meta.Quorum = r.shown
-	if adjust != nil {
-		adjust(&on)
-	}
 	return request{verb: v, round: r, claim: on}
 }
 
@@ -290,8 +306,8 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 		switch answer {
 		case backend.Yes:
 			s.holds, s.token = true, g.Token
-			// A straggler above the token that was agreed on is given back, so that whoever repeats the claim is told the same
-			// token, whichever nodes answer. The hold can do without it.
+			// A straggler above the token that was agreed on is given back, so that whoever repeats
+			// the claim is told the same token, whichever nodes answer. The hold can do without it.
 			s.giveBack = s.giveBack || q.votes && q.round.won && c.token != 0 && g.Token > c.token
 		case backend.No: // inFlight stays: an earlier attempt without answer may still be executed
 			s.holds = false
@@ -314,10 +330,11 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 	}
 }
 
-// releasedOn records node i's answer to a release. If it is not confirmed, the node is owed one. The caller has mu.
+// releasedOn records node i's answer to a release. If it is not confirmed, the node is owed one.
+// The caller has mu.
 func (c *claim) releasedOn(i int, q request, err error) {
 	s := &c.shares[i]
-	confirmed := backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
+	confirmed := answered(err)
 	if !confirmed {
 		c.red.nodes[i].owe(q.claim)
 	}
@@ -332,8 +349,9 @@ func (c *claim) releasedOn(i int, q request, err error) {
 	}
 }
 
-// giveAllBack ends what the nodes have of an attempt that came to nothing, or of a hold that is lost, so that the claim can be made
-// again. Where an attempt was not answered, that leaves a tombstone. The caller has mu.
+// giveAllBack ends what the nodes have of an attempt that came to nothing, or of a hold that is
+// lost, so that the claim can be made again. Where an attempt was not answered, that leaves a
+// tombstone. The caller has mu.
 func (c *claim) giveAllBack() {
 	c.wish, c.token, c.target = 0, 0, 0
 	for i := range c.shares {
@@ -345,7 +363,8 @@ func (c *claim) giveAllBack() {
 	}
 }
 
-// fillIn asks the nodes that lack the hold to take it, those that are still to answer when they have. The caller has mu.
+// fillIn asks the nodes that lack the hold to take it, those that are still to answer when they
+// have. The caller has mu.
 func (c *claim) fillIn() {
 	if !c.complete {
 		return
@@ -359,7 +378,8 @@ func (c *claim) fillIn() {
 // separator is between an owner and its generation. Owners of [backend.NewOwner] do not have it.
 const separator = "~"
 
-// generation is the n-th name of owner. A long one is cut: names only need to differ, and the end is where owners differ.
+// generation is the n-th name of owner. A long one is cut: names only need to differ, and the end
+// is where owners differ.
 func generation(owner string, n int) string {
 	if n == 0 {
 		return owner

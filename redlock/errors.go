@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A QuorumError says why there was no majority: for each node, what it answered. errors.Is finds in it what the answers amount to
-// together, and not what single nodes said: one node's no is not the majority's.
+// A QuorumError says why there was no majority: for each node, what it answered. errors.Is finds in
+// it what the answers amount to together, and not what single nodes said: one node's no is not the
+// majority's.
 type QuorumError struct {
 	Need  int         // the majority
 	Nodes []NodeError // in the order of the nodes; Err is nil for those that said yes
@@ -36,11 +37,12 @@ func (e *QuorumError) Error() string {
 	return fmt.Sprintf("%d of %d nodes agreed, %d are needed (%s)", yes, len(e.Nodes), e.Need, strings.Join(texts, "; "))
 }
 
-// Unwrap returns what the answers amount to: errors that are refusals or [backend.ErrUnavailable], or for an unknown answer none
-// that would make it a definite one.
+// Unwrap returns what the answers amount to: errors that are refusals or [backend.ErrUnavailable],
+// or for an unknown answer none that would make it a definite one.
 func (e *QuorumError) Unwrap() []error { return e.is }
 
-// A silentError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx of the caller's ended.
+// A silentError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx
+// of the caller's ended.
 type silentError struct{ limit time.Duration }
 
 func (e silentError) Error() string { return fmt.Sprintf("no answer within %v", e.limit) }

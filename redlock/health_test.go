@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// One hung node of five costs no time at all, and after some attempts it is asked by probes alone. When it answers again it takes part.
+// One hung node of five costs no time at all, and after some attempts it is asked by probes alone.
+// When it answers again it takes part.
 // covers: Q5, Q9, E2
 func TestHungNodeCostsNothing(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
@@ -109,7 +110,8 @@ func TestReleaseIsOwed(t *testing.T) {
 	})
 }
 
-// A release goes behind its own acquire on every node, however slow that is (redsync with FailFast leaves such keys for a TTL).
+// A release goes behind its own acquire on every node, however slow that is (redsync with FailFast
+// leaves such keys for a TTL).
 // covers: C9
 func TestReleaseNeverOvertakes(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {

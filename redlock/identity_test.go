@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/tracing"
 )
 
-// prefixed is a wrapper as package backend recommends to write one: it knows only of what it changes.
+// prefixed is a wrapper as package backend recommends to write one: it knows only of what it
+// changes.
 type prefixed struct{ backend.Backend }
 
 func (p prefixed) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {

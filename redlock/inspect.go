@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Inspect asks all nodes that answer, waits for each, and shows who holds on so many of them that it may be a majority.
+// Inspect asks all nodes that answer, waits for each, and shows who holds on so many of them that
+// it may be a majority.
 func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.State{}, err
@@ -32,7 +33,8 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		r.tasks.Add(1) // Close still waits for this call
 		go func() {
 			defer r.tasks.Done()
-			err := r.nodes[i].ask(context.WithoutCancel(ctx), r.cfg.timeout(backend.MaxTTL), func(ctx context.Context, b backend.Backend) (err error) {
+			timeout := r.cfg.timeout(backend.MaxTTL)
+			err := r.nodes[i].ask(context.WithoutCancel(ctx), timeout, func(ctx context.Context, b backend.Backend) (err error) {
 				states[i], err = b.Inspect(ctx, key)
 				return err
 			})
@@ -65,8 +67,9 @@ type answer struct {
 	err  error
 }
 
-// merge shows a hold that at least so many of the states have. Its lease ends when less than a majority has it; its token is the one
-// that a majority has stored, as a node that was filled in may have a higher one.
+// merge shows a hold that at least so many of the states have. Its lease ends when less than a
+// majority has it; its token is the one that a majority has stored, as a node that was filled in
+// may have a higher one.
 func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
 	holds := map[string][]backend.Holder{}
 	for _, s := range states {

@@ -12,16 +12,18 @@ import (
 
 // # Whether all clients name the same nodes
 //
-// Two lists of nodes exclude each other only if any majority of the one meets any of the other. So each hold shows, in Meta.Quorum,
-// the list that it was made with, and who is refused on any node by a holder with another list is told so, even with a
-// majority. Lists that share no node are not found.
+// Two lists of nodes exclude each other only if any majority of the one meets any of the other. So
+// each hold shows, in Meta.Quorum, the list that it was made with, and who is refused on any node
+// by a holder with another list is told so, even with a majority. Lists that share no node are not
+// found.
 //
-// A false alarm would be an outage, so lists differ only if their lengths do, or if each has a node that is certainly not in the
-// other: both its URL and its identity are known, and neither is there. A server that was restarted has another identity and
-// the same URL, one under another name the same identity. Nodes of New have no URL, and some servers no identity.
+// A false alarm would be an outage, so lists differ only if their lengths do, or if each has a node
+// that is certainly not in the other: both its URL and its identity are known, and neither is
+// there. A server that was restarted has another identity and the same URL, one under another name
+// the same identity. Nodes of New have no URL, and some servers no identity.
 
-// An entry is a node in a list: 16 bits of a hash of its URL and of its identity, 0 if unknown. Equal hashes hide a
-// difference, and raise no alarm.
+// An entry is a node in a list: 16 bits of a hash of its URL and of its identity, 0 if unknown.
+// Equal hashes hide a difference, and raise no alarm.
 type entry [4]byte
 
 func (e entry) same(o entry) bool {
@@ -37,12 +39,11 @@ func (e entry) same(o entry) bool {
 func (r *Backend) relist() {
 	list := make([]byte, 0, 4*len(r.nodes))
 	for _, n := range r.nodes {
-		if url := n.name; n.open != nil {
-			list = appendHash(list, url)
-		} else {
-			list = appendHash(list, "")
+		url := ""
+		if n.open != nil {
+			url = n.name
 		}
-		list = appendHash(list, n.identity())
+		list = appendHash(appendHash(list, url), n.identity())
 	}
 	text := hex.EncodeToString(list)
 	r.list.Store(&text)
@@ -58,8 +59,9 @@ func appendHash(b []byte, s string) []byte {
 	return append(b, byte(sum>>8)|1, byte(sum)) // not unknown
 }
 
-// shown is what the nodes show of a claim: the end of its owner's name, by which one claim that holds several nodes is told
-// from several claims (tokens do not tell), and its list. It is nothing if the claim's own Meta leaves no room.
+// shown is what the nodes show of a claim: the end of its owner's name, by which one claim that
+// holds several nodes is told from several claims (tokens do not tell), and its list. It is nothing
+// if the claim's own Meta leaves no room.
 func shown(c backend.Claim, list string) string {
 	s := c.Owner[max(0, len(c.Owner)-8):] + " " + list
 	if len(c.Meta.Service)+len(c.Meta.Host)+len(c.Meta.Traceparent)+len(s) > backend.MaxMeta {
@@ -93,12 +95,14 @@ func entries(list string) (all []entry) {
 	return all
 }
 
-// mismatch is the error for a holder with another list. In case a server was restarted unnoticed, all are asked who they are now.
+// mismatch is the error for a holder with another list. In case a server was restarted unnoticed,
+// all are asked who they are now.
 func (r *Backend) mismatch(list string) error {
 	for _, n := range r.nodes {
 		n.recheck.Store(true)
 		n.repair()
 	}
-	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, ours has %d): two lists exclude each other only"+
-		" if they are the same; to change them, end all clients of the old list first", backend.ErrUnsafe, len(entries(list)), len(r.nodes))
+	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, ours has %d):"+
+		" two lists exclude each other only if they are the same; to change them, end all clients of the"+
+		" old list first", backend.ErrUnsafe, len(entries(list)), len(r.nodes))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// listed://store/alias?life=n is a store in memory that may have several names, and that has another identity in each of its lives.
+// listed://store/alias?life=n is a store in memory that may have several names, and that has
+// another identity in each of its lives.
 func init() {
 	backend.Register("listed", func(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		b, err := backend.Open(ctx, "mem://"+u.Host)
@@ -45,7 +46,8 @@ func listOf(test string, nodes string) string {
 	return "redlock://?" + strings.Join(urls, "&")
 }
 
-// A client with another list of nodes than the holder's is refused, and with the same list by whatever names, order and lives it is held off.
+// A client with another list of nodes than the holder's is refused, and with the same list by
+// whatever names, order and lives it is held off.
 // covers: I2, Q1
 func TestListsOfNodes(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -102,8 +104,8 @@ func TestListsOfNodes(t *testing.T) {
 	}
 }
 
-// Whoever is refused for another list asks its nodes who they are by now, so a server that was restarted unnoticed and has
-// another name elsewhere costs one refusal.
+// Whoever is refused for another list asks its nodes who they are by now, so a server that was
+// restarted unnoticed and has another name elsewhere costs one refusal.
 // covers: I2
 func TestListIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +173,8 @@ func TestMajorityOfAnotherList(t *testing.T) {
 	})
 }
 
-// Holds that show no list, or one that cannot be read, are held off as ever. What a node shows for the quorum is not shown on.
+// Holds that show no list, or one that cannot be read, are held off as ever. What a node shows for
+// the quorum is not shown on.
 func TestHoldWithoutList(t *testing.T) {
 	for _, shown := range []string{"", "12345678", "12345678 ", "12345678 odd", " ", "12345678 ????????"} {
 		quorumTest(t, 3, redlock.Config{}, func(q *quorum) {

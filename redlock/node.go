@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// maxLead: a node whose backlog is over maxLead + 4 × the smallest one is skipped, so that a node that hangs cannot pile up
-	// requests before the first of them times out.
+	// maxLead: a node whose backlog is over maxLead + 4 × the smallest one is skipped, so that a
+	// node that hangs cannot pile up requests before the first of them times out.
 	maxLead = 32
 
-	// failureWeight is how many requests in flight a failed one counts for, until the next answer: three in a row are too many.
+	// failureWeight is how many requests in flight a failed one counts for, until the next answer:
+	// three in a row are too many.
 	failureWeight = 16
 
 	// The first probe of a node that fails comes after minProbe, later ones up to maxProbe apart.
@@ -32,11 +33,12 @@ const (
 	maxOwed = 10_000
 )
 
-// A node is one of the backends, with its health. Its fields are guarded by mu; b does not change once it is set.
+// A node is one of the backends, with its health. Its fields are guarded by mu; b does not change
+// once it is set.
 type node struct {
 	red  *Backend
 	name string
-	open func(context.Context) (backend.Backend, error) // makes b, where it could not be opened yet; else nil
+	open func(context.Context) (backend.Backend, error) // of a node of a URL; else nil
 
 	inFlight atomic.Int64 // requests
 	failed   atomic.Int64 // requests since the last answer
@@ -77,6 +79,9 @@ func (n *node) skipped() error {
 	return errSkipped
 }
 
+// A send makes one request of a backend.
+type send func(context.Context, backend.Backend) error
+
 // do makes one request of a claim.
 func (n *node) do(q request) (g backend.Grant, err error) {
 	err = n.ask(q.round.ctx, q.round.timeout, func(ctx context.Context, b backend.Backend) (err error) {
@@ -94,7 +99,7 @@ func (n *node) do(q request) (g backend.Grant, err error) {
 }
 
 // ask makes one request, and records whether the node answered.
-func (n *node) ask(ctx context.Context, timeout time.Duration, send func(context.Context, backend.Backend) error) error {
+func (n *node) ask(ctx context.Context, timeout time.Duration, f send) error {
 	b, err := n.backend()
 	if err != nil {
 		return err
@@ -102,11 +107,11 @@ func (n *node) ask(ctx context.Context, timeout time.Duration, send func(context
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	n.inFlight.Add(1)
-	err = send(ctx, b)
+	err = f(ctx, b)
 	n.inFlight.Add(-1)
-	if err != nil && backend.AnswerOf(err) == backend.Unknown &&
-		(ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		err = silentError{timeout} // a client may be a moment before its ctx
+	ended := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if ended && backend.AnswerOf(err) == backend.Unknown { // a client may be a moment before its ctx
+		err = silentError{timeout}
 	}
 	n.record(err)
 	return err
@@ -146,8 +151,8 @@ func (r *Backend) healthy() []bool {
 	return healthy
 }
 
-// owe makes the node forget claim as soon as it can be reached, for as long as it may hold it. As it is not known when that is, the
-// release leaves a tombstone.
+// owe makes the node forget claim as soon as it can be reached, for as long as it may hold it. As
+// it is not known when that is, the release leaves a tombstone.
 func (n *node) owe(claim backend.Claim) {
 	claim.NoneInFlight = false
 	n.mu.Lock()
@@ -159,7 +164,8 @@ func (n *node) owe(claim backend.Claim) {
 	n.repair()
 }
 
-// repair starts the one goroutine that probes the node while it fails, or to ask who it is, and then makes the releases that it is owed.
+// repair starts the one goroutine that probes the node while it fails, or to ask who it is, and
+// then makes the releases that it is owed.
 func (n *node) repair() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,7 +187,8 @@ func (n *node) repairLoop() {
 			if !ok {
 				break
 			}
-			err := n.ask(n.red.ctx, n.red.cfg.timeout(o.claim.TTL), func(ctx context.Context, b backend.Backend) error {
+			timeout := n.red.cfg.timeout(o.claim.TTL)
+			err := n.ask(n.red.ctx, timeout, func(ctx context.Context, b backend.Backend) error {
 				return b.Release(ctx, o.claim)
 			})
 			if !answered(err) {
@@ -209,7 +216,8 @@ func (n *node) nextOwed() (owed, bool) {
 	return n.owed[0], true
 }
 
-// repaired ends the repair if nothing is left to do. A node that fails again is repaired when somebody wants to ask it.
+// repaired ends the repair if nothing is left to do. A node that fails again is repaired when
+// somebody wants to ask it.
 func (n *node) repaired() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -228,7 +236,8 @@ func (n *node) paid(o owed) {
 	}
 }
 
-// probe opens the node if need be, and asks it who it is and something that changes nothing: a renewal never creates.
+// probe opens the node if need be, and asks it who it is and something that changes nothing: a
+// renewal never creates.
 func (n *node) probe() error {
 	ctx, cancel := context.WithTimeout(n.red.ctx, probeTimeout)
 	defer cancel()
@@ -239,7 +248,8 @@ func (n *node) probe() error {
 		return err
 	}
 	return n.ask(ctx, probeTimeout, func(ctx context.Context, b backend.Backend) error {
-		c := backend.Claim{Key: "redlock probe", Owner: backend.NewOwner(), TTL: max(b.Capabilities().MinTTL, time.Second)}
+		c := backend.Claim{Key: "redlock probe", Owner: backend.NewOwner()}
+		c.TTL = max(b.Capabilities().MinTTL, time.Second)
 		if err := b.Renew(ctx, c); !answered(err) {
 			return err
 		}
@@ -247,7 +257,8 @@ func (n *node) probe() error {
 	})
 }
 
-// ensureOpen opens a node that could not be opened before. One that can do less than was promised for all of them is barred.
+// ensureOpen opens a node that could not be opened before. One that can do less than was promised
+// for all of them is barred.
 func (n *node) ensureOpen(ctx context.Context) error {
 	n.mu.Lock()
 	b := n.b
@@ -268,8 +279,9 @@ func (n *node) ensureOpen(ctx context.Context) error {
 	return nil
 }
 
-// identify asks the node who it is, and bars it if another node is the same: what looks like a majority would be one machine. Neither of
-// two is wrong alone, so it is the one that was asked last. A node that is barred is asked as well: it may have become another.
+// identify asks the node who it is, and bars it if another node is the same: what looks like a
+// majority would be one machine. Neither of two is wrong alone, so it is the one that was asked
+// last. A node that is barred is asked as well: it may have become another.
 func (n *node) identify(ctx context.Context) error {
 	n.mu.Lock()
 	b, barred := n.b, n.barred
@@ -299,7 +311,8 @@ func (n *node) identify(ctx context.Context) error {
 	n.mu.Lock()
 	n.id, n.barred = id, nil
 	if twin != nil {
-		n.id, n.barred = "", fmt.Errorf("%w: it is the same server as %s", backend.ErrUnsafe, twin.name)
+		n.id = ""
+		n.barred = fmt.Errorf("%w: it is the same server as %s", backend.ErrUnsafe, twin.name)
 		err = fmt.Errorf("%s: %w", n.name, n.barred)
 	}
 	n.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// A peer is a node of a test, which can hang, be refused, be slow and lose replies, and which notes what it is asked.
+// A peer is a node of a test, which can hang, be refused, be slow and lose replies, and which notes
+// what it is asked.
 type peer struct {
 	*membackend.Backend
 	mu     sync.Mutex
@@ -84,7 +85,8 @@ func (p *peer) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant
 	return g, err
 }
 
-// deliver executes the acquires that were late, and returns how many there were and what became of the last one.
+// deliver executes the acquires that were late, and returns how many there were and what became of
+// the last one.
 func (p *peer) deliver() (n int, err error) {
 	for _, c := range p.delayed {
 		_, err = p.Backend.TryAcquire(context.Background(), c)

@@ -39,16 +39,18 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a majority of nodes. An even number of them is allowed, and tolerates no more failures than one less. The nodes stay
-// the caller's, and are to be closed after the Backend.
+// New returns a majority of nodes. An even number of them is allowed, and tolerates no more
+// failures than one less. The nodes stay the caller's, and are to be closed after the Backend.
 //
-// Nodes are asked for their Identity, for a second at most: the same server listed twice is an error that is
-// [backend.ErrUnsafe], as what looks like a majority would be one machine. A node that does not answer is asked when it does.
+// Nodes are asked for their Identity, for a second at most: the same server listed twice is an
+// error that is [backend.ErrUnsafe], as what looks like a majority would be one machine. A node
+// that does not answer is asked when it does.
 func New(nodes []backend.Backend, cfg Config) (*Backend, error) {
 	all := make([]*node, len(nodes))
 	for i, b := range nodes {
 		if b == nil {
-			return nil, fmt.Errorf("redlock: %w", &backend.InvalidError{Field: "nodes", Reason: "node " + strconv.Itoa(i+1) + " is nil"})
+			bad := &backend.InvalidError{Field: "nodes", Reason: "node " + strconv.Itoa(i+1) + " is nil"}
+			return nil, fmt.Errorf("redlock: %w", bad)
 		}
 		all[i] = &node{name: "node " + strconv.Itoa(i+1), b: b}
 	}
@@ -69,7 +71,8 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	if len(nodes) == 0 {
 		return nil, &backend.InvalidError{Field: "nodes", Reason: "there are none"}
 	}
-	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes), claims: map[claimKey]*claim{}}
+	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)}
+	r.claims = map[claimKey]*claim{}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.latency.Store(int64(time.Millisecond))
 	r.relist()
@@ -104,7 +107,8 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 func nodeCapabilities(b backend.Backend) backend.Capabilities {
 	caps := b.Capabilities()
 	return backend.Capabilities{
-		Fencing: caps.Fencing && caps.MinToken, Watch: caps.Watch, Inspect: caps.Inspect, MinTTL: caps.MinTTL, MinToken: caps.MinToken,
+		Fencing: caps.Fencing && caps.MinToken, Watch: caps.Watch, Inspect: caps.Inspect,
+		MinTTL: caps.MinTTL, MinToken: caps.MinToken,
 	}
 }
 
@@ -130,8 +134,8 @@ func (r *Backend) need() backend.Capabilities {
 	return need
 }
 
-// Capabilities says what a majority of these nodes can do: at most what all of them can. Fencing needs nodes that have
-// [backend.Capabilities].MinToken.
+// Capabilities says what a majority of these nodes can do: at most what all of them can. Fencing
+// needs nodes that have [backend.Capabilities].MinToken.
 func (r *Backend) Capabilities() backend.Capabilities { return r.caps }
 
 // start is what every call begins with. On success the caller ends with tasks.Done.
@@ -156,8 +160,9 @@ func (r *Backend) enterTask() bool {
 	return true
 }
 
-// Close implements [backend.Backend]. It waits for the requests that are in flight or queued, each of which is bounded by the node
-// timeout, so that a release that a majority has confirmed reaches the other nodes as well.
+// Close implements [backend.Backend]. It waits for the requests that are in flight or queued, each
+// of which is bounded by the node timeout, so that a release that a majority has confirmed reaches
+// the other nodes as well.
 func (r *Backend) Close() error {
 	r.closing.Lock()
 	first := !r.closed
@@ -182,8 +187,9 @@ func (r *Backend) took(d time.Duration) {
 	r.latency.Store(max(int64(d), old+(int64(d)-old)/8))
 }
 
-// jitter is how long a claim waits that has collided with another: at random, and longer than an acquisition takes, so that one of
-// the two is through before the other tries again. The more often that happened, the longer.
+// jitter is how long a claim waits that has collided with another: at random, and longer than an
+// acquisition takes, so that one of the two is through before the other tries again. The more often
+// that happened, the longer.
 func (r *Backend) jitter(tries int) time.Duration {
 	d := min(max(time.Duration(r.latency.Load()), time.Millisecond), maxNodeTimeout)
 	return d + chance.N(d<<min(tries, 4))

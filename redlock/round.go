@@ -19,13 +19,14 @@ const (
 	release
 )
 
-// A round asks all nodes for one verb, and counts their answers until they decide. It is guarded by its claim's mu.
+// A round asks all nodes for one verb, and counts their answers until they decide. It is guarded by
+// its claim's mu.
 type round struct {
 	c       *claim
 	verb    verb
 	claim   backend.Claim
 	shown   string          // what nodes show of the claim to those whom it keeps out
-	ctx     context.Context // of the requests: the caller's, without its end, as an answer matters to whoever asks next
+	ctx     context.Context // of the requests: the caller's, without its end
 	timeout time.Duration   // of each request
 	ask     []bool          // the nodes that are worth asking
 	began   time.Time
@@ -47,8 +48,8 @@ type round struct {
 // begin makes a round: it is behind every earlier one on each node. The caller does not have mu.
 func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) *round {
 	r := &round{
-		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load()), began: time.Now(), tries: tries,
-		ctx: context.WithoutCancel(ctx), timeout: c.red.cfg.timeout(cl.TTL),
+		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load()),
+		began: time.Now(), tries: tries, ctx: context.WithoutCancel(ctx), timeout: c.red.cfg.timeout(cl.TTL),
 		votes: c.red.newVotes(), done: make(chan struct{}),
 	}
 	c.mu.Lock()
@@ -85,8 +86,9 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	return r
 }
 
-// askable returns which nodes a round goes to: those that are healthy. If those of them that may hold cannot be a majority, but
-// together with the others they can, it goes to all. Every node may come to hold by an acquire. The caller has mu.
+// askable returns which nodes a round goes to: those that are healthy. If those of them that may
+// hold cannot be a majority, but together with the others they can, it goes to all. Every node may
+// come to hold by an acquire. The caller has mu.
 func (c *claim) askable(v verb) []bool {
 	ask, healthy, all := c.red.healthy(), 0, 0
 	for i := range c.shares {
@@ -111,7 +113,8 @@ func (r *round) request(i int) (request, bool) {
 	c := r.c
 	s := &c.shares[i]
 	missing := c.complete && s.absent()
-	q := request{verb: r.verb, round: r, claim: c.request(i, r.verb, r, nil).claim, votes: true}
+	q := c.request(i, r.verb, r)
+	q.votes = true
 	switch {
 	case r.verb == acquire && (c.released || r.over && !r.won):
 		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
@@ -132,8 +135,9 @@ func (r *round) request(i int) (request, bool) {
 		case renew:
 			q.claim.MinToken = min(c.token, backend.MaxMinToken)
 		case release:
-			// No tombstone only if every attempt is known to have been answered here. Else one may still be executed, or one of
-			// another client or of a record that was forgotten, and must be refused.
+			// No tombstone only if every attempt is known to have been answered here. Else one may
+			// still be executed, or one of another client or of a record that was forgotten, and
+			// must be refused.
 			q.claim.NoneInFlight = r.claim.NoneInFlight && c.complete && !s.inFlight
 		}
 		return q, true
@@ -174,7 +178,7 @@ func (r *round) decide() {
 			r.c.fillIn()
 			return
 		}
-		for i := range r.c.shares { // the yes of a release counts once: who releases again did not hold
+		for i := range r.c.shares { // whoever releases again did not hold
 			if s := &r.c.shares[i]; s.gone {
 				s.goneAs = errNotHeld
 			}
@@ -184,14 +188,15 @@ func (r *round) decide() {
 		if r.verb == renew {
 			r.c.giveAllBack()
 		}
-	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum: // and it stays so
-		r.end(r.inconclusive())
+	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
+		r.end(r.inconclusive()) // and no answer to come makes it another
 	}
 }
 
-// decideAcquire is decide of an acquire. A yes rests on a majority that holds at this moment, each node for a lease that began
-// after the round did. Two claims that exclude each other cannot both have that: their majorities have a node in common, which holds for
-// one of them. With tokens, a majority has also stored the highest that any node granted; see token.go.
+// decideAcquire is decide of an acquire. A yes rests on a majority that holds at this moment, each
+// node for a lease that began after the round did. Two claims that exclude each other cannot both
+// have that: their majorities have a node in common, which holds for one of them. With tokens, a
+// majority has also stored the highest that any node granted; see token.go.
 func (r *round) decideAcquire() {
 	c := r.c
 	granted := r.yes >= r.quorum
@@ -227,9 +232,9 @@ func (r *round) decideAcquire() {
 		r.end(r.failed(errLate))
 	case granted:
 		c.red.took(elapsed)
-		r.won, r.grant = true, backend.Grant{TTL: r.claim.TTL, Token: r.tokens.highest, Reserved: r.tokens.reservation(r.claim)}
-		if !c.red.caps.Fencing {
-			r.grant.Token = 0
+		r.won, r.grant = true, backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
+		if c.red.caps.Fencing {
+			r.grant.Token = r.tokens.highest
 		}
 		r.end(nil)
 		c.token, c.target = r.grant.Token, r.grant.Token
@@ -237,7 +242,8 @@ func (r *round) decideAcquire() {
 			c.wake(i)
 		}
 	case r.yes+r.pending()+r.unknown >= r.quorum:
-		// With the nodes that did not answer there may be a majority: nothing is given back, and the answer is unknown.
+		// With the nodes that did not answer there may be a majority: nothing is given back, and
+		// the answer is unknown.
 		r.end(r.failed(r.causes()...))
 	default:
 		c.red.took(elapsed)
@@ -251,7 +257,8 @@ func (r *round) end(err error) {
 	close(r.done)
 }
 
-// wait returns what the majority said, or that ctx has ended. Then what is in flight stays so: a release comes behind it.
+// wait returns what the majority said, or that ctx has ended. Then what is in flight stays so: a
+// release comes behind it.
 func (r *round) wait(ctx context.Context) (backend.Grant, error) {
 	select {
 	case <-r.done:
@@ -267,15 +274,16 @@ func (r *round) wait(ctx context.Context) (backend.Grant, error) {
 	return r.grant, r.err
 }
 
-// refusal is what the noes amount to: what stands in the way of a majority for good, or who holds, or what else it is. It is final
-// when so many say the same that the answers to come cannot change it; a claim that was released must hear so, and claims that
-// collided must not take each other for a holder and go away from a key that is free.
+// refusal is what the noes amount to: what stands in the way of a majority for good, or who holds,
+// or what else it is. It is final when so many say the same that the answers to come cannot change
+// it; a claim that was released must hear so, and claims that collided must not take each other for
+// a holder and go away from a key that is free.
 func (r *round) refusal() (err error, final bool) {
 	var lost, refused, away int
 	var why error
 	var held *backend.HeldError
 	var quarantine *backend.QuarantineError
-	waits := make([]time.Duration, len(r.errs)) // until each node may grant: 0 at once, and math.MaxInt64 if nobody knows
+	waits := make([]time.Duration, len(r.errs)) // until each node may grant; MaxInt64 if nobody knows
 	for i, err := range r.errs {
 		var h *backend.HeldError
 		var q *backend.QuarantineError
@@ -315,7 +323,8 @@ func (r *round) refusal() (err error, final bool) {
 		holder := held.Holder
 		holder.Quorum = ""
 		taken := r.taken()
-		if r.collided = r.yes > 0 && !taken; r.collided { // all give back what they got, and whoever tries first wins
+		if r.collided = r.yes > 0 && !taken; r.collided {
+			// All give back what they got, and whoever tries first wins.
 			if d := r.c.red.jitter(r.tries); when == 0 || d < when {
 				when = d
 			}
@@ -327,8 +336,8 @@ func (r *round) refusal() (err error, final bool) {
 	return r.failed(backend.ErrUnavailable), lost == 0
 }
 
-// taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not say who holds, it cannot be told and
-// is assumed: whoever waits is woken.
+// taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not
+// say who holds, it cannot be told and is assumed: whoever waits is woken.
 func (r *round) taken() bool {
 	holders := map[string]int{}
 	for _, h := range r.held() {
@@ -341,7 +350,8 @@ func (r *round) taken() bool {
 	return len(holders) == 0
 }
 
-// otherList returns a holder's list of nodes that is certainly not ours, as far as was heard; empty if there is none.
+// otherList returns a holder's list of nodes that is certainly not ours, as far as was heard; empty
+// if there is none.
 func (r *round) otherList() string {
 	for _, h := range r.held() {
 		if _, list := parseShown(h.Holder.Quorum); list != *r.c.red.list.Load() && r.c.red.differs(list) {
@@ -363,7 +373,8 @@ type votes struct {
 }
 
 func (r *Backend) newVotes() votes {
-	return votes{nodes: r.nodes, quorum: r.quorum, errs: make([]error, len(r.nodes)), heard: make([]bool, len(r.nodes))}
+	n := len(r.nodes)
+	return votes{nodes: r.nodes, quorum: r.quorum, errs: make([]error, n), heard: make([]bool, n)}
 }
 
 // count counts node i's answer. Its last one stands.

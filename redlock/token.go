@@ -8,28 +8,34 @@ import (
 
 // # Tokens of a majority
 //
-// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A majority's token is
+// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A
+// majority's token is
 //
 //	t = the highest c' among ALL nodes that granted,
 //
-// and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds there: either by having
-// granted t itself, or by a renewal that raises c and proves the hold in one step (Claim.MinToken). The wish is the client's clock and a
-// bit, which is usually above all counters and clocks, so that all nodes grant it and one round trip does.
+// and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds
+// there: either by having granted t itself, or by a renewal that raises c and proves the hold in
+// one step (Claim.MinToken). The wish is the client's clock and a bit, which is usually above all
+// counters and clocks, so that all nodes grant it and one round trip does.
 //
-// Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are ordered as on any node
-// that is in both W₁ and W₂. Two majorities have such a node Y. It held for 1 and for 2, one after the other. If 1 was first,
-// c ≥ t₁ was stored while 1 held Y, before 2 was granted there; 2 was given at least t₁+1 by Y, and t₂ is at least that, since t₂ is the
-// highest of all that granted and W₂ is among them. No clock and no timing is in this.
+// Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are
+// ordered as on any node that is in both W₁ and W₂. Two majorities have such a node Y. It held for
+// 1 and for 2, one after the other. If 1 was first, c ≥ t₁ was stored while 1 held Y, before 2 was
+// granted there; 2 was given at least t₁+1 by Y, and t₂ is at least that, since t₂ is the highest
+// of all that granted and W₂ is among them. No clock and no timing is in this.
 //
-// Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on Y: t₂ > t₁.
+// Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on
+// Y: t₂ > t₁.
 //
-// Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by its clock, and t₁ was at most the fastest
-// clock's time then and a quarter of the TTL ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as long
-// as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node that forgot during a long hold knows t when
-// it has been filled in.
+// Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by
+// its clock, and t₁ was at most the fastest clock's time then and a quarter of the TTL
+// ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as
+// long as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node
+// that forgot during a long hold knows t when it has been filled in.
 //
-// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in time, and a request takes. It
-// must stay below the quarter of a TTL that nodes allow for, but nothing depends on that: what is clamped costs a round trip.
+// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in
+// time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but
+// nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
 
 // wish is the token that the nodes are asked for.
@@ -52,7 +58,8 @@ type counter struct {
 	reserved int    // tokens that it has reserved
 }
 
-// granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
+// granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would
+// not hold.
 func (t *tokens) granted(i int, g backend.Grant) {
 	t.nodes[i].stored, t.nodes[i].reserved = g.Token, max(g.Reserved, 1)
 	t.highest = max(t.highest, g.Token)

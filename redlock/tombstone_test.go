@@ -11,7 +11,8 @@ import (
 
 const nodeTimeout = 100 * time.Millisecond
 
-// refusesLate delivers the acquires that p got no answer for, n of them, after all that is in flight: none may take the key.
+// refusesLate delivers the acquires that p got no answer for, n of them, after all that is in
+// flight: none may take the key.
 func (q *quorum) refusesLate(p *peer, n int) {
 	q.Helper()
 	synctest.Wait()
@@ -25,8 +26,9 @@ func (q *quorum) refusesLate(p *peer, n int) {
 	}
 }
 
-// The caller's attempts were all answered, by a majority; on one node an attempt of the quorum's own was not, and may arrive after the
-// release. A release without a tombstone there leaves a lock that nobody knows of.
+// The caller's attempts were all answered, by a majority; on one node an attempt of the quorum's
+// own was not, and may arrive after the release. A release without a tombstone there leaves a lock
+// that nobody knows of.
 // covers: A10, C4, C9
 func TestReleaseWhereAnAttemptIsLate(t *testing.T) {
 	for name, during := range map[string]func(q *quorum, late *peer, c backend.Claim){
@@ -70,7 +72,8 @@ func TestReleaseWhereAnAttemptIsLate(t *testing.T) {
 	}
 }
 
-// A release that a node does not answer is made later. It then leaves a tombstone, whatever was known when it was asked for.
+// A release that a node does not answer is made later. It then leaves a tombstone, whatever was
+// known when it was asked for.
 // covers: C4, Q14
 func TestOwedReleaseLeavesTombstone(t *testing.T) {
 	for name, answers := range map[string]bool{"in the first call": true, "when nobody asks": false} {
@@ -101,8 +104,28 @@ func TestOwedReleaseLeavesTombstone(t *testing.T) {
 	}
 }
 
-// An attempt that comes to nothing is given back. Where it was not answered, that leaves a tombstone, and the claim goes on under
-// another name there.
+// A node that is to be filled in when it has answered a renewal is not, if the release has come before.
+// covers: C9
+func TestReleaseEndsFillIn(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		p, c := q.peers[0], claim("k")
+		q.acquire(c)
+		synctest.Wait()
+		_ = p.Backend.Release(q.Context(), c)
+		p.set(func() { p.frozen = true })
+		if err := q.Renew(q.Context(), c); err != nil {
+			q.Fatal(err)
+		}
+		q.release(c)
+		time.Sleep(time.Second)
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("held on %d nodes after the release, which executed %v", n, p.verbs)
+		}
+	})
+}
+
+// An attempt that comes to nothing is given back. Where it was not answered, that leaves a
+// tombstone, and the claim goes on under another name there.
 // covers: C4, C9
 func TestGivenBackWhereAnAttemptIsLate(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
@@ -149,7 +172,8 @@ func TestReleaseOfAnothersClaim(t *testing.T) {
 	})
 }
 
-// An acquire that is queued behind an earlier request to a slow node is not sent once the claim is released.
+// An acquire that is queued behind an earlier request to a slow node is not sent once the claim is
+// released.
 // covers: C9
 func TestQueuedAcquireIsDropped(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
@@ -168,7 +192,8 @@ func TestQueuedAcquireIsDropped(t *testing.T) {
 	})
 }
 
-// A node that holds is asked to release although it is behind the others, if without it there is no majority.
+// A node that holds is asked to release although it is behind the others, if without it there is no
+// majority.
 // covers: Q14
 func TestReleaseNeedsABusyNode(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
@@ -186,7 +211,8 @@ func TestReleaseNeedsABusyNode(t *testing.T) {
 	})
 }
 
-// A quorum has no line, so readers would keep a writer out for as long as they come: it does not take any.
+// A quorum has no line, so readers would keep a writer out for as long as they come: it does not
+// take any.
 // covers: Q13
 func TestSharedIsRefused(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {

@@ -9,13 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// mergeDelay is how long the first wake-up of a release waits for those of the other nodes, so that a waiter tries once, when a
-// majority is free, and not once per node.
+// mergeDelay is how long the first wake-up of a release waits for those of the other nodes, so that
+// a waiter tries once, when a majority is free, and not once per node.
 const mergeDelay = 5 * time.Millisecond
 
-// Watch is subscribed on a majority of the nodes before it returns, so it hears of every release that a majority has confirmed.
-// Its wake-ups are hints, and some milliseconds late if not all nodes signal. When less than a majority is left, a release may go
-// unheard, and the channel is closed: poll.
+// Watch is subscribed on a majority of the nodes before it returns, so it hears of every release
+// that a majority has confirmed. Its wake-ups are hints, and some milliseconds late if not all
+// nodes signal. When less than a majority is left, a release may go unheard, and the channel is
+// closed: poll.
 func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -84,7 +85,8 @@ type watch struct {
 	closed    bool
 }
 
-// listen is one node's part. The subscription lasts for as long as ctx; only the wait for it is bounded.
+// listen is one node's part. The subscription lasts for as long as ctx; only the wait for it is
+// bounded.
 func (w *watch) listen(ctx context.Context, i int, c backend.Claim, timeout time.Duration) {
 	b, err := w.votes.nodes[i].backend()
 	if err != nil {
