@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,6 +109,7 @@ type claim struct {
 	users    int        // calls and workers
 	complete bool       // every attempt of this claim was made through this record
 	released bool       // Release was called
+	over     bool       // and a majority has answered yes, or no
 	wish     uint64     // the token that nodes are asked for, until it is refused; 0 not chosen yet
 	token    uint64     // of the grant that a majority made; 0 none
 	target   uint64     // the token that every node that holds must store; 0 none
@@ -202,20 +204,13 @@ func (c *claim) forget() {
 	}
 }
 
-// settled reports whether all nodes may be taken not to know the claim; after a release, whether a
-// majority has confirmed it. The caller has mu.
+// settled reports whether no node has anything of the claim, or its release has an outcome. The
+// caller has mu.
 func (c *claim) settled() bool {
-	used, gone := 0, 0
-	for i := range c.shares {
-		s := &c.shares[i]
-		if !s.absent() || s.generation > 0 {
-			used++
-		}
-		if s.gone {
-			gone++
-		}
+	if c.released {
+		return c.over
 	}
-	return used == 0 && !c.released || c.released && gone >= c.red.quorum
+	return !slices.ContainsFunc(c.shares, func(s share) bool { return !s.absent() || s.generation > 0 })
 }
 
 // wake gives node i's share a worker, if it has none and there is something to do. The caller has
@@ -306,9 +301,6 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 		switch answer {
 		case backend.Yes:
 			s.holds, s.token = true, g.Token
-			// A straggler above the token that was agreed on is given back, so that whoever repeats
-			// the claim is told the same token, whichever nodes answer. The hold can do without it.
-			s.giveBack = s.giveBack || q.votes && q.round.won && c.token != 0 && g.Token > c.token
 		case backend.No: // inFlight stays: an earlier attempt without answer may still be executed
 			s.holds = false
 		default:

@@ -39,8 +39,8 @@ type round struct {
 
 	// Of an acquire.
 	tokens   tokens
-	tries    int  // of the call, this one included
-	repeat   bool // of what a majority granted
+	tries    int    // of the call, this one included
+	repeats  uint64 // the token of the grant that it repeats; 0 none
 	won      bool
 	collided bool // with another claim, and nobody has a majority
 }
@@ -57,9 +57,9 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	r.ask = c.askable(v)
 	switch v {
 	case acquire:
-		c.last, c.released = r, false
+		c.last, c.released, c.over = r, false, false
 		r.tokens = tokens{nodes: make([]counter, len(c.shares))}
-		r.repeat = c.token != 0
+		r.repeats = c.repeatable()
 		c.token, c.target = 0, 0
 		if c.wish == 0 {
 			c.wish = c.red.wish(r.began)
@@ -108,6 +108,22 @@ func (c *claim) askable(v verb) []bool {
 	return ask
 }
 
+// repeatable returns the token of c's grant if the nodes that hold it are still a majority. Then a
+// repeat goes to them alone, so that it is told the same token: one that is to be granted again, or
+// came after the majority, may have a higher one. The caller has mu.
+func (c *claim) repeatable() uint64 {
+	n := 0
+	for i := range c.shares {
+		if s := &c.shares[i]; s.holds && s.token <= c.token {
+			n++
+		}
+	}
+	if c.complete && n >= c.red.quorum {
+		return c.token
+	}
+	return 0
+}
+
 // request makes r's request to node i, unless the vote is known without it. The caller has mu.
 func (r *round) request(i int) (request, bool) {
 	c := r.c
@@ -118,6 +134,8 @@ func (r *round) request(i int) (request, bool) {
 	switch {
 	case r.verb == acquire && (c.released || r.over && !r.won):
 		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
+	case r.verb == acquire && r.repeats != 0 && (!s.holds || s.token > r.repeats):
+		r.count(i, errSkipped)
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
 	case r.verb == release && s.gone:
@@ -178,6 +196,7 @@ func (r *round) decide() {
 			r.c.fillIn()
 			return
 		}
+		r.c.over = true
 		for i := range r.c.shares { // whoever releases again did not hold
 			if s := &r.c.shares[i]; s.gone {
 				s.goneAs = errNotHeld
@@ -185,7 +204,9 @@ func (r *round) decide() {
 		}
 	case len(r.errs)-r.lost() < r.quorum: // too few are left to be a majority
 		r.end(r.failed(backend.ErrLost))
-		if r.verb == renew {
+		if r.verb == release {
+			r.c.over = true
+		} else {
 			r.c.giveAllBack()
 		}
 	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
@@ -221,7 +242,7 @@ func (r *round) decideAcquire() {
 	}
 	elapsed := time.Since(r.began)
 	c.target = 0
-	if list := r.otherList(); list != "" && !r.repeat {
+	if list := r.otherList(); list != "" && r.repeats == 0 {
 		r.end(c.red.mismatch(list))
 		c.giveAllBack()
 		return

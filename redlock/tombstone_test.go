@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,62 @@ func TestQueuedAcquireIsDropped(t *testing.T) {
 		}
 		if n := q.holders("k"); n != 0 {
 			q.Errorf("held on %d nodes", n)
+		}
+	})
+}
+
+// A release without an answer is repeated: what each node said to the first one counts, a yes and a no alike.
+// covers: C4
+func TestReleaseIsRepeated(t *testing.T) {
+	for name, test := range map[string]struct {
+		lapsed int // the last nodes, where the hold is over
+		want   error
+	}{"held until now": {1, nil}, "not held": {2, backend.ErrLost}} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+				c, hung := claim("k"), q.peers[1]
+				q.acquire(c)
+				synctest.Wait()
+				for _, p := range q.peers[3-test.lapsed:] {
+					_ = p.Backend.Release(q.Context(), c)
+				}
+				hung.set(func() { hung.hang = true })
+				if err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+					q.Fatalf("Release with one node of three each way = %v, want an unknown answer", err)
+				}
+				hung.set(func() { hung.hang = false })
+				if err := q.Release(q.Context(), c); !errors.Is(err, test.want) {
+					q.Errorf("the repeat = %v, want %v", err, test.want)
+				}
+				wantErr(q, "Release once more", q.Release(q.Context(), c), backend.ErrLost)
+			})
+		})
+	}
+}
+
+// A node that comes after the majority may have given a higher token. It keeps the hold, and whoever repeats the claim is told the
+// token that was agreed on, whichever nodes answer.
+// covers: K1, K3
+func TestRepeatTellsTheSameToken(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
+		q.ahead(q.peers[0])
+		q.peers[0].set(func() { q.peers[0].slow = 100 * time.Millisecond })
+		c := claim("k")
+		g := q.acquire(c)
+		time.Sleep(time.Second)
+		if n := q.holders("k"); n != 3 {
+			q.Errorf("held on %d nodes, want all", n)
+		}
+		q.peers[0].set(func() { q.peers[0].slow = 0 })
+		for _, p := range q.peers[1:] {
+			p.set(func() { p.slow = 50 * time.Millisecond })
+		}
+		if again := q.acquire(c); again.Token != g.Token {
+			q.Errorf("the repeat was granted token %d, want %d", again.Token, g.Token)
+		}
+		q.release(c)
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("held on %d nodes after the release", n)
 		}
 	})
 }
