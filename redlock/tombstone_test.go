@@ -173,24 +173,40 @@ func TestReleaseOfAnothersClaim(t *testing.T) {
 	})
 }
 
-// An acquire that is queued behind an earlier request to a slow node is not sent once the claim is
-// released.
+// An acquire that is queued behind an earlier request to a slow node is not sent once its attempt has failed or the claim is
+// released: nobody would give back what it is granted.
 // covers: C9
 func TestQueuedAcquireIsDropped(t *testing.T) {
-	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
-		slow, c := q.peers[0], claim("k")
-		slow.set(func() { slow.slow = 300 * time.Millisecond })
-		q.acquire(c)
-		q.acquire(c) // a repeat, which the slow node has not begun with
-		q.release(c)
-		time.Sleep(2 * time.Second)
-		if v := slow.verbs; len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
-			q.Errorf("the slow node executed %v, want one acquire and its release", v)
-		}
-		if n := q.holders("k"); n != 0 {
-			q.Errorf("held on %d nodes", n)
-		}
-	})
+	for name, granted := range map[string]bool{"when refused": false, "when released": true} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
+				slow, c, other := q.peers[0], claim("k"), claim("k")
+				slow.set(func() { slow.slow = 300 * time.Millisecond })
+				q.on(other, q.peers[1:]...)
+				_, err := q.TryAcquire(q.Context(), c)
+				wantErr(q, "TryAcquire", err, backend.ErrHeld)
+				left := 2
+				if granted {
+					for _, p := range q.peers[1:] {
+						_ = p.Backend.Release(q.Context(), other)
+					}
+					q.acquire(c)
+					q.release(c)
+					left = 0
+				} else {
+					_, err = q.TryAcquire(q.Context(), c)
+					wantErr(q, "the repeat", err, backend.ErrHeld)
+				}
+				time.Sleep(2 * time.Second)
+				if v := slow.verbs; len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
+					q.Errorf("the slow node executed %v, want one acquire and its release", v)
+				}
+				if n := q.holders("k"); n != left {
+					q.Errorf("held on %d nodes, want %d", n, left)
+				}
+			})
+		})
+	}
 }
 
 // A release without an answer is repeated: what each node said to the first one counts, a yes and a no alike.
@@ -249,8 +265,7 @@ func TestRepeatTellsTheSameToken(t *testing.T) {
 	})
 }
 
-// A node that holds is asked to release although it is behind the others, if without it there is no
-// majority.
+// A node that holds is asked to release although it is behind the others, if without it there is no majority.
 // covers: Q14
 func TestReleaseNeedsABusyNode(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
