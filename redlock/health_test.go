@@ -128,7 +128,7 @@ func TestReleaseNeverOvertakes(t *testing.T) {
 		if n := q.holders("k"); n != 0 {
 			q.Errorf("%d holds left", n)
 		}
-		if v := slow.verbs; len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
+		if v := slow.executed(); len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
 			q.Errorf("the slow node executed %v", v)
 		}
 	})

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,12 @@ func (p *peer) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked
+}
+
+// executed returns the verbs that p has executed, in order.
+func (p *peer) executed() (verbs []string) {
+	p.set(func() { verbs = slices.Clone(p.verbs) })
+	return verbs
 }
 
 // do carries a request of verb, as the peer's state has it.

@@ -120,7 +120,7 @@ func TestReleaseEndsFillIn(t *testing.T) {
 		q.release(c)
 		time.Sleep(time.Second)
 		if n := q.holders("k"); n != 0 {
-			q.Errorf("held on %d nodes after the release, which executed %v", n, p.verbs)
+			q.Errorf("held on %d nodes after the release, which executed %v", n, p.executed())
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestQueuedAcquireIsDropped(t *testing.T) {
 					wantErr(q, "the repeat", err, backend.ErrHeld)
 				}
 				time.Sleep(2 * time.Second)
-				if v := slow.verbs; len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
+				if v := slow.executed(); len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
 					q.Errorf("the slow node executed %v, want one acquire and its release", v)
 				}
 				if n := q.holders("k"); n != left {
