@@ -100,8 +100,8 @@ type claim struct {
 	key       claimKey
 	acquiring chan struct{} // one slot, taken by TryAcquire
 
-	// How long the record is kept when nobody uses it, which is longer than a request may be late, and
-	// until when. Guarded by red.mu.
+	// How long the record is kept when nobody uses it, which is longer than a request may be late,
+	// and until when. Guarded by red.mu.
 	idle     time.Duration
 	forgetAt time.Time
 

@@ -221,13 +221,10 @@ func (r *round) decide() {
 func (r *round) decideAcquire() {
 	c := r.c
 	granted := r.yes >= r.quorum
-	if granted && c.red.caps.Fencing {
-		if r.tokens.backing() < r.quorum {
-			granted = false
-			c.target = r.tokens.highest
-			for i := range c.shares {
-				c.wake(i)
-			}
+	if granted && c.red.caps.Fencing && r.tokens.backing() < r.quorum {
+		granted, c.target = false, r.tokens.highest
+		for i := range c.shares { // those with a lower token are told
+			c.wake(i)
 		}
 	}
 	if !granted && r.yes+r.pending() >= r.quorum {
@@ -259,12 +256,13 @@ func (r *round) decideAcquire() {
 		}
 		r.end(nil)
 		c.token, c.target = r.grant.Token, r.grant.Token
-		for i := range c.shares { // those with a lower token are told
+		for i := range c.shares {
 			c.wake(i)
 		}
 	case r.yes+r.pending()+r.unknown >= r.quorum:
 		// With the nodes that did not answer there may be a majority: nothing is given back, and
 		// the answer is unknown.
+		r.collided = false
 		r.end(r.failed(r.causes()...))
 	default:
 		c.red.took(elapsed)
@@ -375,7 +373,7 @@ func (r *round) taken() bool {
 // if there is none.
 func (r *round) otherList() string {
 	for _, h := range r.held() {
-		if _, list := parseShown(h.Holder.Quorum); list != *r.c.red.list.Load() && r.c.red.differs(list) {
+		if _, list := parseShown(h.Holder.Quorum); r.c.red.differs(list) {
 			return list
 		}
 	}

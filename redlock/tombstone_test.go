@@ -105,7 +105,8 @@ func TestOwedReleaseLeavesTombstone(t *testing.T) {
 	}
 }
 
-// A node that is to be filled in when it has answered a renewal is not, if the release has come before.
+// A node that is to be filled in when it has answered a renewal is not, if the release has come
+// before.
 // covers: C9
 func TestReleaseEndsFillIn(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
@@ -173,8 +174,8 @@ func TestReleaseOfAnothersClaim(t *testing.T) {
 	})
 }
 
-// An acquire that is queued behind an earlier request to a slow node is not sent once its attempt has failed or the claim is
-// released: nobody would give back what it is granted.
+// An acquire that is queued behind an earlier request to a slow node is not sent once its attempt
+// has failed or the claim is released: nobody would give back what it is granted.
 // covers: C9
 func TestQueuedAcquireIsDropped(t *testing.T) {
 	for name, granted := range map[string]bool{"when refused": false, "when released": true} {
@@ -209,7 +210,8 @@ func TestQueuedAcquireIsDropped(t *testing.T) {
 	}
 }
 
-// A release without an answer is repeated: what each node said to the first one counts, a yes and a no alike.
+// A release without an answer is repeated: what each node said to the first one counts, a yes and a
+// no alike.
 // covers: C4
 func TestReleaseIsRepeated(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -238,8 +240,8 @@ func TestReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// A node that comes after the majority may have given a higher token. It keeps the hold, and whoever repeats the claim is told the
-// token that was agreed on, whichever nodes answer.
+// A node that comes after the majority may have given a higher token. It keeps the hold, and
+// whoever repeats the claim is told the token that was agreed on, whichever nodes answer.
 // covers: K1, K3
 func TestRepeatTellsTheSameToken(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
@@ -265,7 +267,8 @@ func TestRepeatTellsTheSameToken(t *testing.T) {
 	})
 }
 
-// A node that holds is asked to release although it is behind the others, if without it there is no majority.
+// A node that holds is asked to release although it is behind the others, if without it there is no
+// majority.
 // covers: Q14
 func TestReleaseNeedsABusyNode(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
