@@ -57,9 +57,9 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	r.ask = c.askable(v)
 	switch v {
 	case acquire:
+		r.repeats = c.repeatable()
 		c.last, c.released, c.over = r, false, false
 		r.tokens = tokens{nodes: make([]counter, len(c.shares))}
-		r.repeats = c.repeatable()
 		c.token, c.target = 0, 0
 		if c.wish == 0 {
 			c.wish = c.red.wish(r.began)
@@ -109,8 +109,8 @@ func (c *claim) askable(v verb) []bool {
 }
 
 // repeatable returns the token of c's grant if the nodes that hold it are still a majority. Then a
-// repeat goes to them alone, so that it is told the same token: one that is to be granted again, or
-// came after the majority, may have a higher one. The caller has mu.
+// repeat goes to them first, so that it is told the same token: one that is to grant again, or came
+// after the majority, may have a higher one. The caller has mu.
 func (c *claim) repeatable() uint64 {
 	n := 0
 	for i := range c.shares {
@@ -118,7 +118,7 @@ func (c *claim) repeatable() uint64 {
 			n++
 		}
 	}
-	if c.complete && n >= c.red.quorum {
+	if c.complete && !c.released && n >= c.red.quorum {
 		return c.token
 	}
 	return 0
@@ -135,7 +135,7 @@ func (r *round) request(i int) (request, bool) {
 	case r.verb == acquire && (c.released || r.over && !r.won):
 		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
 	case r.verb == acquire && r.repeats != 0 && (!s.holds || s.token > r.repeats):
-		r.count(i, errSkipped)
+		r.count(i, errNotRepeated)
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
 	case r.verb == release && s.gone:
@@ -227,7 +227,7 @@ func (r *round) decideAcquire() {
 			c.wake(i)
 		}
 	}
-	if !granted && r.yes+r.pending() >= r.quorum {
+	if !granted && (r.yes+r.pending() >= r.quorum || r.askTheRest()) {
 		return
 	}
 	var why error
@@ -271,6 +271,24 @@ func (r *round) decideAcquire() {
 	}
 }
 
+// askTheRest asks the nodes that a repeat has spared, as those with the hold are no majority any more.
+// The caller has mu.
+func (r *round) askTheRest() bool {
+	if r.repeats == 0 {
+		return false
+	}
+	r.repeats = 0
+	for i, err := range r.errs {
+		if errors.Is(err, errNotRepeated) {
+			r.heard[i], r.errs[i] = false, nil
+			r.no--
+			r.c.shares[i].queue = append(r.c.shares[i].queue, r)
+			defer r.c.wake(i) // when all votes are as they are to be
+		}
+	}
+	return r.pending() > 0
+}
+
 func (r *round) end(err error) {
 	r.over, r.err = true, err
 	close(r.done)
@@ -303,13 +321,14 @@ func (r *round) refusal() (err error, final bool) {
 	var held *backend.HeldError
 	var quarantine *backend.QuarantineError
 	waits := make([]time.Duration, len(r.errs)) // until each node may grant; MaxInt64 if nobody knows
+	longest := time.Duration(0)                 // lease of a holder
 	for i, err := range r.errs {
 		var h *backend.HeldError
 		var q *backend.QuarantineError
 		switch {
 		case err == nil: // yes, or not heard
 		case errors.As(err, &h):
-			waits[i] = h.RetryAfter
+			waits[i], longest = h.RetryAfter, max(longest, h.RetryAfter)
 			if held == nil || held.Holder == (backend.Meta{}) {
 				held = h
 			}
@@ -324,6 +343,11 @@ func (r *round) refusal() (err error, final bool) {
 		}
 		if err != nil && waits[i] <= 0 {
 			waits[i] = math.MaxInt64
+		}
+	}
+	for i := range waits {
+		if !r.heard[i] {
+			waits[i] = longest // by whoever holds the others, or 0: free
 		}
 	}
 	slices.Sort(waits)
