@@ -202,6 +202,20 @@ func (l Layout) Release(c backend.Claim) []string {
 	return l.guarded(id, keep, "0")
 }
 
+// Heartbeat returns the arguments of [Scripts.Heartbeat] for claims of one key that wait in its queue.
+func (l Layout) Heartbeat(claims []backend.Claim) []string {
+	var keep time.Duration
+	for i := range claims {
+		keep = max(keep, l.keep(claims[i]))
+	}
+	args := append(make([]string, 0, 4+3*len(claims)), "", millis(keep), l.client)
+	for i := range claims {
+		c := &claims[i]
+		args = append(args, name(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL)))
+	}
+	return l.guarded(args...)
+}
+
 // guarded adds the guard's argument.
 func (l Layout) guarded(args ...string) []string { return append(args, l.guard...) }
 

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -69,6 +70,26 @@ func DecodeRelease(reply any) error {
 		return fmt.Errorf("the lease had run out: %w", backend.ErrLost)
 	}
 	return no(r, code, reply)
+}
+
+// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for n claims: which of them are still in the queue.
+func DecodeHeartbeat(reply any, n int) ([]bool, error) {
+	r, code := open(reply)
+	if code != codeOK {
+		return nil, no(r, code, reply)
+	}
+	if len(r) != 2 {
+		return nil, unexpected(reply)
+	}
+	marks, _ := r[1].(string)
+	if len(marks) != n || strings.Trim(marks, "01") != "" {
+		return nil, unexpected(reply)
+	}
+	waiting := make([]bool, n)
+	for i := range waiting {
+		waiting[i] = marks[i] == '1'
+	}
+	return waiting, nil
 }
 
 // DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.

@@ -17,8 +17,8 @@ type Script struct {
 var pieces embed.FS
 
 // Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name makes, and its reply is
-// read by the Decode function of that name.
-type Scripts struct{ Acquire, Renew, Release, Inspect Script }
+// read by the Decode function of that name. The string dialect has no queue, and so no Heartbeat.
+type Scripts struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }
 
 // The pieces of our own layout. Between start and rest a script may have its short way.
 const (
@@ -29,16 +29,18 @@ const (
 
 var (
 	own = Scripts{
-		Acquire: newScript(start, "common/open fast/plain fast/acquire fast/stand", rest, "acquire"),
-		Renew:   newScript(start, "common/open fast/renew", rest, "renew"),
-		Release: newScript(start, "common/open fast/settled fast/release fast/hand", rest, "release"),
-		Inspect: newScript(start, "common/open", rest, "inspect"),
+		Acquire:   newScript(start, "common/open fast/plain fast/acquire fast/stand", rest, "acquire"),
+		Renew:     newScript(start, "common/open fast/renew", rest, "renew"),
+		Release:   newScript(start, "common/open fast/settled fast/release fast/hand", rest, "release"),
+		Heartbeat: newScript(start, "common/open", rest, "heartbeat"),
+		Inspect:   newScript(start, "common/open", rest, "inspect"),
 	}
 	guarded = Scripts{
-		Acquire: newScript(start, "common/guard common/fit common/refuse fast/plain fast/acquire fast/stand", rest, "acquire"),
-		Renew:   newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
-		Release: newScript(start, "common/guard fast/settled fast/release fast/hand", rest, "release"),
-		Inspect: own.Inspect,
+		Acquire:   newScript(start, "common/guard common/fit common/refuse fast/plain fast/acquire fast/stand", rest, "acquire"),
+		Renew:     newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
+		Release:   newScript(start, "common/guard fast/settled fast/release fast/hand", rest, "release"),
+		Heartbeat: newScript(start, "common/guard common/fit", rest, "heartbeat"),
+		Inspect:   own.Inspect,
 	}
 	dialect = Scripts{
 		Acquire: newScript(state, "dialect/acquire"),

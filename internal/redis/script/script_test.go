@@ -14,7 +14,7 @@ import (
 )
 
 var scripts = map[string]Script{
-	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "inspect": own.Inspect, "probe": Probe,
+	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "inspect": own.Inspect, "heartbeat": own.Heartbeat, "probe": Probe,
 }
 
 func TestScripts(t *testing.T) {
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 func TestEveryPieceIsInAScript(t *testing.T) {
 	var all strings.Builder
 	for _, s := range []Scripts{own, guarded, dialect} {
-		for _, one := range []Script{s.Acquire, s.Renew, s.Release, s.Inspect} {
+		for _, one := range []Script{s.Acquire, s.Renew, s.Release, s.Heartbeat, s.Inspect} {
 			all.WriteString(one.Source)
 		}
 	}
