@@ -151,7 +151,11 @@ func (e *env) brief(key string) backend.Claim {
 // acquire must grant c, which is released at the end.
 func (e *env) acquire(b backend.Backend, c backend.Claim) backend.Grant {
 	e.Helper()
-	g, err := b.TryAcquire(e.ctx, c)
+	var g backend.Grant
+	err := e.answered(func() (err error) {
+		g, err = b.TryAcquire(e.ctx, c)
+		return err
+	})
 	e.forget(b, c)
 	if err != nil {
 		e.Fatalf("TryAcquire(%s) = %v, want a grant", short(c.Key), err)
@@ -190,9 +194,33 @@ func (e *env) held(b backend.Backend, c backend.Claim) backend.HeldError {
 // release must find c holding.
 func (e *env) release(b backend.Backend, c backend.Claim) {
 	e.Helper()
-	if err := b.Release(e.ctx, c); err != nil {
+	unknown := false
+	err := e.answered(func() error {
+		err := b.Release(e.ctx, c)
+		if unknown && errors.Is(err, backend.ErrLost) { // the one before it did release
+			return nil
+		}
+		unknown = !answer(err)
+		return err
+	})
+	if err != nil {
 		e.Fatalf("Release(%s) = %v, want nil: it held until now", short(c.Key), err)
 	}
+}
+
+// answer reports whether err, which may be nil, is what the store answered: a yes or a no.
+func answer(err error) bool {
+	return err == nil || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) || backend.Refused(err)
+}
+
+// answered is f, which sends one request. On a machine so busy that clients and servers give each other up, f is repeated
+// until it has an answer, as an unknown answer may be; on others the first attempt must have one.
+func (e *env) answered(f func() error) error {
+	err := f()
+	for start := time.Now(); slowness > 1.5 && !e.h.Bubble && !answer(err) && time.Since(start) < patience; err = f() {
+		e.pause(20 * time.Millisecond)
+	}
+	return err
 }
 
 // free must grant key to a new claim, and gives it back.
