@@ -281,6 +281,15 @@ func (b *Backend) info(ctx context.Context, section string) ([]string, error) {
 	return infos, err
 }
 
+// Check tries PING, which keeps the connection for pub/sub.
+func (t transport) Check(ctx context.Context) error {
+	cmd := redis.NewCmd(ctx, "ping")
+	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
+
 // Messages returns a pub/sub connection, which is made when it is first used.
 func (t transport) Messages(ctx context.Context) store.Messages {
 	return messages{t.client.Subscribe(ctx)}

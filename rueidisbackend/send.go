@@ -181,26 +181,34 @@ func (t transport) Info(ctx context.Context, section string) ([]string, error) {
 	return infos, err
 }
 
+// Check tries PING, which keeps the connections, and what a read through the cache sends.
+func (t transport) Check(ctx context.Context) error {
+	_, err := t.send(ctx, func(ctx context.Context) (any, error) {
+		build := t.client.B
+		for _, r := range t.client.DoMulti(ctx,
+			build().Ping().Build(), build().ClientCaching().Yes().Build(), build().Multi().Build(), build().Exec().Build(),
+		) {
+			if err := r.Error(); err != nil {
+				t.conns.closeAll() // one may be between MULTI and EXEC for ever
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	return err
+}
+
 // Explain says what an error of rueidis means.
 func (t transport) Explain(err error) store.Failure {
 	var reply *rueidis.RedisError
 	switch {
 	case errors.As(err, &reply):
-		return store.Failure{Reply: replyText(reply.Error())}
+		return store.Failure{Reply: reply.Error()}
 	case errors.Is(err, rueidis.ErrNoCache): // with the server's reply before it
-		return store.Failure{Reply: replyText(err.Error())}
+		return store.Failure{Reply: err.Error()}
 	}
 	return store.Failure{
 		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(),
 		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
 	}
-}
-
-// replyText is an error reply as the server sent it: rueidis takes an ERR from its beginning.
-func replyText(text string) string {
-	word, _, _ := strings.Cut(strings.TrimLeft(text, "-@"), " ")
-	if word != "" && strings.ToUpper(word) == word || strings.HasPrefix(text, "@") {
-		return text
-	}
-	return "ERR " + text
 }

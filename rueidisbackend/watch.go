@@ -52,17 +52,17 @@ type watches struct {
 
 // A watcher is one Watch. Its fields are guarded by watches.mu.
 type watcher struct {
-	name  string // of the key in Redis
-	id    string // of the claim there
-	most  time.Duration     // the longest pause
-	wake  chan backend.Wake // one slot
+	name string            // of the key in Redis
+	id   string            // of the claim there
+	most time.Duration     // the longest pause
+	wake chan backend.Wake // one slot
 
 	changes uint64 // of the key that were told
 	delayed bool   // a look is due, after a pause
 	looked  time.Time
 	pause   time.Duration // until the next look; doubles while changes go on that are none to the watcher
-	known   bool // the first look is back
-	held    bool // the claim held when it was last looked at
+	known   bool          // the first look is back
+	held    bool          // the claim held when it was last looked at
 	seen    string
 }
 

@@ -31,6 +31,9 @@ func (s *Store) Check(ctx context.Context) error {
 		err = s.checkUser(ctx)
 	}
 	if err == nil {
+		err = s.checkLibrary(ctx)
+	}
+	if err == nil {
 		err = s.checkMark(ctx)
 	}
 	if err != nil {
@@ -62,6 +65,15 @@ func (s *Store) checkMemory(ctx context.Context) error {
 			err, needs)
 	}
 	return err
+}
+
+// checkLibrary refuses a user that may not do what the client library sends besides our scripts.
+func (s *Store) checkLibrary(ctx context.Context) error {
+	if err := s.Begin(ctx); err != nil {
+		return err
+	}
+	defer s.End()
+	return s.Failure(ctx, s.t.Check(ctx))
 }
 
 // checkMark refuses a server whose other clients have a guard that this one has not, or another one: it would grant while the others

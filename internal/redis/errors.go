@@ -33,9 +33,6 @@ func NotMade(err error) bool {
 	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// ErrNoAnswer is a request that took longer than Config.RequestTimeout.
-var ErrNoAnswer = errors.New("no answer")
-
 // Failure turns what the client library returned into one of the three answers. ctx is the caller's.
 //
 //   - An error reply of the server is definite, and says itself which.
@@ -63,7 +60,7 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 		return ended
 	case ended != nil:
 		return fmt.Errorf("%w: %s", ended, text)
-	case errors.Is(err, ErrNoAnswer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout)
 	case text != err.Error():
 		return errors.New(text)

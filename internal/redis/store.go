@@ -37,6 +37,9 @@ type Transport interface {
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)
 
+	// Check tries what the library sends besides, when the server is looked at for the first time. It is bounded as Run is.
+	Check(ctx context.Context) error
+
 	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
 	Messages(ctx context.Context) Messages
 
