@@ -59,7 +59,9 @@ var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\
 // for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
-	text = strings.TrimPrefix(text, "ERR ")
+	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
+		text = strings.TrimPrefix(text, before)
+	}
 	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
 	word, _, _ := strings.Cut(text, " ")
 	if class, ok := classes[word]; ok {
