@@ -72,6 +72,15 @@ soak: deps ## half a minute each way of what `make test` does for a second: conn
 conformance: deps ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
 	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestConformance$$' ./etcdbackend -args -whole
 
+.PHONY: redis-versions
+redis-versions: deps ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and 9.1, unpacked into ~/.cache; a minute each
+	@.ci/deps redis-versions
+	@for name in $$(.ci/redis-versions); do \
+		echo "== $$name"; export HOLDFAST_REDIS_SERVER=$$(.ci/redis-versions $$name); \
+		$(gotest) -short -count=1 -timeout=$(strip $(TIMEOUT)) ./internal/testserver -run='Redis|Version'; \
+		$(gotest) -short -count=1 -timeout=$(strip $(TIMEOUT)) ./internal/redis/... ./redisbackend ./rueidisbackend; \
+	done
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))

@@ -111,8 +111,8 @@ func TestCloseWaits(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	eventually(t, "closing", func() error {
-		if b.store.Gate.Enter() {
-			b.store.Gate.Leave()
+		if b.store.Begin(t.Context()) == nil {
+			b.store.End()
 			return errors.New("requests are still taken")
 		}
 		return nil

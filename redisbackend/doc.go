@@ -36,7 +36,14 @@
 //
 // # Permissions
 //
-// A user needs EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys (~holdfast:*) and INFO,
-// which an allow_eviction spares. Wake-ups need PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels (&holdfast:*); without them Watch
-// returns an error that is [errors.ErrUnsupported], and whoever waits polls. [Config.Replicas] needs WAIT.
+// What a user must be allowed to do; opening tries all of it:
+//
+//	on the keys (~holdfast:*)      EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL
+//	for the check of the server    INFO
+//	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
+//	for a connection that is idle  PING
+//
+// allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks for the server's identity.
+// Without the channels Watch returns an error that is [errors.ErrUnsupported], and whoever waits polls. Besides, a database
+// other than 0 needs SELECT, [Config.Replicas] needs WAIT, and a cluster needs CLUSTER and COMMAND.
 package redisbackend

@@ -137,7 +137,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	c := inLine(key(t))
 	wake := watching(t, b, c)
-	b.store.Waiters().Line.WakeAll(backend.Wake{})
+	b.store.Waiters().Queue.WakeAll(backend.Wake{})
 	for _, message := range []string{"", "free", fmt.Sprint("7 1 1000 ", b.store.Layout.Topic(c)), "junk", fmt.Sprint("9 1 1000 ", b.store.Layout.Topic(c))} {
 		if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), message).Err(); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 func TestNobodyInLine(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.store.Waiters().WaiterTTL = 5 * time.Millisecond
+	b.store.Waiters().Idle = 5 * time.Millisecond
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := b.Watch(ctx, inLine(key(t))); err != nil {

@@ -191,7 +191,7 @@ func TestSubscriptionIsKilledAgainAndAgain(t *testing.T) {
 // covers: R21, E2
 func TestSilentSubscription(t *testing.T) {
 	p, b, direct := behind(t, "?request_timeout=100ms")
-	b.store.Waiters().WaiterTTL, b.store.Waiters().Quiet = 10*time.Millisecond, 50*time.Millisecond
+	b.store.Waiters().Idle, b.store.Waiters().Quiet = 10*time.Millisecond, 50*time.Millisecond
 	c := claim(key(t))
 	acquired(t, direct, c)
 	wake := watched(t.Context(), t, b, c.Key)
@@ -206,7 +206,7 @@ func TestSilentSubscription(t *testing.T) {
 // A connection on which nothing happens is asked, found alive, and kept.
 func TestIdleSubscriptionStays(t *testing.T) {
 	p, b, _ := behind(t, "?request_timeout=150ms")
-	b.store.Waiters().WaiterTTL, b.store.Waiters().Quiet = 5*time.Millisecond, 20*time.Millisecond
+	b.store.Waiters().Idle, b.store.Waiters().Quiet = 5*time.Millisecond, 20*time.Millisecond
 	watched(t.Context(), t, b, key(t))
 	before := p.Counts()
 	p.Await(func(n testserver.Counts) bool { return n.Requests > before.Requests+10 })
@@ -221,7 +221,7 @@ func TestIdleSubscriptionStays(t *testing.T) {
 func TestOneConnectionForAll(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.store.Waiters().WaiterTTL = 20 * time.Millisecond
+	b.store.Waiters().Idle = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const names, each = 50, 10
@@ -257,7 +257,7 @@ func TestOneConnectionForAll(t *testing.T) {
 // The connection lives while somebody watches, and a little longer.
 func TestNobodyWatches(t *testing.T) {
 	p, b, _ := behind(t, "")
-	b.store.Waiters().WaiterTTL = 20 * time.Millisecond
+	b.store.Waiters().Idle = 20 * time.Millisecond
 	for range 3 {
 		c := claim(key(t))
 		acquired(t, b, c)
@@ -277,7 +277,7 @@ func TestNobodyWatches(t *testing.T) {
 // A channel without a watcher is dropped when it was so at two sweeps, and is not if another watcher came in between.
 func TestSweep(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.store.Waiters().WaiterTTL = time.Hour // only the sweeps here
+	b.store.Waiters().Idle = time.Hour // only the sweeps here
 	name := key(t)
 	sweep := func(step string, dropped int) {
 		t.Helper()
@@ -312,7 +312,7 @@ func TestSweep(t *testing.T) {
 // covers: W1, W13
 func TestComingAndGoing(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.store.Waiters().WaiterTTL = time.Millisecond
+	b.store.Waiters().Idle = time.Millisecond
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {

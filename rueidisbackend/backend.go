@@ -2,7 +2,6 @@ package rueidisbackend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,19 +59,16 @@ type Config struct {
 	HeldAnswers bool
 }
 
-type verbs = store.Verbs // under a name that is not a part of Backend for others
-
 // A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use.
 type Backend struct {
-	verbs
+	backend.Base
 	store  *store.Store
 	client rueidis.Client
 	cfg    store.Config
-	line   *line
-	lanes  *store.Lanes
-	track  *tracking
-	held   *answers // nil unless Config.HeldAnswers
-	bounds sync.Pool
+	conns  *conns
+	watch  *watches
+	held   *heldKeys      // nil unless Config.HeldAnswers
+	tasks  sync.WaitGroup // requests whose callers may have left
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -87,7 +83,7 @@ var _ backend.Backend = (*Backend)(nil)
 // The error is an *[backend.InvalidError] for a bad cfg or option, and one that is [backend.ErrUnavailable] or
 // [backend.ErrDenied] if the server cannot be reached or refuses the connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
-	b := &Backend{bounds: sync.Pool{New: newBound}, cfg: store.Config{
+	b := &Backend{conns: newConns(), cfg: store.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
 		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
 	}}
@@ -98,23 +94,20 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	if err := usable(option); err != nil {
 		return nil, err
 	}
-	b.verbs = b.store.Verbs()
 	b.store.Secrets = []string{option.Password, option.Sentinel.Password}
-	b.track = newTracking(b)
+	b.watch = newWatches(b)
 	if cfg.HeldAnswers {
-		b.held = newAnswers()
+		b.held = &heldKeys{names: map[string]struct{}{}}
 	}
-	b.line = newLine()
-	b.lanes = store.NewLanes(lanes, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	if b.client, err = rueidis.NewClient(b.settings(option)); err != nil {
 		if b.client != nil {
 			b.client.Close()
 		}
-		b.line.closeAll()
+		b.conns.closeAll()
 		return nil, b.notOpened(err)
 	}
-	if b.line.cluster = b.client.Mode() == rueidis.ClientModeCluster; b.line.cluster {
+	if b.conns.cluster = b.client.Mode() == rueidis.ClientModeCluster; b.conns.cluster {
 		if err := b.store.OnCluster(); err != nil {
 			_ = b.Close()
 			return nil, err
@@ -142,11 +135,11 @@ func usable(o rueidis.ClientOption) error {
 // settings is option as our promises need it.
 func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	timeout := b.cfg.RequestTimeout
-	o.DialCtxFn = b.line.dialer(timeout, o.DialCtxFn)
+	o.DialCtxFn = b.conns.dialer(timeout, o.DialCtxFn)
 	o.Dialer.Timeout = timeout
 	o.Dialer.KeepAlive = timeout // a connection that was silent for so long is pinged,
 	if o.ForceSingleClient || o.Sentinel.MasterSet != "" {
-		o.Dialer.KeepAlive *= 2 // rarely, as a request without an answer ends it too, see line.doubted
+		o.Dialer.KeepAlive *= 2 // rarely, as a request without an answer ends it too, see conns.reopen
 	}
 	o.ConnWriteTimeout = timeout // and given up if it stays so
 	o.DisableRetry = true        // the caller repeats, and knows what it repeats
@@ -161,12 +154,14 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 		o.RingScaleEachConn = ringScale
 	}
 	if o.ReadBufferEachConn == 0 {
-		o.ReadBufferEachConn = buffer
+		o.ReadBufferEachConn = bufferSize
 	}
 	if o.WriteBufferEachConn == 0 {
-		o.WriteBufferEachConn = buffer
+		o.WriteBufferEachConn = bufferSize
 	}
-	o.CacheSizeEachConn = 1 << 16 // rueidis' own cache is not used
+	if o.CacheSizeEachConn == 0 {
+		o.CacheSizeEachConn = cacheSize
+	}
 	o.ClientTrackingOptions = []string{"OPTIN"}
 	if theirs := o.OnInvalidations; theirs != nil {
 		o.OnInvalidations = func(keys []rueidis.RedisMessage) {
@@ -188,40 +183,74 @@ func (b *Backend) notOpened(err error) error {
 	return err
 }
 
-// Capabilities are all but stored state.
+// Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
 func (b *Backend) Capabilities() backend.Capabilities {
-	caps := b.verbs.Capabilities()
+	caps := b.store.Capabilities()
 	caps.Loss = true
 	return caps
 }
 
+// TryAcquire makes one attempt in one script, as [backend.Backend] says, unless Config.HeldAnswers spares it. The first one
+// also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if b.held == nil || c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
+		return b.store.TryAcquire(ctx, c)
+	}
+	return b.tryAcquire(ctx, c)
+}
+
+// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With Config.Dialect the error is
+// [errors.ErrUnsupported].
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (waiting []bool, err error) {
+	return b.store.Heartbeat(ctx, claims)
+}
+
+// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
+func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
+
+// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
+func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
+	err := b.store.Release(ctx, c)
+	if b.held != nil {
+		b.held.forget(b.store.Layout.Key(c.Key)) // the server's own word may come later than its answer
+	}
+	return err
+}
+
+// Watch signals when another holds c.Key than before, or nobody; for a claim that holds, when its hold is gone, be it
+// released, deleted or flushed; for a claim in the queue, when the key is handed over to it. Claims in the queue share one
+// pub/sub connection, all others the one that requests go by; when either is lost, every watcher is signalled, as it may have
+// missed a message. Watch returns when the server has confirmed it, when ctx is done, or after RequestTimeout.
+//
+// For a claim in the queue the error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
+// nobody would be woken. The end of a lease is not signalled.
+func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if c.Queue {
+		return b.store.Watch(ctx, c)
+	}
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	return b.watch.enter(ctx, c)
+}
+
+// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was given.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
+	return b.store.Inspect(ctx, key)
+}
+
+// Identity returns the server's replication id, which changes when it restarts or is promoted. A cluster has none: the
+// error is [errors.ErrUnsupported].
+func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
+
 // Close ends the subscription, waits for requests that are under way (RequestTimeout at most), and closes the client, which
 // takes a second more if the server is silent.
 func (b *Backend) Close() error {
-	b.store.Gate.Shut()
-	b.track.close()
+	b.watch.close()
 	b.store.Close()
-	b.lanes.Close()
-	if b.line.shut() {
+	b.tasks.Wait()
+	if b.conns.shut() {
 		b.client.Close()
 	}
 	return nil
-}
-
-// transport is rueidis at work for the store. It is apart from Backend so that its methods are not Backend's.
-type transport struct{ b *Backend }
-
-// Explain says what an error of rueidis means.
-func (t transport) Explain(err error) store.Failure {
-	var reply *rueidis.RedisError
-	switch {
-	case errors.As(err, &reply):
-		return store.Failure{Reply: reply.Error()}
-	case errors.Is(err, rueidis.ErrNoCache): // with the server's reply before it
-		return store.Failure{Reply: err.Error()}
-	}
-	return store.Failure{
-		Closed: errors.Is(err, rueidis.ErrClosing) && t.b.line.closed.Load(),
-		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
-	}
 }

@@ -109,7 +109,7 @@ func TestMoreThanTheRing(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	if n := b.line.flying.Load(); n != 0 {
+	if n := len(b.conns.slots); n != 0 {
 		t.Errorf("%d requests are counted still", n)
 	}
 }

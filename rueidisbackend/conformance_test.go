@@ -25,6 +25,17 @@ func TestConformanceGuarded(t *testing.T) {
 	backendtest.Run(t, redistest.Guarded(t, srv, "rueidis"))
 }
 
+// TestConformanceLeastPrivileges runs it for a user who may do what the package's documentation says, and no more.
+//
+// covers: R20
+func TestConformanceLeastPrivileges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same rules with fewer permissions")
+	}
+	t.Parallel()
+	backendtest.Run(t, redistest.LeastPrivileges(t, testserver.Redis(t), "rueidis"))
+}
+
 // TestConformanceDialect runs what is there of the string dialect.
 func TestConformanceDialect(t *testing.T) {
 	t.Parallel()
@@ -40,6 +51,8 @@ func TestIdentity(t *testing.T) {
 	t.Parallel()
 	redistest.SameServer(t, "rueidis")
 }
+
+func TestPermissions(t *testing.T) { redistest.EachPermission(t, "rueidis") }
 
 func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "rueidis") }
 

@@ -38,7 +38,18 @@
 //
 // # Permissions
 //
-// A user needs what package redisbackend says, and CLIENT, HELLO and PING. In a cluster it needs CLUSTER as well.
+// What a user must be allowed to do; opening tries all of it:
+//
+//	on the keys (~holdfast:*)      EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL
+//	for the check of the server    INFO
+//	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
+//	for invalidations              HELLO CLIENT MULTI EXEC
+//	for a connection that is idle  PING
+//
+// Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless
+// a quorum asks for the server's identity. Without the channels Watch of a claim in the queue returns an error that is
+// [errors.ErrUnsupported], and whoever waits polls. Besides, a database other than 0 needs SELECT, [Config.Replicas] needs
+// WAIT, and a cluster needs CLUSTER.
 //
 // rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.
 package rueidisbackend

@@ -27,13 +27,11 @@ func TestLossIsToldAtOnce(t *testing.T) {
 			g, err := l.Lock(t.Context(), key(t))
 			want(t, "lock", err, nil)
 			eventually(t, "the hold to be watched", func() error {
-				b.track.mu.Lock()
-				defer b.track.mu.Unlock()
-				for _, in := range b.track.keys {
-					for w := range in.watchers {
-						if in.key == g.Hold().Key && w.known {
-							return nil
-						}
+				b.watch.mu.Lock()
+				defer b.watch.mu.Unlock()
+				for w := range b.watch.keys[b.store.Layout.Key(g.Hold().Key)] {
+					if w.known {
+						return nil
 					}
 				}
 				return errors.New("not yet")

@@ -27,7 +27,7 @@ type messages struct {
 
 // Messages returns a pub/sub connection.
 func (t transport) Messages(context.Context) store.Messages {
-	return &messages{b: t.b, come: make(chan store.Message, 64), closed: make(chan struct{})}
+	return &messages{b: t.Backend, come: make(chan store.Message, 64), closed: make(chan struct{})}
 }
 
 // connected returns the connection.

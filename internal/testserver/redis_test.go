@@ -186,6 +186,12 @@ func TestFailuresAreFatalAndSayWhy(t *testing.T) {
 	if !strings.Contains(taken, "in use") {
 		t.Errorf("a taken port failed with %q", taken)
 	}
+	t.Setenv("HOLDFAST_REDIS_SERVER", "/no/such/server")
+	wrongServer := failing(t, func(t testing.TB) { testserver.Redis(t) })
+	if !strings.Contains(wrongServer, "/no/such/server") {
+		t.Errorf("a wrong HOLDFAST_REDIS_SERVER failed with %q", wrongServer)
+	}
+	t.Setenv("HOLDFAST_REDIS_SERVER", "")
 	t.Setenv("PATH", t.TempDir())
 	missing := failing(t, func(t testing.TB) { testserver.Redis(t) })
 	if !strings.Contains(missing, "redis-server") || !strings.Contains(missing, "make deps") {

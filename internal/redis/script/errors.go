@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -37,23 +38,30 @@ var classes = map[string]error{
 	"BUSY":        backend.ErrUnavailable,
 }
 
-// uncoded are the refusals for which Redis has no word of their own. They are matched at the start only.
+// uncoded are the refusals for which Redis has no word of their own but ERR. They are matched at the start only.
 var uncoded = []struct {
 	start string
 	class error
 }{
-	{"ERR max number of clients", backend.ErrUnavailable},
-	{"ERR The user executing the script", ErrNotPermitted}, // Redis 7.0; NOPERM before and after
-	{"ERR invalid password", backend.ErrDenied},            // before Redis 6
-	{"ERR unknown command", errors.ErrUnsupported},
+	{"max number of clients", backend.ErrUnavailable},
+	{"The user executing the script", ErrNotPermitted}, // before Redis 7.2
+	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
+	{"invalid password", backend.ErrDenied},            // before Redis 6
+	{"unknown command", errors.ErrUnsupported},
 }
 
-// ServerError classifies an error reply of the server by its first word. The result wraps one of [backend.ErrForeign],
-// [backend.ErrDenied], [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the word is not known, which
-// the caller must take for an unknown answer.
+// inScript is what Redis 6 puts before an error of a command that a script called.
+var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
+
+// ServerError classifies an error reply of the server by its first word, whichever version it has, and whether or not the
+// client library has taken an ERR from its beginning. The result wraps one of [backend.ErrForeign], [backend.ErrDenied],
+// [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the word is not known, which the caller must take
+// for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
-	word, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ") // Redis 6 doubles the '-' of an error from a script
+	text = strings.TrimPrefix(text, "ERR ")
+	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
+	word, _, _ := strings.Cut(text, " ")
 	if class, ok := classes[word]; ok {
 		return fmt.Errorf("%w: %s", class, shown)
 	}
@@ -73,10 +81,6 @@ func withoutArguments(text string) string {
 	}
 	return text
 }
-
-// NeedsCommands is the text of what a user must be allowed to do, for errors.
-const NeedsCommands = "EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys, INFO, " +
-	"and for wake-ups PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels"
 
 // CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its
 // keys when memory runs out: a lock that is evicted is a lock that two hold.

@@ -6,7 +6,9 @@ for _, c in ipairs({
   {'HDEL', KEYS[1], '-'},
   {'TIME'},
   {'GET', KEYS[1]},
+  {'HGET', KEYS[1], 'v'},
   {'HMGET', KEYS[1], 'v'},
+  {'HGETALL', KEYS[1]},
   {'HSET', KEYS[1], '-', ''},
   {'PTTL', KEYS[1]},
   {'PEXPIRE', KEYS[1], 1000},
@@ -16,10 +18,12 @@ for _, c in ipairs({
 }) do
   local r = redis.pcall(unpack(c))
   if type(r) == 'table' and r.err then
-    local word = string.match(r.err, '^%-?(%u+) ')
-    -- WRONGTYPE: what another's probe may have left for a ms
-    if word ~= 'ERR' and word ~= 'NOPERM' and word ~= 'WRONGTYPE' then return r end
-    if word ~= 'WRONGTYPE' then denied[#denied + 1] = c[1] end
+    if string.find(r.err, 'NOPERM', 1, true) or string.find(r.err, 'user executing the script', 1, true)
+        or string.find(r.err, 'ACL failure', 1, true) then
+      denied[#denied + 1] = c[1]
+    elseif not string.find(r.err, 'WRONGTYPE', 1, true) then -- that is what another's probe may have left for a ms
+      return r
+    end
   end
 end
 return denied

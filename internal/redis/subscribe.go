@@ -14,11 +14,64 @@ import (
 )
 
 const (
-	defaultLinger = time.Second
-	defaultQuiet  = 3 * time.Second
-	firstRestart  = 10 * time.Millisecond
-	lastRestart   = time.Second
+	defaultIdle  = time.Second
+	defaultQuiet = 3 * time.Second
+	firstRestart = 10 * time.Millisecond
+	lastRestart  = time.Second
 )
+
+// Messages is one pub/sub connection. One goroutine subscribes, unsubscribes and pings, another one receives.
+type Messages interface {
+	Subscribe(ctx context.Context, channels ...string) error
+	Unsubscribe(ctx context.Context, channels ...string) error
+	Ping(ctx context.Context) error
+
+	// Receive waits for what the server sends next. Whatever is wrong with the connection is an error, for good.
+	Receive(ctx context.Context) (Message, error)
+
+	// Close ends the connection, and a Receive that waits.
+	Close() error
+}
+
+// A Message is what comes on a pub/sub connection.
+type Message struct {
+	Kind    Kind
+	Channel string
+	Payload string // of a Published one
+}
+
+// Kind is what a Message is.
+type Kind uint8
+
+// The kinds. The zero Kind only says that the server answers.
+const (
+	Alive Kind = iota
+	Published
+	Confirmed // the channel is subscribed
+)
+
+// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is handed over to it. All
+// watches of a backend share one connection, which is restored when it breaks; then every watcher is signalled, as it
+// may have missed a message. Watch returns when the server has confirmed the subscription, when ctx is done, or after
+// RequestTimeout.
+//
+// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be woken.
+func (s *Store) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	if s.noPublish.Load() {
+		return nil, fmt.Errorf("%w: wake-ups: the user may not PUBLISH (needed: %s)", errors.ErrUnsupported, needs)
+	}
+	if c.Queue {
+		return s.waiters.watch(ctx, s.Layout.ClientChannel(), &s.waiters.Queue, s.Layout.Topic(c))
+	}
+	channel := s.Layout.Channel(c.Key)
+	return s.waiters.watch(ctx, channel, &s.waiters.Hub, channel)
+}
+
+// Waiters returns the subscription of all who watch.
+func (s *Store) Waiters() *Subscription { return s.waiters }
 
 // A Subscription is the one pub/sub connection of a Store. All watchers share it through a Hub.
 //
@@ -26,17 +79,17 @@ const (
 // decided, and the leaving of a last watcher cannot cross the coming of a new one. Another (listen) reads. serve lives from
 // the first Watch to Close, the connection and listen only while somebody watches.
 type Subscription struct {
-	store     *Store
-	ctx       context.Context // ends with close
-	cancel    context.CancelFunc
-	tasks     sync.WaitGroup
-	nudge     chan struct{} // one slot: a channel was added
-	heard     atomic.Int64  // when the server last said something, in ns since start
-	start     time.Time
-	Hub       waiting.Hub[backend.Wake] // of claims that do not stand in line, by channel name
-	Line      waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
-	WaiterTTL time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
-	Quiet     time.Duration             // a connection that was silent for so long is pinged
+	store  *Store
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	nudge  chan struct{} // one slot: a channel was added
+	heard  atomic.Int64  // when the server last said something, in ns since start
+	start  time.Time
+	Hub    waiting.Hub[backend.Wake] // of claims that do not queue, by channel name
+	Queue  waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
+	Idle   time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
+	Quiet  time.Duration             // a connection that was silent for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -74,7 +127,7 @@ func newSubscription(store *Store) *Subscription {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Subscription{
 		store: store, ctx: ctx, cancel: cancel, nudge: make(chan struct{}, 1), start: time.Now(), channels: map[string]*channel{},
-		WaiterTTL: defaultLinger, Quiet: defaultQuiet,
+		Idle: defaultIdle, Quiet: defaultQuiet,
 	}
 }
 
@@ -86,7 +139,7 @@ func (s *Subscription) close() {
 	s.cancel()
 	s.tasks.Wait()
 	s.Hub.Close()
-	s.Line.Close()
+	s.Queue.Close()
 }
 
 // want returns what to wait for until the channel is confirmed. The watcher must be in the Hub before: then sweep either
@@ -152,7 +205,7 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 		}
 		confirmed = confirmations.Load() > 0
 	}()
-	ticker := time.NewTicker(s.WaiterTTL)
+	ticker := time.NewTicker(s.Idle)
 	defer ticker.Stop()
 	for {
 		if err := s.subscribe(ctx, ps); err != nil {
@@ -228,7 +281,7 @@ func (s *Subscription) Sweep() (dropped []string, left int) {
 	for name, c := range s.channels {
 		watched := s.Hub.Watched(name)
 		if name == s.store.Layout.ClientChannel() {
-			watched = !s.Line.Empty()
+			watched = !s.Queue.Empty()
 		}
 		if !watched && c.vacant {
 			delete(s.channels, name)
@@ -274,4 +327,105 @@ func (s *Subscription) Confirmed(channel string) bool {
 	defer s.mu.Unlock()
 	c := s.channels[channel]
 	return c != nil && c.state.settled()
+}
+
+// watch enters topic in hub and waits until channel, on which its messages come, is confirmed. For a claim in the queue that is
+// the client's one channel, so only the first of them waits for the server.
+func (s *Subscription) watch(
+	ctx context.Context, channel string, hub *waiting.Hub[backend.Wake], topic string,
+) (<-chan backend.Wake, error) {
+	if s.ctx.Err() != nil {
+		return nil, backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	wake, leave := hub.Enter(topic)
+	state, err := s.want(channel)
+	if err == nil {
+		err = s.await(ctx, state)
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	context.AfterFunc(ctx, leave)
+	// What was signalled so far, the confirmation above all, is older than the attempt that the caller makes next, and
+	// would cost another one. A grant that was handed over meanwhile stays.
+	select {
+	case w := <-wake:
+		if w.Granted {
+			hub.Deliver(topic, w)
+		}
+	default:
+	}
+	return wake, nil
+}
+
+func (s *Subscription) await(ctx context.Context, state *confirmation) error {
+	if state.settled() { // somebody watches already: no timer for the common case
+		return state.err
+	}
+	timer := time.NewTimer(s.store.cfg.RequestTimeout)
+	defer timer.Stop()
+	select {
+	case <-state.done:
+		return state.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return backend.ErrClosed
+	case <-timer.C:
+		return fmt.Errorf("redis: subscription was not confirmed within %v", s.store.cfg.RequestTimeout)
+	}
+}
+
+// listening marks the beginning of a connection for the watch over its silence.
+func (s *Subscription) listening() { s.heard.Store(int64(time.Since(s.start))) }
+
+// listen reads until the connection ends, which it always does with an error.
+func (s *Subscription) listen(ctx context.Context, ps Messages, confirmations *atomic.Int64) error {
+	for {
+		m, err := ps.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		s.listening()
+		switch m.Kind {
+		case Published:
+			s.deliver(m)
+		case Confirmed:
+			confirmations.Add(1)
+			s.confirm(m.Channel)
+		}
+	}
+}
+
+// deliver passes a message on. On the client's channel it is a grant for one claim, which takes the place of an older signal;
+// on a lock's, whatever it says, the lock may be free.
+func (s *Subscription) deliver(m Message) {
+	if m.Channel != s.store.Layout.ClientChannel() {
+		s.Hub.Wake(m.Channel, backend.Wake{})
+	} else if topic, w, ok := script.DecodeHanded(m.Payload); ok {
+		if s.store.cfg.Replicas > 0 {
+			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own question waits for
+		}
+		s.Queue.Deliver(topic, w)
+	}
+}
+
+// confirm lets those return who wait for the channel, and signals those who watched it on an earlier connection: what was
+// published in between is lost.
+func (s *Subscription) confirm(name string) {
+	if name == s.store.Layout.ClientChannel() {
+		s.Queue.WakeAll(backend.Wake{})
+	} else {
+		s.Hub.Wake(name, backend.Wake{}) // first, so that a Watch that returns has it behind
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.channels[name]; c != nil && !c.state.settled() {
+		c.lived = true
+		close(c.state.done)
+	}
 }

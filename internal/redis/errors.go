@@ -33,9 +33,6 @@ func NotMade(err error) bool {
 	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// ErrNoAnswer is a request that took longer than Config.RequestTimeout.
-var ErrNoAnswer = errors.New("no answer")
-
 // Failure turns what the client library returned into one of the three answers. ctx is the caller's.
 //
 //   - An error reply of the server is definite, and says itself which.
@@ -63,7 +60,7 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 		return ended
 	case ended != nil:
 		return fmt.Errorf("%w: %s", ended, text)
-	case errors.Is(err, ErrNoAnswer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout)
 	case text != err.Error():
 		return errors.New(text)
@@ -82,7 +79,7 @@ func endOf(ctx context.Context) error {
 	return nil
 }
 
-// redact returns err without the passwords that we know. An error that had one loses what it wraps.
+// redact returns err without the passwords and user names that we know. An error that had one loses what it wraps.
 func (s *Store) redact(err error) error {
 	text := err.Error()
 	for _, secret := range s.Secrets {
@@ -90,10 +87,22 @@ func (s *Store) redact(err error) error {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
+	text = withoutUser(text)
 	if text == err.Error() {
 		return err
 	}
 	return &redacted{text: text, class: class(err)}
+}
+
+// withoutUser takes the name out of "User app has no permissions", as Redis 7.2 and later say it. (By the words around it:
+// a short name may be a part of any word.)
+func withoutUser(text string) string {
+	before, after, ok := strings.Cut(text, "User ")
+	name, rest, denied := strings.Cut(after, " has no permissions")
+	if !ok || !denied || name == "" || strings.Contains(name, " ") {
+		return text
+	}
+	return before + "User *** has no permissions" + rest
 }
 
 // redacted is an error with another text and the same class.
