@@ -2,7 +2,6 @@ package script
 
 import (
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,28 +26,6 @@ func TestScripts(t *testing.T) {
 		for _, forbidden := range []string{"tostring", "cjson", "SCAN", "KEYS *", "math.random"} {
 			if strings.Contains(code, forbidden) {
 				t.Errorf("%s uses %s", name, forbidden)
-			}
-		}
-	}
-}
-
-// A piece that no script has is a draft that was left behind.
-func TestEveryPieceIsInAScript(t *testing.T) {
-	var all strings.Builder
-	for _, s := range []Scripts{own, guarded, dialect} {
-		for _, one := range []Script{s.Acquire, s.Renew, s.Release, s.Heartbeat, s.Inspect} {
-			all.WriteString(one.Source)
-		}
-	}
-	all.WriteString(Probe.Source + Mark.Source)
-	for _, pattern := range []string{"*.lua", "*/*.lua"} {
-		names, err := fs.Glob(pieces, pattern)
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, names, err)
-		}
-		for _, name := range names {
-			if piece, err := pieces.ReadFile(name); err != nil || !strings.Contains(all.String(), string(piece)) {
-				t.Errorf("%s is in no script (%v)", name, err)
 			}
 		}
 	}
