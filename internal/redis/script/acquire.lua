@@ -4,7 +4,8 @@
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
 -- The queue is empty or 'lease client ttl' of a place. The form is 'x' or 'mode,limit,owner'; it and
 -- what follows are left out for 'x' without a minimum token.
--- uses: lib/codes lib/guard
+local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT = 1, 2, 3, 4, 6, 7, 8
+-- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
@@ -21,7 +22,8 @@ local function short()
     local time = redis.call('TIME')
     local least = time[1] * 1000000 + time[2]
     if ARGV[8] and ARGV[7] ~= '0' then least = math.max(least, math.min(ARGV[7], least + ARGV[8])) end
-    local token = math.max(least, counter + 1)
+    local token = least
+    if counter >= least then token = counter + 1 end
     local last = token + ARGV[5] - 1
     if last > least + 10000 then return end -- ahead of the clock: see NEAR in lib/clock
     -- The only write, and one command: all of the grant is stored or nothing.
@@ -36,11 +38,61 @@ local function short()
     end
   end
 end
-if (not stored or type(stored) == 'string') and (not ARGV[6] or ARGV[6] == 'x') then
-  local reply = short()
-  if reply then return reply end
+local plain = not ARGV[6] or ARGV[6] == 'x'
+local reply = plain and (not stored or type(stored) == 'string') and short()
+if reply then return reply end
+-- uses: lib/clock lib/group
+
+-- The short way into the queue: a plain exclusive claim that does not wait yet, and another that holds
+-- alone. While its lease runs nobody can be let in; places that lapsed are passed over by the script
+-- that lets in. All checks come before the first write, which is refused when out of memory.
+local function join()
+  local left = type(stored) == 'string' and redis.call('PTTL', key) -- before the clock: see lib/lock
+  local owner, expires, counter, meta, count, group
+  read_clock()
+  if left then
+    local margin
+    counter, margin, owner, count, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$')
+    expires, group = margin and now + left - margin, read_group()
+  else
+    local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'm', 'g', 'z', 'w:' .. id)
+    if fields[1] ~= 'h2' or fields[7] or fields[8] then return end
+    owner, expires, counter, meta = fields[2], int(fields[3]), fields[4], fields[5] or ''
+    group = read_group(fields[6])
+  end
+  counter = int(counter)
+  if not (owner and expires and counter and group) or owner == '' or owner == id or expires <= now or
+    group.holders > 0 or counter > us + NEAR or group.tail >= 1e13 then
+    return
+  end
+  local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
+  local ends = now + 1 + ttl
+  local outlasts = math.max(ends, expires) > group.latest
+  if outlasts then group.latest = math.max(ends, expires) + 1000 end -- see outlast in lib/lock
+  group.tail, group.waiting = group.tail + 1, group.waiting + 1
+  local number, joined = text(group.tail), nil
+  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. ARGV[3]
+  if left then
+    joined = redis.pcall('SET', key, stored, 'KEEPTTL') -- refused when out of memory, and DEL is not
+    if joined.err then return joined end
+    redis.pcall('DEL', key)
+    joined = redis.pcall('HSET', key, 'v', 'h2', 'f', text(counter), 'o', owner, 'x', text(expires),
+      'm', meta, 'b', count, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
+  else
+    joined = redis.pcall('HSET', key, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
+  end
+  if type(joined) ~= 'number' then return joined end
+  if outlasts then
+    left = left or redis.pcall('PTTL', key)
+    local needed = group.latest - now + ARGV[2]
+    if type(left) ~= 'number' then left = -1 end
+    if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
+  end
+  return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
--- uses: lib/run lib/clock lib/tombstones lib/lock lib/holders lib/queue
+reply = plain and stored and ARGV[4] ~= '' and join()
+if reply then return reply end
+-- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 
 -- position returns that of the place number. With gaps and far behind it may be too high.
 local function position(number)
@@ -93,10 +145,7 @@ local function long()
   local ttl = ARGV[2] - claim.keep - 1
   if ARGV[8] then claim.min_token = math.min(ARGV[7], us + ARGV[8]) end
 
-  -- Nobody can be let in while an exclusive lease runs, and a newcomer need not look at the head.
-  local mine = get('w:' .. id)
-  if mine then fetch({'q:' .. lock.head, 'q:' .. mine}) end
-  if mine or not place_ttl or not lock.owner or lock.expires <= now then advance(id) end
+  advance(id)
 
   -- An earlier attempt was granted and its reply lost, or it was sent twice, or the key was handed
   -- over to this claim, which says that it lives. The same hold, so the same token.

@@ -5,7 +5,8 @@
 --
 -- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of tombstones>
 -- meta': the last token, and how many our last hold had, its id and its Meta. It outlives the lock.
--- uses: lib/codes lib/run lib/clock lib/tombstones
+-- uses: lib/run lib/clock lib/tombstones
+local OK, HELD, LOST, FOREIGN = 1, 2, 3, 4
 local key, beside, id = KEYS[1], KEYS[2], ARGV[2] and ARGV[1]
 local counter, count, ours, meta, tombs = 0, 1, '', '', {ends = 0}
 local owner

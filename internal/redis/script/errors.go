@@ -48,6 +48,8 @@ var uncoded = []struct {
 	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
 	{"invalid password", backend.ErrDenied},            // before Redis 6
 	{"unknown command", errors.ErrUnsupported},
+	{"Unknown Redis command called from", errors.ErrUnsupported}, // in a script, if it was renamed
+	{"Unknown command called from", errors.ErrUnsupported},       // the same since Redis 7.2
 }
 
 // inScript is what Redis 6 puts before an error of a command that a script called.
@@ -81,9 +83,14 @@ func ServerError(text string) error {
 	return errors.New("redis: " + shown)
 }
 
-// withoutArguments cuts the echo of the arguments off an error, which may be those of AUTH, and what is too long for a log.
+// userName is what Redis 7.2 and later say of a user without permissions.
+var userName = regexp.MustCompile(`\bUser \S+ has`)
+
+// withoutArguments cuts off an error the echo of the arguments, which may be those of AUTH, the name of the user, and what is
+// too long for a log.
 func withoutArguments(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
+	text = userName.ReplaceAllString(text, "User *** has")
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "") + "…"
 	}

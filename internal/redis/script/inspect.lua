@@ -2,10 +2,10 @@
 --   | {FOREIGN, why}
 -- Reads only: it tells what was true at this instant. It reads what is stored, once, and never counts
 -- from one number to another: a queue has gaps, and damage may have made them as long as you like.
--- uses: lib/codes
+local OK, LOST, FOREIGN = 1, 3, 4
 local key, id, closed = KEYS[1], '', false
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/clock lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/holders lib/queue
 
 local function long()
   local holders, numbers, waiters = {}, {}, {}

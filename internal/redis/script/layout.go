@@ -230,7 +230,12 @@ func (l Layout) Inspect() []string {
 }
 
 // Probe returns the arguments of [Probe].
-func (l Layout) Probe() []string { return []string{l.prefix + "probe:free"} }
+func (l Layout) Probe() []string {
+	if l.guard != nil {
+		return []string{l.prefix + "probe:free", "guard"}
+	}
+	return []string{l.prefix + "probe:free"}
+}
 
 // keep is how long a key outlives the last lease.
 func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp(c.TTL), l.retention)) }

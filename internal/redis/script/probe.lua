@@ -1,8 +1,8 @@
--- PROBE(channel) -> names of the commands that the user may not run, on a key that is never a lock
--- Each command is tried in a way that leaves nothing behind. HDEL is first: like every release it is taken when out of
--- memory, and after it so is HSET. A refusal for another reason (a replica, a failing disk) is returned as it is.
-local denied = {}
-for _, c in ipairs({
+-- PROBE(channel, 'guard' or left out) -> {command, error, ...} of those that were refused
+-- Each command of the scripts is tried in a way that leaves nothing behind, on a key that is never a
+-- lock. HDEL is first: like every release it is taken when out of memory, and after it so is HSET.
+local reply = {}
+for _, command in ipairs({
   {'HDEL', KEYS[1], '-'},
   {'TIME'},
   {'GET', KEYS[1]},
@@ -15,15 +15,12 @@ for _, c in ipairs({
   {'SET', KEYS[1], '', 'PX', 1},
   {'DEL', KEYS[1]},
   {'PUBLISH', ARGV[1], ''},
+  ARGV[2] and {'INFO', 'replication'},
 }) do
-  local r = redis.pcall(unpack(c))
-  if type(r) == 'table' and r.err then
-    if string.find(r.err, 'NOPERM', 1, true) or string.find(r.err, 'user executing the script', 1, true)
-        or string.find(r.err, 'ACL failure', 1, true) then
-      denied[#denied + 1] = c[1]
-    elseif not string.find(r.err, 'WRONGTYPE', 1, true) then -- that is what another's probe may have left for a ms
-      return r
-    end
+  local result = redis.pcall(unpack(command))
+  if type(result) == 'table' and result.err then
+    reply[#reply + 1] = command[1]
+    reply[#reply + 1] = result.err
   end
 end
-return denied
+return reply

@@ -1,6 +1,7 @@
 -- RELEASE(id, keep, tombstone ms or 0, which may be left out)
 --   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
--- uses: lib/codes lib/guard
+local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
+-- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
@@ -24,7 +25,51 @@ local function short()
 end
 local reply = type(stored) == 'string' and none_in_flight and short()
 if reply then return reply end
--- uses: lib/run lib/clock lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/clock lib/group
+
+-- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive claim
+-- that is alive at the head of the queue. The id is compared, the hold ended and the next one granted
+-- in one step, so the lock is never free in between and nobody overtakes. If the first write is
+-- refused (out of memory), nothing was changed, and the long way frees all the same.
+local function hand_over()
+  local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'g', 'z')
+  if fields[1] ~= 'h2' or fields[2] ~= id or not fields[5] or fields[6] then return end
+  local expires, counter, group = int(fields[3]), int(fields[4]), read_group(fields[5])
+  if not (expires and counter and group) or group.holders > 0 then return end
+  local place = 'q:' .. text(group.head)
+  local ends, lease, client, tail, keep, who, count, meta =
+    string.match(redis.call('HGET', key, place) or '', '^(%d+) (%d+) ([^ ]*) x ((%d+) ([^ ]+) (%d+) (.*))$')
+  read_clock()
+  if not ends or tonumber(ends) <= now then return end
+  local token = math.max(counter + 1, us)
+  local last = token + count - 1
+  if last > us + NEAR then return end -- the reserve is to be cut, or the key must live longer
+  local done
+  if group.waiting == 1 then
+    done = redis.pcall('SET', key, 'h2 ' .. text(last) .. ' ' .. tail, 'PX', text(lease + keep + 1))
+    if done.err then return end
+  else
+    local lasts = now + 1 + lease
+    local outlasts = lasts > group.latest
+    if outlasts then group.latest = lasts + 1000 end -- see outlast in lib/lock
+    group.head, group.waiting = group.head + 1, group.waiting - 1
+    done = redis.pcall('HSET', key, 'o', who, 'x', text(lasts), 'f', text(last), 'b', count, 'm', meta,
+      'g', write_group(group))
+    if type(done) ~= 'number' then return end
+    redis.pcall('HDEL', key, place, 'w:' .. who)
+    if outlasts and redis.call('PTTL', key) < group.latest - now + keep then
+      redis.pcall('PEXPIRE', key, text(group.latest - now + keep))
+    end
+  end
+  if client ~= '' then -- after the change; a message is a hint, or a grant that its token proves
+    redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. '@' .. client,
+      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key)
+  end
+  return expires > now and OK or EXPIRED
+end
+reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
+if reply then return reply end
+-- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 
 -- The id holds, or waits, or neither; one that was handed the key and did not ask yet holds.
 local function long()

@@ -1,5 +1,6 @@
 -- RENEW(id, ttl, keep, minimum token or 0) -> OK | {OK} | {LOST} | {UNFIT, why} | {FOREIGN, why}
--- uses: lib/codes lib/guard
+local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
+-- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
@@ -19,7 +20,7 @@ local function short()
 end
 local reply = type(stored) == 'string' and ARGV[4] == '0' and short()
 if reply then return reply end
--- uses: lib/run lib/clock lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/holders lib/queue
 
 -- raise makes the token of id's hold, which extend has found, least at least, and with it those of the
 -- same re-entrant owner. What is granted later is above it, and above what the hold has reserved.

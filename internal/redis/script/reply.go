@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -92,19 +93,25 @@ func DecodeHeartbeat(reply any, n int) ([]bool, error) {
 	return waiting, nil
 }
 
-// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.
-func DecodeProbe(reply any) ([]string, error) {
+// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well. A refusal for
+// another reason (a replica, a failing disk) is the error.
+func DecodeProbe(reply any) (denied []string, err error) {
 	r, ok := reply.([]any)
-	if !ok {
+	if !ok || len(r)%2 != 0 {
 		return nil, unexpected(reply)
 	}
-	var denied []string
-	for _, name := range r {
-		s, ok := name.(string)
-		if !ok {
+	for i := 0; i < len(r); i += 2 {
+		command, ok1 := r[i].(string)
+		text, ok2 := r[i+1].(string)
+		refusal := ServerError(text)
+		switch {
+		case !ok1 || !ok2:
 			return nil, unexpected(reply)
+		case errors.Is(refusal, ErrNotPermitted), errors.Is(refusal, errors.ErrUnsupported):
+			denied = append(denied, command)
+		case !errors.Is(refusal, backend.ErrForeign): // WRONGTYPE is what another's probe may have left for a ms
+			return nil, refusal
 		}
-		denied = append(denied, s)
 	}
 	return denied, nil
 }

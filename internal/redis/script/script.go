@@ -29,6 +29,12 @@ var (
 	dialect       = Scripts{Acquire: stringDialect, Renew: stringDialect, Release: stringDialect, Inspect: stringDialect}
 )
 
+// Commands are the commands that the scripts run, INFO only with a guard. A user of the server needs them all, on the keys
+// (PUBLISH on the channels), and EVALSHA and EVAL.
+var Commands = []string{
+	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH", "SET", "TIME",
+}
+
 // Probe finds out what a user may do; see probe.lua.
 var Probe = load("probe")
 

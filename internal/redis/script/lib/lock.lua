@@ -2,16 +2,8 @@
 -- written before, so every check comes before the first write, and a script that finds damage has
 -- changed nothing. Scripts run one at a time: no race is inside a script.
 --
--- owner, expires, counter, meta and count are of one exclusive hold, which has the last count tokens
--- up to counter. The field g has, in this order, what is of those who hold together and who wait:
---   mode     of those who hold: s shared, p permits, r holds of one re-entrant owner, - nobody
---   limit    of permits
---   holders  how many hold, in the slots k:1 to k:<holders>
---   soonest  not later than the earliest end of their leases
---   unseen   slots up to this one are still to be seen by a purge under way, which has found that ...
---   seen     ... the earliest end among the others is this
---   latest   not earlier than the latest end of a lease or of a place; only the key's expiry needs it
---   head, tail, waiting, permits   of the queue, see lib/queue
+-- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease expires.
+-- counter is the last token; an exclusive hold has the last ones up to it.
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
@@ -38,7 +30,7 @@ end
 -- load reads the lock, and the fields it is given too if it is a HASH. Afterwards there is no data,
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
-  local owner, expires, counter, group = false, 0, 0, false
+  local owner, expires, counter = false, 0, 0
   -- Before the clock: if the server stands still in between, a lease seems to end later, not sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
   read_clock()
@@ -47,7 +39,7 @@ local function load(...)
     fetch({'v', 'o', 'x', 'f', 'z', 'g', ...})
     if not cache.v then stop({FOREIGN, 'a hash without a layout version'}) end
     if cache.v ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
-    owner, group, expires, counter = cache.o, cache.g, int(cache.x), int(cache.f)
+    owner, expires, counter = cache.o, int(cache.x), int(cache.f)
     if not counter or owner == '' or (owner and not expires) then damaged('fields') end
     if not owner then expires = 0 end
   elseif stored then
@@ -63,24 +55,10 @@ local function load(...)
       expires = now + left - margin
     end
   end
-  lock = {owner = owner, expires = expires, was_expires = expires, counter = counter,
-    was_counter = counter, left = left, tombs = {ends = 0}, mode = '-', limit = 0, holders = 0, soonest = 0, unseen = 0,
-    seen = 0, latest = 0, head = 1, tail = 0, waiting = 0, permits = 0}
-  if group then
-    local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits =
-      string.match(group, '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    if not mode then damaged('group') end
-    lock.mode, lock.limit, lock.holders, lock.soonest = mode, limit + 0, holders + 0, soonest + 0
-    lock.unseen, lock.seen, lock.latest, lock.head = unseen + 0, seen + 0, latest + 0, head + 0
-    lock.tail, lock.waiting, lock.permits = tail + 0, waiting + 0, permits + 0
-    if (lock.holders == 0) ~= (mode == '-') or lock.holders + lock.waiting == 0 or
-      (lock.holders > 0 and owner) or lock.unseen > lock.holders or lock.holders > 1e9 or
-      lock.head < 1 or lock.tail > 1e13 or lock.waiting > lock.tail - lock.head + 1 or
-      lock.permits > lock.waiting or ((mode == 'p' or lock.permits > 0) and lock.limit < 1) or
-      math.max(lock.limit, lock.soonest, lock.seen, lock.latest) > LAST then
-      damaged('group')
-    end
-  end
+  lock = read_group(cache.g)
+  if not lock or (owner and lock.holders > 0) then damaged('group') end
+  lock.owner, lock.expires, lock.was_expires = owner, expires, expires
+  lock.counter, lock.was_counter, lock.left, lock.tombs = counter, counter, left, {ends = 0}
   if cache.z then lock.tombs = read_tombstones(cache.z) or damaged('tombstones') end
 end
 
@@ -103,10 +81,7 @@ end
 
 -- commit writes what was changed and returns reply; frees is true for a script that takes nothing.
 local function commit(keep, frees, reply)
-  local tombs, several = lock.tombs, lock.holders + lock.waiting > 0
-  local group = several and string.format('%s' .. string.rep(' ' .. DIGITS, 10), lock.mode, lock.limit,
-    lock.holders, lock.soonest, lock.unseen, lock.seen, lock.latest, lock.head, lock.tail,
-    lock.waiting, lock.permits)
+  local tombs, group = lock.tombs, write_group(lock)
   if group ~= (cache.g or false) then changes.g = group end
   if lock.counter ~= lock.was_counter then changes.f = text(lock.counter) end
   if lock.turned or lock.expires ~= lock.was_expires then
@@ -124,7 +99,7 @@ local function commit(keep, frees, reply)
   end
   keep = math.max(keep, lock.keep or 0) + ahead(lock.counter)
 
-  if not several and #tombs == 0 then
+  if not group and #tombs == 0 then
     -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the lease
     -- by the margin. When another holds, the key is not given less time than it has.
     local value, left = 'h2 ' .. text(lock.counter), 0
