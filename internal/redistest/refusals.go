@@ -22,7 +22,7 @@ func Refusals(t *testing.T, scheme string) {
 		begin, end []string
 		want       error
 	}{
-		"denied":  {[]string{"ACL", "SETUSER", "app", "-set", "-hset", "-hdel"}, []string{"ACL", "SETUSER", "app", "+set", "+hset", "+hdel"}, backend.ErrDenied},
+		"denied":  {[]string{"ACL", "SETUSER", "app", "-get", "-hmget"}, []string{"ACL", "SETUSER", "app", "+get", "+hmget"}, backend.ErrDenied},
 		"memory":  {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}, backend.ErrUnavailable},
 		"replica": {[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}, backend.ErrUnavailable},
 	} {
