@@ -40,11 +40,12 @@ type Config struct {
 
 	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
 	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
-	// Sentinel URLs 10s, else 0.
+	// Sentinel URLs 10s, else 0. It needs Redis 7 or Valkey: scripts of Redis 6 write without replicas, whatever its
+	// min-replicas-to-write.
 	ReplicaLag time.Duration
 
 	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
-	// names as they are, and excludes those libraries. Such locks are exclusive and have no line; a release by another
+	// names as they are, and excludes those libraries. Such locks are exclusive and have no queue; a release by another
 	// library wakes nobody, so waiters find out when they ask next (waiting.Config.Fallback). Default: a layout of our own.
 	Dialect string
 

@@ -40,11 +40,12 @@ type Config struct {
 
 	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
 	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
-	// Sentinel URLs 10s, else 0.
+	// Sentinel URLs 10s, else 0. It needs Redis 7 or Valkey: scripts of Redis 6 write without replicas, whatever its
+	// min-replicas-to-write.
 	ReplicaLag time.Duration
 
 	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
-	// names as they are, and excludes those libraries. Such locks are exclusive and have no line. Default: a layout of our own.
+	// names as they are, and excludes those libraries. Such locks are exclusive and have no queue. Default: a layout of our own.
 	Dialect string
 
 	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
@@ -52,10 +53,10 @@ type Config struct {
 	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
 	Replicas int
 
-	// HeldAnswers lets an exclusive TryAcquire that does not stand in line be refused without asking, while this client
+	// HeldAnswers lets an exclusive TryAcquire that does not queue be refused without a request, while this client
 	// knows from the server that another claim holds the key: the server tells it of every change. The answer may be as
 	// old as that message takes, so a TryLock just after another process has released may still be refused. A free key
-	// is always asked for.
+	// is always the server's word.
 	HeldAnswers bool
 }
 

@@ -5,7 +5,7 @@
 //	b, err := rueidisbackend.New(option, rueidisbackend.Config{})     // with a rueidis.ClientOption
 //
 // It is for many locks at once: all goroutines of a process share one connection, on which requests go together as they
-// come, and one more for those who wait in line. And it hears of changes: the server tells it when a key that it watches was
+// come, and one more for those who wait in the queue. And it hears of changes: the server tells it when a key that it watches was
 // written, deleted or flushed, by RESP3 invalidation (CLIENT TRACKING). So a holder learns within milliseconds that its hold
 // was taken away, and a waiter that polls for nothing is woken without pub/sub. It needs Redis 6 or later and RESP3.
 //
@@ -25,7 +25,7 @@
 //	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
 //	replicas           wait for so many replicas to have a grant, see [Config.Replicas]
 //	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
-//	held_answers       true: refuse a TryLock of a key that is known to be held without asking, see [Config]
+//	held_answers       true: refuse a TryLock of a key that is known to be held without a request, see [Config]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are
 //	server_name        the name that the certificate must have, if it is not the host
 //	sentinel_username  for the sentinels themselves, together with

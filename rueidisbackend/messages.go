@@ -70,7 +70,7 @@ func (m *messages) Unsubscribe(ctx context.Context, channels ...string) error {
 	return wire.Do(ctx, wire.B().Unsubscribe().Channel(channels...).Build()).Error()
 }
 
-// Ping waits for the answer, which is a sign of life for Receive.
+// Ping waits for the answer, which Receive reports as Alive.
 func (m *messages) Ping(ctx context.Context) error {
 	wire, _ := m.connected()
 	err := wire.Do(ctx, wire.B().Ping().Build()).Error()

@@ -17,10 +17,10 @@ type transport struct{ *Backend }
 
 var errNotSent = errors.New("too many requests are in flight")
 
-// send asks the server by calling ask, which must heed its context as rueidis does. It returns when ctx is done, or after
-// RequestTimeout. rueidis sends what many goroutines ask for together, on one connection and as it comes, so as a rule ask
+// send makes a request by calling do, which must heed its context as rueidis does. It returns when ctx is done, or after
+// RequestTimeout. rueidis sends the requests of many goroutines together, on one connection and as they come, so as a rule do
 // runs in the caller's goroutine, see conns.
-func (b *Backend) send(ctx context.Context, ask func(context.Context) (any, error)) (any, error) {
+func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
@@ -30,15 +30,15 @@ func (b *Backend) send(ctx context.Context, ask func(context.Context) (any, erro
 		return nil, &store.ConnectError{Err: errNotSent}
 	}
 	if b.conns.stable() {
-		return b.ask(ctx, caller, ask)
+		return b.attempt(ctx, caller, do)
 	}
-	return b.apart(ctx, ask)
+	return b.apart(ctx, do)
 }
 
-// ask calls ask with a slot that was taken for it, and sees what that says of the connections.
-func (b *Backend) ask(ctx, caller context.Context, ask func(context.Context) (any, error)) (any, error) {
+// attempt calls do with a slot that was taken for it, and sees what that says of the connections.
+func (b *Backend) attempt(ctx, caller context.Context, do func(context.Context) (any, error)) (any, error) {
 	began, answers := b.conns.disruptions.Load(), b.conns.answers.Load()
-	reply, err := ask(ctx)
+	reply, err := do(ctx)
 	<-b.conns.slots
 	switch code, isReply := replyCode(err); {
 	case err == nil || isReply:
@@ -55,9 +55,9 @@ func (b *Backend) ask(ctx, caller context.Context, ask func(context.Context) (an
 	return reply, err
 }
 
-// apart calls ask in a goroutine of its own, which Close waits for. A caller whose ctx is done leaves it behind; then it
+// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done leaves it behind; then it
 // goes on for RequestTimeout at most.
-func (b *Backend) apart(ctx context.Context, ask func(context.Context) (any, error)) (any, error) {
+func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	type result struct {
 		reply any
 		err   error
@@ -67,7 +67,7 @@ func (b *Backend) apart(ctx context.Context, ask func(context.Context) (any, err
 	b.tasks.Go(func() {
 		bounded, cancel := context.WithTimeout(own, b.cfg.RequestTimeout)
 		defer cancel()
-		reply, err := b.ask(bounded, own, ask)
+		reply, err := b.attempt(bounded, own, do)
 		done <- result{reply, err}
 	})
 	select {

@@ -375,7 +375,7 @@ func seenInHash(reply rueidis.RedisMessage, id string) (saw sight, err error) {
 	return saw, nil
 }
 
-// cached asks through rueidis' cache.
+// cached reads through rueidis' cache.
 func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	for range 2 {
@@ -385,7 +385,7 @@ func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m ruei
 		})
 		m, _ = reply.(rueidis.RedisMessage)
 		if ctx.Err() != nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			break // else it was another's question, which this one joined and that one has left
+			break // else it was another's request, which this one joined and that one has left
 		}
 	}
 	return m, err
@@ -404,7 +404,7 @@ type heldKeys struct {
 	changes uint64
 }
 
-// tryAcquire is TryAcquire for a claim that may be refused without asking.
+// tryAcquire is TryAcquire for a claim that may be refused without a request.
 func (b *Backend) tryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	name, id := b.store.Layout.Key(c.Key), b.store.Layout.OwnerID(c)
 	known, changes := b.held.look(name)
