@@ -24,7 +24,8 @@ func clients(t *testing.T, addr string, timeout time.Duration) map[string]*Backe
 	}
 }
 
-// With a server that is there and silent, every verb returns when its context is done, whatever the client heeds.
+// With a server that is there and silent, every verb returns when its context is done, whatever
+// the client heeds.
 //
 // covers: E2, A5, A11
 func TestContextEndsEveryVerb(t *testing.T) {

@@ -25,8 +25,9 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	}
 }
 
-// With a server that is there and silent, every verb returns when its context is done: at first in the caller's goroutine,
-// and also when requests that were left behind have filled the connection's ring.
+// With a server that is there and silent, every verb returns when its context is done: at first in
+// the caller's goroutine, and also when requests that were left behind have filled the
+// connection's ring.
 //
 // covers: E2, A5, A11
 func TestContextEndsEveryVerb(t *testing.T) {
@@ -141,7 +142,8 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was lost.
+// A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was
+// lost.
 //
 // covers: A2, A3, C4
 func TestSentOnce(t *testing.T) {
@@ -220,13 +222,15 @@ func TestDemoted(t *testing.T) {
 // covers: E2, G5
 func TestHungServer(t *testing.T) { redistest.HungServer(t, "rueidis", 3*inFlight) }
 
-// Requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH.
+// Requests that go together are all answered, each with its own answer, also right after SCRIPT
+// FLUSH.
 func TestCrowd(t *testing.T) {
 	srv := testserver.Redis(t)
 	redistest.Crowd(t, srv, opened(t, "rueidis://"+srv.Addr()))
 }
 
-// One request that is not answered in time does not end the connection that the others are answered on.
+// One request that is not answered in time does not end the connection that the others are
+// answered on.
 //
 // covers: E2
 func TestSlowRequestHurtsNobodyElse(t *testing.T) {

@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// transport is rueidis at work for the store. It is apart from Backend so that its methods are not Backend's.
+// transport is rueidis at work for the store. It is apart from Backend so that its methods are not
+// Backend's.
 type transport struct{ *Backend }
 
 var errNotSent = errors.New("too many requests are in flight")
 
-// send makes a request by calling do, which must heed its context as rueidis does. It returns when ctx is done, or after
-// RequestTimeout. rueidis sends the requests of many goroutines together, on one connection and as they come, so as a rule do
-// runs in the caller's goroutine, see conns.
+// send makes a request by calling do, which must heed its context as rueidis does. It returns when
+// ctx is done, or after RequestTimeout. rueidis sends the requests of many goroutines together, on
+// one connection and as they come, so as a rule do runs in the caller's goroutine, see conns.
 func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
@@ -55,8 +56,8 @@ func (b *Backend) attempt(ctx, caller context.Context, do func(context.Context) 
 	return reply, err
 }
 
-// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done leaves it behind; then it
-// goes on for RequestTimeout at most.
+// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done
+// leaves it behind; then it goes on for RequestTimeout at most.
 func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	type result struct {
 		reply any
@@ -115,9 +116,9 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	return reply, 0, err
 }
 
-// runScript runs a script by its name, and by its source if the server does not know it: a new server, a failover, SCRIPT
-// FLUSH. That happens at any time, so it is looked for on each call. Neither is marked as read-only, so rueidis repeats
-// nothing.
+// runScript runs a script by its name, and by its source if the server does not know it: a new
+// server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
+// Neither is marked as read-only, so rueidis repeats nothing.
 func runScript(r store.Request, do func(command, what string) rueidis.RedisResult) (any, error) {
 	message, err := do("EVALSHA", r.Script.SHA1).ToMessage()
 	if code, _ := replyCode(err); code == "NOSCRIPT" {
@@ -129,8 +130,9 @@ func runScript(r store.Request, do func(command, what string) rueidis.RedisResul
 	return message.ToAny()
 }
 
-// acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT holds up all that come
-// behind it on one. (The reply to the script is read first, so a grant without acknowledgement is known as such.)
+// acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT
+// holds up all that come behind it on one. (The reply to the script is read first, so a grant
+// without acknowledgement is known as such.)
 func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int, error) {
 	type acknowledged struct {
 		reply    any
