@@ -58,3 +58,5 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Replicas(t, "redis")
 }
+
+func TestRefusals(t *testing.T) { redistest.Refusals(t, "redis") }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -60,7 +61,7 @@ func TestTLS(t *testing.T) {
 
 func TestUserAndDatabase(t *testing.T) {
 	srv := testserver.Redis(t, testserver.WithPassword("p@ss/w:rd"))
-	srv.MustDo("ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys", "allchannels")
+	srv.MustDo(append([]string{"ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys"}, redistest.AllChannels(srv)...)...)
 	three := opened(t, "redis://:p%40ss%2Fw%3Ard@"+srv.Addr()+"/3")
 	roundTrip(t, three)
 	roundTrip(t, opened(t, "redis://ann:ann%27s@"+srv.Addr()+"/0"))

@@ -149,7 +149,9 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
 	}
-	o.MaxFlushDelay = 0 // no lone request waits for others
+	if o.MaxFlushDelay == 0 {
+		o.MaxFlushDelay = flushDelay // rueidis lets no lone request wait
+	}
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale
 	}

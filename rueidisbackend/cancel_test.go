@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -213,5 +214,43 @@ func TestDemoted(t *testing.T) {
 	eventually(t, "renew", func() error { return b.Renew(t.Context(), c) })
 	if p.Counts().Conns == conns {
 		t.Error("no new connection was made")
+	}
+}
+
+// covers: E2, G5
+func TestHungServer(t *testing.T) { redistest.HungServer(t, "rueidis", 3*inFlight) }
+
+// Requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH.
+func TestCrowd(t *testing.T) {
+	srv := testserver.Redis(t)
+	redistest.Crowd(t, srv, opened(t, "rueidis://"+srv.Addr()))
+}
+
+// One request that is not answered in time does not end the connection that the others are answered on.
+//
+// covers: E2
+func TestSlowRequestHurtsNobodyElse(t *testing.T) {
+	srv := testserver.Redis(t)
+	p := testserver.NewProxy(t, srv.Addr())
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=1s")
+	c := claim(key(t))
+	acquired(t, b, c)
+	conns := p.Counts().Conns
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	slow := make(chan error, 1)
+	go func() {
+		_, err := b.send(t.Context(), func(ctx context.Context) (any, error) { // an answer that does not come
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		slow <- err
+	}()
+	for ctx.Err() == nil {
+		want(t, "renew", b.Renew(t.Context(), c), nil)
+	}
+	want(t, "the slow one", <-slow, context.DeadlineExceeded)
+	if n := p.Counts().Conns; n != conns {
+		t.Errorf("%d connections were made after the first %d", n-conns, conns)
 	}
 }

@@ -60,3 +60,5 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Replicas(t, "rueidis")
 }
+
+func TestRefusals(t *testing.T) { redistest.Refusals(t, "rueidis") }

@@ -16,6 +16,7 @@ const (
 	inFlight   = 1<<ringScale/2 - 8 // of which we use half: a request that was left keeps its place until it is answered
 	bufferSize = 64 << 10           // bytes, each way
 	refresh    = 5 * time.Second
+	flushDelay = 20 * time.Microsecond // for which one of many waits for others to go with it, see ADR 0017
 )
 
 // conns knows how the client's connections are.

@@ -43,7 +43,7 @@
 //	on the keys (~holdfast:*)      EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL
 //	for the check of the server    INFO
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
-//	for invalidations              HELLO CLIENT MULTI EXEC
+//	for invalidations              CLIENT MULTI EXEC
 //	for a connection that is idle  PING
 //
 // Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 // transport is rueidis at work for the store. It is apart from Backend so that its methods are not Backend's.
@@ -91,7 +92,7 @@ func replyCode(err error) (code string, isReply bool) {
 	if !errors.As(err, &refused) {
 		return "", false
 	}
-	code, _, _ = strings.Cut(refused.Error(), " ")
+	code, _ = script.ErrorCode(refused.Error())
 	return code, true
 }
 

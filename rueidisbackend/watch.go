@@ -329,13 +329,18 @@ func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
 		return sight{}, err
 	}
 	defer b.store.End()
-	reply, err := b.cached(ctx, b.client.B().Get().Key(name).Cache())
-	if rueidis.IsRedisNil(err) {
-		return sight{free: true}, nil
-	}
-	if code, _ := replyCode(err); code == "WRONGTYPE" && b.cfg.Dialect == "" {
-		reply, err = b.cached(ctx, b.client.B().Hmget().Key(name).Field(script.OwnerFields(id)...).Cache())
-		if err == nil {
+	var reply rueidis.RedisMessage
+	var err error
+	for range 3 { // between GET and HMGET one may become the other
+		reply, err = b.cached(ctx, b.client.B().Get().Key(name).Cache())
+		if rueidis.IsRedisNil(err) {
+			return sight{free: true}, nil
+		}
+		if code, _ := replyCode(err); code != "WRONGTYPE" || b.cfg.Dialect != "" {
+			break
+		}
+		fields := b.client.B().Hmget().Key(name).Field(script.OwnerFields(id)...)
+		if reply, err = b.cached(ctx, fields.Cache()); err == nil {
 			return seenInHash(reply, id)
 		}
 	}

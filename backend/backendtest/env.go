@@ -208,9 +208,9 @@ func (e *env) release(b backend.Backend, c backend.Claim) {
 	}
 }
 
-// answer reports whether err, which may be nil, is what the store answered: a yes or a no.
+// answer reports whether err, which may be nil, is what a store answered that was reached.
 func answer(err error) bool {
-	return err == nil || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) || backend.Refused(err)
+	return backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // answered is f, which sends one request. On a machine so busy that clients and servers give each other up, f is repeated

@@ -79,7 +79,7 @@ func endOf(ctx context.Context) error {
 	return nil
 }
 
-// redact returns err without the passwords and user names that we know. An error that had one loses what it wraps.
+// redact returns err without the passwords that we know. An error that had one loses what it wraps.
 func (s *Store) redact(err error) error {
 	text := err.Error()
 	for _, secret := range s.Secrets {
@@ -87,22 +87,10 @@ func (s *Store) redact(err error) error {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	text = withoutUser(text)
 	if text == err.Error() {
 		return err
 	}
 	return &redacted{text: text, class: class(err)}
-}
-
-// withoutUser takes the name out of "User app has no permissions", as Redis 7.2 and later say it. (By the words around it:
-// a short name may be a part of any word.)
-func withoutUser(text string) string {
-	before, after, ok := strings.Cut(text, "User ")
-	name, rest, denied := strings.Cut(after, " has no permissions")
-	if !ok || !denied || name == "" || strings.Contains(name, " ") {
-		return text
-	}
-	return before + "User *** has no permissions" + rest
 }
 
 // redacted is an error with another text and the same class.

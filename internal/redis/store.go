@@ -51,7 +51,7 @@ type Transport interface {
 type Store struct {
 	backend.Base
 	Layout  script.Layout
-	Secrets []string // passwords and user names, which are in no error
+	Secrets []string // passwords, which are in no error
 
 	t         Transport
 	cfg       Config

@@ -55,20 +55,28 @@ var uncoded = []struct {
 // inScript is what Redis 6 puts before an error of a command that a script called.
 var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
 
-// ServerError classifies an error reply of the server by its first word, whichever version it has, and whether or not the
-// client library has taken an ERR from its beginning. The result wraps one of [backend.ErrForeign], [backend.ErrDenied],
-// [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the word is not known, which the caller must take
-// for an unknown answer.
+// ErrorCode returns an error reply without what server and client library put around it, and its first word, as in
+// READONLY. A library may have taken an ERR from the beginning.
+func ErrorCode(text string) (code, message string) {
+	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
+		text = strings.TrimPrefix(text, before)
+	}
+	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
+	code, _, _ = strings.Cut(text, " ")
+	return code, text
+}
+
+// ServerError classifies an error reply of the server by its first word, whichever version it has and whichever client
+// library read it. The result wraps one of [backend.ErrForeign], [backend.ErrDenied], [backend.ErrUnavailable],
+// [errors.ErrUnsupported], or none of them if the word is not known, which the caller must take for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
-	text = strings.TrimPrefix(text, "ERR ")
-	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
-	word, _, _ := strings.Cut(text, " ")
-	if class, ok := classes[word]; ok {
+	code, message := ErrorCode(text)
+	if class, ok := classes[code]; ok {
 		return fmt.Errorf("%w: %s", class, shown)
 	}
 	for _, u := range uncoded {
-		if strings.HasPrefix(text, u.start) {
+		if strings.HasPrefix(message, u.start) {
 			return fmt.Errorf("%w: %s", u.class, shown)
 		}
 	}

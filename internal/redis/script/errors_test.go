@@ -32,6 +32,7 @@ func TestServerError(t *testing.T) {
 		"Error running script (call to f_62c2c9): @user_script:1: @user_script: 1: -OOM command not allowed":                 backend.ErrUnavailable,
 		"@user_script: 47: -OOM command not allowed when used memory > 'maxmemory'.  ":                                       backend.ErrUnavailable,
 		"@user_script: 47: WRONGTYPE Operation against a key":                                                                backend.ErrForeign,
+		"EXECABORT Transaction discarded because of: NOPERM this user has no permissions":                                    backend.ErrDenied,
 		"@user_script: 47: something else":                                                                                   nil,
 		"NOSCRIPT No matching script. Please use EVAL.":                                                                      backend.ErrUnavailable,
 		"READONLY You can't write against a read only replica.":                                                              backend.ErrUnavailable,
