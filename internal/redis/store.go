@@ -172,8 +172,8 @@ func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, 
 // Inspect reads who holds key. The answer was true on the primary when it was given.
 func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) {
 	err := backend.ValidateKey(key)
-	if err == nil && s.cluster {
-		err = s.Layout.CheckKey(key)
+	if err == nil {
+		err = s.Layout.CheckKey(key, s.cluster)
 	}
 	if err != nil {
 		return backend.State{}, err
@@ -266,10 +266,7 @@ func (s *Store) validate(c *backend.Claim) error {
 	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace
 		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + s.cfg.MaxTTL.String()}
 	}
-	if s.cluster {
-		return s.Layout.CheckKey(c.Key)
-	}
-	return nil
+	return s.Layout.CheckKey(c.Key, s.cluster)
 }
 
 // validateRelease looks only at what a release needs: TTL and mode may be anything, so that
@@ -285,8 +282,5 @@ func (s *Store) validateRelease(c *backend.Claim) error {
 	if err := c.ValidateRelease(s.caps); err != nil {
 		return err
 	}
-	if s.cluster {
-		return s.Layout.CheckKey(c.Key)
-	}
-	return nil
+	return s.Layout.CheckKey(c.Key, s.cluster)
 }

@@ -13,8 +13,9 @@ type Script struct {
 	SHA1   string // in hex, as Redis computes it from Source
 }
 
-// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name makes, and its reply
-// is read by the Decode function of that name. The string dialect has no queue, and so no Heartbeat.
+// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name
+// makes, and its reply is read by the Decode function of that name. The string dialect has no queue,
+// and so no Heartbeat.
 type Scripts struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }
 
 //go:embed *.lua lib/*.lua
@@ -29,8 +30,8 @@ var (
 	dialect       = Scripts{Acquire: stringDialect, Renew: stringDialect, Release: stringDialect, Inspect: stringDialect}
 )
 
-// Commands are the commands that the scripts run, INFO only with a guard. A user of the server needs them all, on the keys
-// (PUBLISH on the channels), and EVALSHA and EVAL.
+// Commands are the commands that the scripts run, INFO only with a guard. A user of the server needs
+// them all, on the keys (PUBLISH on the channels), and EVALSHA and EVAL.
 var Commands = []string{
 	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH", "SET", "TIME",
 }
@@ -38,11 +39,12 @@ var Commands = []string{
 // Probe finds out what a user may do; see probe.lua.
 var Probe = load("probe")
 
-// Mark reads the guard's mark of a server; see lib/guard.lua and [Layout.CheckMark].
-var Mark = newScript("-- MARK() -> the server's mark, empty if it has none\nreturn redis.pcall('GET', KEYS[1]) or ''\n")
+// Mark reads the guard's mark of a server, empty if it has none; see lib/guard.lua and
+// [Layout.CheckMark].
+var Mark = newScript("return redis.pcall('GET', KEYS[1]) or ''\n")
 
-// load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in its place. golden/ has
-// them as they run.
+// load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in the
+// place of that line.
 func load(verb string) Script { return newScript(read(verb)) }
 
 func newScript(text string) Script {
