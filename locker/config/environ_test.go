@@ -16,7 +16,7 @@ var fullEnv = map[string]string{
 	"HOLDFAST_RELEASE_TIMEOUT": "1500ms", "HOLDFAST_STORE_TIMEOUT": "10s", "HOLDFAST_NAMESPACE": "shop",
 	"HOLDFAST_SERVICE": "checkout", "HOLDFAST_WAIT_MODE": "notify", "HOLDFAST_WAIT_FALLBACK": "2s",
 	"HOLDFAST_WAIT_INITIAL": "10ms", "HOLDFAST_WAIT_MAX": "1s",
-	"HOLDFAST_WAIT_PASSES": "16", "HOLDFAST_WAIT_PASS_TIME": "20ms", "HOLDFAST_WAIT_SPIN": "50", "HOLDFAST_WAIT_FAIL_FAST": "true",
+	"HOLDFAST_WAIT_PASSES": "16", "HOLDFAST_WAIT_PASS_TIME": "20ms", "HOLDFAST_WAIT_FAIL_FAST": "true",
 	"HOLDFAST_REQUIRE":          "fencing, watch",
 	"HOLDFAST_TRACING_ENDPOINT": "grpc://collector:4317",
 }
@@ -38,7 +38,7 @@ func TestEnvironment(t *testing.T) {
 	same(t, got, fullFile(t, ""))
 
 	path := write(t, "backend: etcd://h\nttl: 1s\nmax_hold: 1s\nrelease_timeout: 1s\nstore_timeout: 1s\nnamespace: x\nservice: x\n"+
-		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s, passes: 3, pass_time: 3s, spin: 3, fail_fast: false}\nrequire: [state]\ntracing: {endpoint: http://h}\n")
+		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s, passes: 3, pass_time: 3s, fail_fast: false}\nrequire: [state]\ntracing: {endpoint: http://h}\n")
 	if got, err = Load(path); err != nil {
 		t.Fatal(err)
 	}

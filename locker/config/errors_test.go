@@ -82,8 +82,6 @@ var badFiles = []struct{ name, text, want string }{
 	{"passes zero", "wait: {passes: 0}\n", "config: holdfast.yaml:1: wait.passes: 0 is neither -1 nor between 1 and 1023"},
 	{"max below initial", "wait:\n  max: 1s\n  initial: 2s\n", "config: holdfast.yaml:2: wait.max: 1s is below wait.initial, which is 2s"},
 	{"max below default", "wait: {max: 1ms}\n", "config: holdfast.yaml:1: wait.max: 1ms is below wait.initial, which is 5ms"},
-	{"spin", "wait: {spin: -1}\n", "config: holdfast.yaml:1: wait.spin: -1 is not between 0 and 10000"},
-	{"spin, a word", "wait: {spin: much}\n", "config: holdfast.yaml:1: wait.spin: is not a whole number"},
 	{"fail fast", "wait: {fail_fast: yes}\n", "config: holdfast.yaml:1: wait.fail_fast: is neither true nor false"},
 	{"fail fast, a number", "wait: {fail_fast: 1}\n", "config: holdfast.yaml:1: wait.fail_fast: must be a true or false, not a number; put it in quotes if it is meant as text"},
 	{"capability", "require:\n  - watch\n  - fenced\n", "config: holdfast.yaml:3: require[1]: is none of shared, permit, fencing, queue, watch, reentrant, state, inspect, floor, loss"},
