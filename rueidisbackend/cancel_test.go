@@ -76,10 +76,10 @@ func TestContextEndsEveryVerb(t *testing.T) {
 // covers: E2
 func TestRequestTimeout(t *testing.T) {
 	srv := testserver.Redis(t)
-	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=100ms")
+	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=400ms")
 	later, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	acquired(t, b, claim(key(t)))
+	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 	srv.Stop()
 	for _, ctx := range []context.Context{context.Background(), t.Context(), later} {
 		start := time.Now()
@@ -87,7 +87,7 @@ func TestRequestTimeout(t *testing.T) {
 		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > 4*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
@@ -122,8 +122,8 @@ func TestMoreThanTheRing(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=100ms")
-	acquired(t, b, claim(key(t)))
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=400ms")
+	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 	watched(t.Context(), t, b, claim(key(t)))
 	c := claim(key(t))
 	c.Queue, c.WaiterTTL = true, time.Minute
@@ -134,7 +134,7 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 	start := time.Now()
 	want(t, "close", b.Close(), nil)
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Close took %v", took)
 	}
 	for verb, err := range everyVerb(t.Context(), b) {

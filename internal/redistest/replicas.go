@@ -16,7 +16,7 @@ import (
 // covers: R1, R2
 func Replicas(t *testing.T, scheme string) {
 	set := testserver.Sentinel(t)
-	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=1s"
+	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=4s"
 	b := Dial(t, url)
 	defer func() { _ = b.Close() }()
 	c := storetest.Claim(storetest.Key(t))
