@@ -57,27 +57,38 @@ func (r rig) executed(f func()) (n int) {
 // covers: W4
 func TestHeartbeatKeepsPlaces(t *testing.T) {
 	r := newRig(t)
-	brief := func(owner string) backend.Claim {
-		c := queued(owner)
-		c.WaiterTTL = 60 * time.Millisecond
-		return c
-	}
 	r.beats("of a key that is not there", []bool{false, false}, queued("a"), queued("b"))
 	holder := plainClaim("holder")
 	r.granted(holder)
 	r.beats("of a key that one holds", []bool{false, false}, queued("a"), queued("holder"))
+	brief := func(owner string) backend.Claim {
+		c := queued(owner)
+		c.WaiterTTL = minute / 2
+		return c
+	}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		_ = r.refused(brief(name), i+1)
 	}
-	before := r.field("q:2")
+	before := [5]string{}
+	for i := range before {
+		before[i] = r.field(fmt.Sprint("q:", i))
+	}
 	r.beats("of three in the queue", []bool{true, false, true, true, false},
 		queued("a"), queued("holder"), queued("b"), queued("d"), queued("stranger"))
-	r.lapse(brief("").WaiterTTL)
-	r.beats("after the places of the others lapsed", []bool{true, true, false, true},
-		queued("a"), queued("b"), queued("c"), queued("d"))
-	if after := r.field("q:2"); len(after) < 20 || after[13:] == before[13:] {
-		t.Errorf("the place is %q, want the new lease in it (it was %q)", after, before)
+	for i, kept := range []bool{1: true, 2: true, 3: false, 4: true} {
+		is, was := r.field(fmt.Sprint("q:", i)), before[i]
+		var ends, ended, lease int64
+		_, _ = fmt.Sscan(is, &ends, &lease)
+		_, _ = fmt.Sscan(was, &ended)
+		switch {
+		case !kept && is != was:
+			t.Errorf("place %d was %q, and became %q", i, was, is)
+		case kept && (ends < ended+minute.Milliseconds()/2 || lease != minute.Milliseconds()):
+			t.Errorf("place %d is %q after a heartbeat of a minute, and was %q", i, is, was)
+		}
 	}
+	r.ended("w:c")
+	r.beats("after a place lapsed", []bool{true, true, false, true}, queued("a"), queued("b"), queued("c"), queued("d"))
 	if s := r.state(); len(s.Waiters) != 3 {
 		t.Errorf("%+v in the queue, want a, b, d", s.Waiters)
 	}
@@ -95,11 +106,9 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 	r := newRig(t)
 	r.granted(plainClaim("holder"))
 	lapsed := queued("lapsed")
-	lapsed.WaiterTTL = 20 * time.Millisecond
 	_ = r.refused(queued("first"), 1)
 	_ = r.refused(lapsed, 2)
-	r.lapse(lapsed.WaiterTTL)
-	lapsed.WaiterTTL = minute
+	r.ended("w:lapsed")
 	r.beats("a place that lapsed", []bool{true, false}, queued("first"), lapsed)
 	brief := queued("first")
 	brief.WaiterTTL = time.Millisecond
@@ -113,16 +122,14 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 // covers: W9
 func TestHeartbeatLetsIn(t *testing.T) {
 	r := newRig(t)
-	holder := plainClaim("holder")
-	holder.TTL = 40 * time.Millisecond
-	r.granted(holder)
+	r.granted(plainClaim("holder"))
 	dead := queued("dead")
-	dead.WaiterTTL = holder.TTL
 	_ = r.refused(dead, 1)
 	_ = r.refused(queued("a"), 2)
 	_ = r.refused(queued("b"), 3)
 	told := r.subscribed(r.l.For("me").ClientChannel())
-	r.lapse(holder.TTL)
+	r.ended("x")
+	r.ended("w:dead")
 	r.beats("after lease and place ran out", []bool{true, false, false}, queued("b"), queued("a"), dead)
 	topic, w, ok := DecodeHanded(told())
 	if want := r.l.Topic(backend.Claim{Key: r.key, Owner: "a"}); !ok || topic != want || !w.Granted {
@@ -166,14 +173,12 @@ func TestHeartbeatInEveryMode(t *testing.T) {
 		"re-entrant": func(o string) backend.Claim { return entrant(o, o) },
 	} {
 		r := newRig(t)
-		holder := plainClaim("holder")
-		holder.TTL = 40 * time.Millisecond
-		r.granted(holder)
+		r.granted(plainClaim("holder"))
 		for i, owner := range []string{"a", "b", "c"} {
 			_ = r.refused(kind(owner), i+1)
 		}
 		r.beats(name, []bool{true, true, true}, kind("a"), kind("b"), kind("c"))
-		r.lapse(holder.TTL)
+		r.ended("x")
 		want := map[string][]bool{
 			"readers": {false, false, false}, "permits": {false, false, true}, "re-entrant": {false, true, true},
 		}[name]
@@ -231,5 +236,99 @@ func TestDecodeHeartbeat(t *testing.T) {
 	}
 	if _, err := DecodeHeartbeat([]any{int64(4), "why"}, 3); !errors.Is(err, backend.ErrForeign) {
 		t.Errorf("%v, want ErrForeign", err)
+	}
+}
+
+// Behind a guard a heartbeat keeps places while the server is closed, and lets nobody in. A client with another rule gets
+// nothing.
+//
+// covers: R1
+func TestHeartbeatBehindAGuard(t *testing.T) {
+	l := layout(t).For("me").Guarded(minute, 0)
+	r := variant(t, l)
+	beat := func(owners ...string) ([]bool, error) {
+		var claims []backend.Claim
+		for _, owner := range owners {
+			c := queued(owner)
+			c.Key, c.TTL = r.key, minute
+			claims = append(claims, c)
+		}
+		return DecodeHeartbeat(r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat(claims)), len(claims))
+	}
+	_, _ = r.tryAcquire(plainClaim("a"))
+	r.pass(time.Hour)
+	for _, c := range []backend.Claim{reader("r1"), reader("r2"), queued("w")} {
+		if _, err := r.tryAcquire(c); (err == nil) != (c.Owner != "w") {
+			t.Fatalf("%s: %v", c.Owner, err)
+		}
+	}
+	r.pass(0) // closed
+	for _, owner := range []string{"r1", "r2"} {
+		c := reader(owner)
+		c.NoneInFlight = true
+		if err := r.tryRelease(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if waiting, err := beat("w"); err != nil || !waiting[0] {
+		t.Errorf("while the server is closed: %v, %v, want to wait", waiting, err)
+	}
+	r.l = layout(t).For("me").Guarded(2*minute, 0)
+	if waiting, err := beat("w"); !errors.Is(err, backend.ErrUnsafe) {
+		t.Errorf("with another rule: %v, %v, want ErrUnsafe", waiting, err)
+	}
+	r.l = l
+	r.pass(time.Hour)
+	if waiting, err := beat("w"); err != nil || waiting[0] {
+		t.Errorf("after the grace: %v, %v, want to be let in", waiting, err)
+	}
+	if s, err := DecodeInspect(r.evalKeys(l.Scripts().Inspect, l.Inspect())); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != "w" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A permit that was given back behind a closed guard is given to the head by a heartbeat, though others hold on.
+//
+// covers: R1
+func TestHeartbeatAfterAGuardOpens(t *testing.T) {
+	l := layout(t).For("me").Guarded(minute, 0)
+	r := variant(t, l)
+	_, _ = r.tryAcquire(plainClaim("a"))
+	r.pass(time.Hour)
+	for _, owner := range []string{"p1", "p2", "p3"} {
+		_, _ = r.tryAcquire(permit(owner, 2))
+	}
+	r.pass(0)
+	c := permit("p1", 2)
+	c.NoneInFlight = true
+	if err := r.tryRelease(c); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(time.Hour)
+	c = permit("p3", 2)
+	c.Key, c.TTL = r.key, minute
+	reply := r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat([]backend.Claim{c}))
+	if waiting, err := DecodeHeartbeat(reply, 1); err != nil || waiting[0] {
+		t.Errorf("%v, %v, want to be let in", waiting, err)
+	}
+}
+
+// A replica keeps no place.
+//
+// covers: R14
+func TestHeartbeatAtAReplica(t *testing.T) {
+	r := variant(t, layout(t))
+	if _, err := r.tryAcquire(plainClaim("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.tryAcquire(queued("b")); !errors.Is(err, backend.ErrHeld) {
+		t.Fatal(err)
+	}
+	r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
+	b := queued("b")
+	b.Key, b.TTL = r.key, minute
+	args := append(header(r, r.l.Scripts().Heartbeat), r.l.Heartbeat([]backend.Claim{b})...)
+	if reply, err := r.srv.Do(args...); err == nil {
+		t.Errorf("a heartbeat at a replica = %v, want a refusal", reply)
 	}
 }

@@ -46,10 +46,9 @@ func TestRepeatKeepsPlace(t *testing.T) {
 
 	// A place that has lapsed is no place: who comes back stands at the end.
 	brief := queued("brief")
-	brief.WaiterTTL = 10 * time.Millisecond
 	_ = r.refused(brief, 4)
 	_ = r.refused(queued("last"), 5)
-	r.lapse(brief.WaiterTTL)
+	r.ended("w:brief")
 	_ = r.refused(brief, 5)
 	for _, name := range []string{"brief", "last"} {
 		_ = r.drop(queued(name))
@@ -63,14 +62,12 @@ func TestRepeatKeepsPlace(t *testing.T) {
 	}
 	leaves("b")
 	_ = r.refused(queued("c"), 2)
-	late := queued("a")
-	late.WaiterTTL = 20 * time.Millisecond
 	leaves("a")
-	_ = r.refused(late, 2)
+	_ = r.refused(queued("a"), 2)
 	_ = r.refused(queued("c"), 1)
 	leaves("c")
 	_ = r.refused(queued("d"), 2)
-	r.lapse(late.WaiterTTL)
+	r.ended("w:a")
 	if held := r.refused(queued("d"), 1); held.RetryAfter <= 0 {
 		t.Error("behind a head that died nobody is to ask when the lease ends")
 	}

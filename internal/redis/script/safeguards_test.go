@@ -29,7 +29,7 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 			}
 		}
 	}
-	grant := func(r rig, c backend.Claim) {
+	grant := func(r rig, c backend.Claim, ttl time.Duration) {
 		t.Helper()
 		c.Key, c.TTL = r.key, ttl
 		if _, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c); err != nil {
@@ -53,11 +53,16 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.l = test.l
-			grant(r, test.c)
-			for i, owner := range test.queue {
-				_ = r.refused(queued(owner), i+1)
+			if len(test.queue) == 0 {
+				grant(r, test.c, ttl)
+				r.lapse(ttl)
+			} else {
+				grant(r, test.c, minute)
+				for i, owner := range test.queue {
+					_ = r.refused(queued(owner), i+1)
+				}
+				r.ended("x")
 			}
-			r.lapse(ttl)
 			late(r, test.c)
 			if len(test.queue) > 0 {
 				if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != test.queue[0] {
