@@ -30,7 +30,7 @@ func clients(t *testing.T, addr string, timeout time.Duration) map[string]*Backe
 // covers: E2, A5, A11
 func TestContextEndsEveryVerb(t *testing.T) {
 	srv := testserver.Redis(t)
-	for name, b := range clients(t, srv.Addr(), 2*time.Second) {
+	for name, b := range clients(t, srv.Addr(), 8*time.Second) {
 		acquired(t, b, claim(key(t)))
 		srv.Stop()
 		cancelled, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestContextEndsEveryVerb(t *testing.T) {
 				t.Errorf("%s: %s after its deadline: %v", name, verb, err)
 			}
 		}
-		if took := time.Since(start); took > 1900*time.Millisecond {
+		if took := time.Since(start); took > 7*time.Second {
 			t.Errorf("%s: it took %v", name, took)
 		}
 		srv.Cont()
