@@ -79,7 +79,7 @@ func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, erro
 		}
 		me := co.join(ctx, o)
 		c.mu.Unlock()
-		return c.await(ctx, k, co, me, &w.claim)
+		return c.await(ctx, co, me, &w.claim)
 	}
 	co = &cohort{acquiring: true}
 	c.cohorts[k] = co
@@ -121,7 +121,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, 
 		me := co.joinFirst(ctx, o, w.since)
 		c.startAcquirer(ctx, k, co, w)
 		c.mu.Unlock()
-		return c.await(ctx, k, co, me, &w.claim)
+		return c.await(ctx, co, me, &w.claim)
 	}
 	if co.first != nil { // the claim, and its place in the queue, are the cohort's
 		c.startAcquirer(ctx, k, co, w)
@@ -149,7 +149,7 @@ func (c *core) stopAsking(ctx context.Context, k cohortKey, co *cohort, w *wait)
 }
 
 // await waits for one's turn. Cancellation and turn may come together: leave decides which it was.
-func (c *core) await(ctx context.Context, k cohortKey, co *cohort, me *waiter, claim *backend.Claim) (*lease, error) {
+func (c *core) await(ctx context.Context, co *cohort, me *waiter, claim *backend.Claim) (*lease, error) {
 	select {
 	case got := <-me.ready:
 		switch {
@@ -254,7 +254,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	}
 	c.mu.Unlock()
 	if err == nil {
-		c.giveUp(ctx, l) // everybody left at the last moment
+		_ = c.giveUp(ctx, l) // everybody left at the last moment
 	} else {
 		w.withdraw(ctx)
 	}
@@ -396,7 +396,7 @@ func (c *core) giveBack(ctx context.Context, l *lease) {
 	if c.pass(l, now, l.good(now)) {
 		return
 	}
-	c.giveUp(ctx, l)
+	_ = c.giveUp(ctx, l)
 }
 
 // join adds a waiter at the end. The caller has mu.

@@ -315,7 +315,7 @@ type beating struct {
 func (b *beating) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
 	b.beats.Add(1)
 	b.claims.Add(int64(len(claims)))
-	return b.hooked.Backend.Heartbeat(ctx, claims)
+	return b.Backend.Heartbeat(ctx, claims)
 }
 
 // Waiters that need a hold each share their heartbeats, keep their order, and all get the lock.
@@ -372,7 +372,7 @@ func blocking(opts []locker.Option) []locker.Option {
 }
 
 // membackendOf is the store of b without its hooks.
-func membackendOf(b *beating) backend.Backend { return b.hooked.Backend }
+func membackendOf(b *beating) backend.Backend { return b.Backend }
 
 // After the last Unlock of a client nothing of it is in the store, whatever its goroutines did before.
 // covers: W7, W13, G5

@@ -106,7 +106,7 @@ func (l *lease) tick() {
 	switch {
 	case l.until.left(now) <= 0:
 		l.mu.Unlock()
-		l.lose(errExpired)
+		_ = l.lose(errExpired)
 		return
 	case h != nil && !h.maxAt.IsZero() && !now.at.Before(h.maxAt):
 		l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *lease) tick() {
 	due := l.renewing == nil && !now.at.Before(l.renewAt)
 	if due && h != nil && h.leaked() {
 		l.mu.Unlock()
-		l.lose(errLeaked)
+		_ = l.lose(errLeaked)
 		return
 	}
 	var ctx context.Context

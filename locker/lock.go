@@ -321,8 +321,8 @@ func (w *wait) run(ctx context.Context) (*lease, error) {
 		if errors.Is(err, backend.ErrHeld) && w.wakes == nil && w.subscribe(ctx) {
 			continue
 		}
-		if l = w.sleep(ctx, err); l != nil {
-			return l, nil
+		if handed := w.sleep(ctx, err); handed != nil {
+			return handed, nil
 		}
 		if ctx.Err() != nil || w.core.closing.Err() != nil {
 			break

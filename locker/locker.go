@@ -226,7 +226,7 @@ func (c *core) drain(ctx context.Context) error {
 		if h := l.holder(); h != nil {
 			held = append(held, fmt.Sprintf("%q, locked at %s", h.info.Key, &h.site))
 		}
-		l.lose(lostBecause(ErrClosed))
+		_ = l.lose(lostBecause(ErrClosed))
 	}
 	owed := c.owed.drop()
 	<-c.idle // soon: what is still under way waits for requests alone, which the backend bounds

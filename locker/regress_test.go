@@ -78,7 +78,7 @@ func TestCheckUnderTheContextOfALostGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
 		l, _ := locker.New(b, locker.Bare, locker.Config{})
-		defer l.Shutdown(context.Background())
+		defer l.Close()
 		for i := range 50 { // the select in check is fair: half of the time it takes the turn
 			outer := mustLock(t, l, fmt.Sprint("outer", i))
 			inner := mustLock(t, l, fmt.Sprint("inner", i))
@@ -208,7 +208,7 @@ func TestCancelledBinderDoesNotBlock(t *testing.T) {
 		b.release = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }
 		bind := func(ctx context.Context, _ locker.Hold) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 		l, _ := locker.New(b, bind, locker.Config{})
-		defer l.Shutdown(context.Background())
+		defer l.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()

@@ -27,9 +27,7 @@ type Backend struct {
 	onLast func() // takes a named store out of the registry with its last client
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 // New returns the first client of a new store.
 func New() *Backend { return NewWith(Config{}) }

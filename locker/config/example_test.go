@@ -32,7 +32,7 @@ func ExampleLoad() {
 		fmt.Println(err)
 		return
 	}
-	defer l.Shutdown(ctx)
+	defer l.Close()
 	err = locker.Do(ctx, l, "order-7", func(context.Context, struct{}) error {
 		fmt.Println("locked")
 		return nil

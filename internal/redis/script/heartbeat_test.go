@@ -227,8 +227,14 @@ func TestDecodeHeartbeat(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []any{
-		nil, int64(1), []any{int64(1)}, []any{int64(1), "10"}, []any{int64(1), "1012"}, []any{int64(1), "10x"},
-		[]any{int64(1), int64(101)}, []any{int64(2), "101"}, "101",
+		nil, int64(1),
+		[]any{int64(1)},
+		[]any{int64(1), "10"},
+		[]any{int64(1), "1012"},
+		[]any{int64(1), "10x"},
+		[]any{int64(1), int64(101)},
+		[]any{int64(2), "101"},
+		"101",
 	} {
 		if got, err := DecodeHeartbeat(bad, 3); err == nil || backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%v is read as %v, %v", bad, got, err)
