@@ -33,12 +33,10 @@ func Class(key string) string { return keyclass.Of(key) }
 // A class is what is the same for all locks of one class and mode, made once, and the numbers that are counted of them. Numbers
 // are atomic integers that the meter reads when it collects: on the way of a lock an instrument would cost ten times as much.
 type class struct {
+	lock string                     // the name of the span
 	span trace.SpanStartEventOption // the attributes of spans
 	hold []metric.RecordOption
 	wait map[string][]metric.RecordOption // by result
-
-	waited map[string]trace.SpanStartEventOption // by result: the attributes of waits' spans
-	attrs  []attribute.KeyValue                  // those of all spans
 
 	waiters, holds, contended, passes, quarantined *number
 	acquisitions, renewals, lost                   map[string]*number // by result, or cause
@@ -73,15 +71,14 @@ func newClass(name string, mode backend.Mode) *class {
 		onSpan = attrs[:1] // as most are; every attribute of a span costs
 	}
 	c := &class{
+		lock: strings.TrimSpace(SpanLock + " " + name),
 		span: trace.WithAttributes(onSpan...), hold: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
-		wait: map[string][]metric.RecordOption{}, waited: map[string]trace.SpanStartEventOption{}, attrs: onSpan,
-		waiters: plain(), holds: plain(), contended: plain(), passes: plain(), quarantined: plain(),
+		wait: map[string][]metric.RecordOption{}, waiters: plain(), holds: plain(), contended: plain(), passes: plain(), quarantined: plain(),
 		acquisitions: by(AttrResult, allResults), renewals: by(AttrResult, allResults), lost: by(AttrCause, allCauses),
 	}
 	for _, r := range allResults {
 		set := attribute.NewSet(append(slices.Clone(attrs), AttrResult.String(r))...)
 		c.wait[r] = []metric.RecordOption{metric.WithAttributeSet(set)}
-		c.waited[r] = trace.WithAttributes(append(slices.Clone(onSpan), AttrResult.String(r))...)
 	}
 	return c
 }

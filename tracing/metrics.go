@@ -12,7 +12,7 @@ import (
 // classes for their numbers when the meter collects.
 type metrics struct{ wait, hold metric.Float64Histogram }
 
-func newMetrics(m metric.Meter, o *Observer) (metrics, error) {
+func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 	var (
 		all  metrics
 		errs []error
@@ -22,11 +22,11 @@ func newMetrics(m metric.Meter, o *Observer) (metrics, error) {
 		*to, errs = h, append(errs, err)
 	}
 	counter := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
+		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
 		errs = append(errs, err)
 	}
 	upDown := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
+		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
 		errs = append(errs, err)
 	}
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
@@ -37,7 +37,7 @@ func newMetrics(m metric.Meter, o *Observer) (metrics, error) {
 	counter(MetricRenewals, "{renewal}", "Renewals of leases", func(c *class, tell func(*number)) { each(c.renewals, tell) })
 	counter(MetricPasses, "{pass}", "Leases handed on inside the process", func(c *class, tell func(*number)) { tell(c.passes) })
 	counter(MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused", func(c *class, tell func(*number)) { tell(c.quarantined) })
-	upDown(MetricWaiters, "{acquisition}", "Lock and TryLock under way", func(c *class, tell func(*number)) { tell(c.waiters) })
+	upDown(MetricWaiters, "{acquisition}", "Locks that are waited for", func(c *class, tell func(*number)) { tell(c.waiters) })
 	upDown(MetricHolds, "{hold}", "Locks held", func(c *class, tell func(*number)) { tell(c.holds) })
 	if err := errors.Join(errs...); err != nil {
 		return all, fmt.Errorf("holdfast: tracing: instruments: %w", err)
@@ -53,11 +53,10 @@ func each(numbers map[string]*number, tell func(*number)) {
 	}
 }
 
-// observe returns a callback that reports some numbers of every class. What is collected with them is up to date, too.
-func (o *Observer) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
+// observe returns a callback that reports some numbers of every class.
+func (cs *classes) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
 	return func(_ context.Context, to metric.Int64Observer) error {
-		o.notes.flush()
-		for _, c := range o.classes.all() {
+		for _, c := range cs.all() {
 			of(c, func(n *number) { to.Observe(n.Load(), n.attrs...) })
 		}
 		return nil

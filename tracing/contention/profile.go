@@ -25,8 +25,8 @@ type spent struct {
 }
 
 // count adds a wait to the profile. The caller has mu.
-func (t *Tracker) count(w *wait, d time.Duration) {
-	at := site{w.stack, t.class(w.hold.Key)}
+func (t *Tracker) count(l *lock, d time.Duration) {
+	at := site{l.stack, t.class(l.Key)}
 	s, known := t.profile[at]
 	if !known && len(t.profile) >= maxSites {
 		t.dropped.count++
