@@ -1,7 +1,9 @@
 package locker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -117,8 +119,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, 
 	}
 	c.mu.Lock()
 	if vain == nil && !c.closed && !w.hopeless(ctx, err) {
-		me := co.join(ctx, o)
-		me.since = w.since
+		me := co.joinFirst(ctx, o, w.since)
 		c.startAcquirer(ctx, k, co, w)
 		c.mu.Unlock()
 		return c.await(ctx, co, me, w)
@@ -157,22 +158,21 @@ func (c *core) await(ctx context.Context, co *cohort, me *waiter, w *wait) (l *l
 	case got := <-me.ready:
 		switch {
 		case got.lease == nil:
-			why := got.err
-			if why == nil { // Close
-				why = c.waitedFor(co, claim, 0)
-			}
 			patiently(got.stopped)
-			return nil, why
+			if got.err == nil { // Close
+				return nil, cmp.Or(c.waitedFor(co, claim, 0), error(ErrClosed))
+			}
+			return nil, got.err
 		case ctx.Err() != nil: // got after the caller gave up
 			c.giveBack(ctx, got.lease)
-			return nil, c.waitedFor(co, claim, 0)
+			return nil, cmp.Or(c.waitedFor(co, claim, 0), ctx.Err())
 		}
 		c.observeTurn(ctx, got.lease)
 		return got.lease, nil
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	why := c.blocked(co, claim, co.ahead(me))
+	why := cmp.Or(c.blocked(co, claim, co.ahead(me)), ctx.Err())
 	if !me.queued { // the turn came at the same moment
 		c.mu.Unlock()
 		if got := <-me.ready; got.lease != nil {
@@ -198,17 +198,18 @@ func (c *core) waitedFor(co *cohort, claim *backend.Claim, ahead int) error {
 }
 
 // blocked is what is known of who is in the way of one who waits in the cohort behind ahead others: what the store told
-// who asked it, or one of this process. The caller has mu.
+// who asked it, or one of this process. Nil if that is nobody, as far as is known. The caller has mu.
 func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
-	held := &backend.HeldError{Position: 1, Holder: c.meta}
-	if co.refusal != nil {
-		told, ok := co.refusal.(*HeldError)
-		if !ok {
-			return co.refusal
-		}
-		held = told.Err
+	var held *HeldError
+	switch {
+	case errors.As(co.refusal, &held):
+		return c.estimate(claim, held.Err, ahead)
+	case co.refusal != nil:
+		return co.refusal
+	case co.lease != nil || ahead > 0:
+		return c.estimate(claim, &backend.HeldError{Position: 1, Holder: c.meta}, ahead)
 	}
-	return c.estimate(claim, held, ahead)
+	return co.trouble
 }
 
 // startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted. The first who waits, or
@@ -219,11 +220,12 @@ func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wa
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
-	co.asking = time.Time{}
-	if w.asked && w.last == nil { // not answered so far
+	timeout := c.storeTimeout(k.ttl)
+	if co.asking = (time.Time{}); w.unanswered {
 		co.asking = w.since
+		timeout = max(timeout-time.Since(w.since), 1)
 	}
-	co.silence = time.AfterFunc(c.storeTimeout(k.ttl)/2, func() { c.failSilent(k, co) })
+	co.silence = time.AfterFunc(timeout, func() { c.failSilent(k, co) })
 	if co.first == nil || c.closed {
 		cancel()
 	}
@@ -238,6 +240,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	ctx, end := c.observe(ctx, OpLease, w.info)
 	w.cohort, w.tell = co, end
 	c.sign(ctx, &w.claim)
+	c.standBack(ctx, &w.claim)
 	l, err := w.run(ctx)
 	if err == nil { // before anybody can have it
 		c.observeLease(ctx, EventGrant, l)
@@ -345,7 +348,11 @@ func (c *core) failSilent(k cohortKey, co *cohort) {
 			since = co.asking
 		}
 		if co.asking.IsZero() || !c.silent(since, timeout) {
-			co.silence.Reset(max(min(timeout-time.Since(since), timeout/2), timeout/16))
+			next := timeout - time.Since(since)
+			if next <= 0 {
+				next = timeout / 8
+			}
+			co.silence.Reset(next)
 			return
 		}
 		co.pop().ready <- outcome{err: errSilent(timeout, co.trouble), stopped: co.stopped}
@@ -417,6 +424,20 @@ func (co *cohort) join(ctx context.Context, o *call) *waiter {
 	}
 	co.last = me
 	co.waiting++
+	return me
+}
+
+// joinFirst adds the one who came first, as it asked the store for itself meanwhile. The caller has mu.
+func (co *cohort) joinFirst(ctx context.Context, o *call, since time.Time) *waiter {
+	me := co.join(ctx, o)
+	me.since = since
+	if me.prev != nil {
+		co.last = me.prev
+		co.last.next = nil
+		me.prev, me.next = nil, co.first
+		co.first.prev = me
+		co.first = me
+	}
 	return me
 }
 

@@ -30,12 +30,13 @@ type Config struct {
 	MaxHold time.Duration
 
 	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the store is silent. The lease
-	// then runs out by itself. Default: the TTL.
+	// then runs out by itself. Default: the TTL, and at most 30s.
 	ReleaseTimeout time.Duration
 
-	// StoreTimeout is how long Lock keeps asking a store that gives no answer at all before it fails with the store's
-	// error. It is looked at between two questions; each is bounded by the backend's own request timeout. A held lock is an
-	// answer: waiting for one is bounded by ctx alone. Default: the TTL.
+	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails with the store's error,
+	// counted from the call or the last answer, whichever is later. A held lock is an answer: waiting for one is bounded by
+	// ctx alone. While other requests of the Client are answered the store is busy rather than away, and Lock waits four
+	// times as long. Default: the TTL, and at most 30s.
 	StoreTimeout time.Duration
 
 	// Namespace is put before every key, so that services sharing a store do not share locks by accident. Two different

@@ -16,12 +16,13 @@ import (
 // cannot keep them from learning better.
 type holdTimes struct {
 	mu   sync.Mutex
-	keys map[string]holdTime
+	keys map[string]*holdTime
 }
 
 type holdTime struct {
-	mean time.Duration
-	seen time.Time
+	mean      time.Duration
+	seen      time.Time // when the last of them ended
+	contended time.Time // when another's hold was last in the way; kept only where the store has no queue
 }
 
 const (
@@ -35,34 +36,43 @@ func (t *holdTimes) add(key string, holds int, together time.Duration, now time.
 	mean := together / time.Duration(holds)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, known := t.keys[key]
-	switch {
-	case !known && t.keys == nil:
-		t.keys = map[string]holdTime{}
-	case !known && len(t.keys) >= holdTimeKeys:
+	s := t.entry(key)
+	if !s.stale(now) {
+		mean += time.Duration(math.Pow(1-holdTimeWeight, float64(holds)) * float64(s.mean-mean))
+	}
+	s.mean, s.seen = mean, now
+}
+
+// entry returns what is known of key, and makes room for it. The caller has mu.
+func (t *holdTimes) entry(key string) *holdTime {
+	if s := t.keys[key]; s != nil {
+		return s
+	}
+	if t.keys == nil {
+		t.keys = map[string]*holdTime{}
+	}
+	if len(t.keys) >= holdTimeKeys {
 		for k := range t.keys { // any
 			delete(t.keys, k)
 			break
 		}
 	}
-	if known && !s.stale(now) {
-		mean += time.Duration(math.Pow(1-holdTimeWeight, float64(holds)) * float64(s.mean-mean))
-	}
-	t.keys[key] = holdTime{mean, now}
+	s := &holdTime{}
+	t.keys[key] = s
+	return s
 }
 
-// of returns how long a hold of key is likely to last, and when the last one of this client ended; zeros if nothing is
-// known.
-func (t *holdTimes) of(key string) (mean time.Duration, seen time.Time) {
+// of returns how long a hold of key is likely to last; 0 if nothing is known.
+func (t *holdTimes) of(key string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s, ok := t.keys[key]; ok && !s.stale(time.Now()) {
-		return s.mean, s.seen
+	if s := t.keys[key]; s != nil && !s.stale(time.Now()) {
+		return s.mean
 	}
-	return 0, time.Time{}
+	return 0
 }
 
-func (s holdTime) stale(now time.Time) bool { return now.Sub(s.seen) > max(holdTimeMemory, 4*s.mean) }
+func (s *holdTime) stale(now time.Time) bool { return now.Sub(s.seen) > max(holdTimeMemory, 4*s.mean) }
 
 // estimate returns the store's answer with an estimate of the wait. ahead is how many of this process are to have the
 // lock before the claim that was refused.
@@ -78,8 +88,7 @@ func (c *core) estimate(claim *backend.Claim, held *backend.HeldError, ahead int
 	case backend.Permit:
 		turns = (turns + claim.Limit - 1) / claim.Limit
 	}
-	mean, _ := c.holdTimes.of(claim.Key)
-	h.Wait = time.Duration(turns) * mean
+	h.Wait = time.Duration(turns) * c.holdTimes.of(claim.Key)
 	return h
 }
 
@@ -108,11 +117,32 @@ func wouldTimeout(deadline time.Time, err error) error {
 	return vain
 }
 
-// standBack gives other processes a chance where the store has no queue: whoever asks right behind its own release would
-// nearly always win. It waits for some milliseconds if this client has had the key just now and others want it.
+// contendedFor is how long a key counts as contended after another's hold was in the way.
+const contendedFor = time.Second
+
+// standBack gives others a chance where the store has no queue. Whoever asks right behind its own release nearly always
+// wins, as those who are woken by it have yet to ask: so if this client had the key just now, and others want it, it asks
+// a moment later, drawn at random around Wait.Initial.
 func (c *core) standBack(ctx context.Context, claim *backend.Claim) {
-	if claim.Queue || !c.caps.Watch {
+	if claim.Queue {
 		return
 	}
-	_ = waiting.Jitter
+	moment, now := c.cfg.Wait.Initial, time.Now()
+	c.holdTimes.mu.Lock()
+	s := c.holdTimes.keys[claim.Key]
+	late := s == nil || now.Sub(s.seen) > moment || now.Sub(s.contended) > contendedFor
+	c.holdTimes.mu.Unlock()
+	if !late {
+		waiting.Pause(ctx, waiting.Jitter(moment))
+	}
+}
+
+// contended takes note that another's hold is in the way.
+func (c *core) contended(claim *backend.Claim) {
+	if claim.Queue {
+		return
+	}
+	c.holdTimes.mu.Lock()
+	defer c.holdTimes.mu.Unlock()
+	c.holdTimes.entry(claim.Key).contended = time.Now()
 }

@@ -195,13 +195,15 @@ func collectGarbage(now time.Time) {
 	defer garbage.mu.Unlock()
 	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(sample)
-	if n := sample[0].Value.Uint64(); n != garbage.cycles {
+	if n := sample[0].Value.Uint64(); n != garbage.cycles || now.Before(garbage.seen) {
 		garbage.cycles, garbage.seen = n, now
 	} else if now.Sub(garbage.seen) >= 30*time.Second {
 		garbage.seen = now
-		go runtime.GC()
+		go runGC()
 	}
 }
+
+var runGC = runtime.GC // a variable for tests
 
 var garbage struct {
 	mu     sync.Mutex
@@ -337,7 +339,7 @@ func (h *hold) unlockFirst() error {
 		<-under
 	}
 	switch {
-	case unlocked, errors.Is(cause, ErrClosed) && !errors.Is(cause, ErrLost) && !l.expired(now):
+	case unlocked, errors.Is(cause, ErrClosed) && !l.expired(now):
 		cause = nil
 	case !errors.Is(cause, ErrMaxHold): // lost: very likely in the store as well. If not, it is released there
 		if errors.Is(cause, ErrClosed) {

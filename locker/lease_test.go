@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -122,11 +123,38 @@ func TestHoldTimesForget(t *testing.T) {
 	}
 	p.add("k", 1, time.Second, now)
 	p.add("k", 64, 64*time.Hour, now)
-	if d, _ := p.of("k"); d < 59*time.Minute || d > time.Hour {
+	if d := p.of("k"); d < 59*time.Minute || d > time.Hour {
 		t.Errorf("%v after 64 holds of an hour", d)
 	}
 	p.add("old", 1, time.Hour, now.Add(-5*time.Hour))
-	if d, _ := p.of("old"); d != 0 {
+	if d := p.of("old"); d != 0 {
 		t.Errorf("%v of what was seen long ago", d)
 	}
+}
+
+// A program that does nothing else collects its garbage now and then while a lock is held, so that a guard that was
+// dropped is noticed; one that allocates does so by itself.
+// covers: B14
+func TestIdleProgramCollectsGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		runGC = func() { runs.Add(1) }
+		defer func() { runGC = runtime.GC }()
+		l, err := New(membackend.New(), Bare, Config{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := runs.Load(); n < 3 || n > 10 {
+			t.Errorf("%d collections in five minutes, want one each half minute or so", n)
+		}
+		_ = g.Unlock()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -174,12 +174,13 @@ type wait struct {
 	tell     func(Hold, error) // with cohort: tells the observer of the end of the lease
 	failFast bool              // of that caller
 
-	asked    bool      // an attempt was made
-	unsure   bool      // one was not answered: it may have been granted, or may yet be
-	since    time.Time // when the store last gave this claim a definite answer, or the first attempt began
-	last     error     // that answer
-	queued   instant   // before the last attempt that left the claim in the queue was sent
-	refToken uint64    // the key's last token by the answer to it; 0 unknown
+	asked      bool      // an attempt was made
+	unsure     bool      // one was not answered: it may have been granted, or may yet be
+	since      time.Time // when the store last gave this claim a definite answer, or the first attempt began
+	last       error     // that answer, or why there was none
+	unanswered bool      // the last attempt got no definite answer
+	queued     instant   // before the last attempt that left the claim in the queue was sent
+	refToken   uint64    // the key's last token by the answer to it; 0 unknown
 
 	wakes       <-chan backend.Wake // nil without a subscription
 	unsubscribe context.CancelFunc
@@ -231,13 +232,14 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
 		err = w.refused(ctx, sent, err)
 	case backend.AnswerOf(err) == backend.Unknown:
-		w.unsure = true
+		w.unsure, w.unanswered = true, true
 		err = unanswered(err)
 		if ctx.Err() == nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) &&
 			!errors.Is(err, context.DeadlineExceeded) {
 			w.trouble(err) // no echo of a ctx
 		}
 	default:
+		w.unanswered = true
 		w.trouble(err)
 	}
 	info := w.info
@@ -250,12 +252,13 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 // what this client makes of it.
 func (w *wait) refused(ctx context.Context, sent instant, err error) error {
 	w.core.heard()
-	w.since, w.retry = sent.at, nil
+	w.since, w.retry, w.unanswered = sent.at, nil, false
 	var held *backend.HeldError
 	if errors.As(err, &held) {
 		if w.claim.Queue {
 			w.queued, w.refToken = sent, held.Token
 		}
+		w.core.contended(&w.claim)
 		err = w.core.estimate(&w.claim, held, 0)
 	}
 	w.last = err

@@ -62,10 +62,10 @@ var fields = []field{
 		"A hold that is older is renewed no more, however alive its holder is.",
 		func(f *File) *time.Duration { return &f.Locker.MaxHold },
 		func(d time.Duration) error { return atLeast(0, d) }),
-	durationField("release_timeout", "the TTL",
+	durationField("release_timeout", "the TTL, at most `30s`",
 		"How long Unlock waits for a store that is silent.",
 		func(f *File) *time.Duration { return &f.Locker.ReleaseTimeout }, positive),
-	durationField("store_timeout", "the TTL",
+	durationField("store_timeout", "the TTL, at most `30s`",
 		"How long Lock keeps asking a store that gives no answer at all. A lock that is held is an answer.",
 		func(f *File) *time.Duration { return &f.Locker.StoreTimeout }, positive),
 	{

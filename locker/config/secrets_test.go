@@ -90,7 +90,7 @@ func TestPrint(t *testing.T) {
 	data, err := json.Marshal(f)
 	const want = `{"backend":"redis://h1:6379,h2:6379/0","max_hold":"1h0m0s","namespace":"shop","release_timeout":"1.5s",` +
 		`"require":["fencing","watch"],"service":"checkout","store_timeout":"10s","tracing":{"endpoint":"grpc://collector:4317"},` +
-		`"ttl":"20s","wait":{"fail_fast":"true","fallback":"2s","initial":"10ms","max":"1s","mode":"notify","pass_time":"20ms","passes":"16","spin":"50"}}`
+		`"ttl":"20s","wait":{"fail_fast":"true","fallback":"2s","initial":"10ms","max":"1s","mode":"notify","pass_time":"20ms","passes":"16"}}`
 	if err != nil || string(data) != want {
 		t.Errorf("JSON: got %s, %v\nwant %s", data, err, want)
 	}
