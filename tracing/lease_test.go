@@ -95,8 +95,8 @@ func TestPasses(t *testing.T) {
 	})
 }
 
-// What a process asks for on behalf of those who wait is a span of its own. It is what other processes see, and leads to those
-// who used it.
+// The lease of those who wait is a span of its own, which leads to those who used it. Other processes see the lock that made the
+// claim, whose trace it is in.
 func TestLeaseOfACohort(t *testing.T) {
 	s := setup{lock: locker.Config{Wait: waiting.Config{Passes: 8, PassTime: time.Minute}}}
 	bubble(t, mem, s, func(t *testing.T, one, two *process) {
@@ -125,31 +125,43 @@ func TestLeaseOfACohort(t *testing.T) {
 			}
 		}
 		late := two.waitOf(t, two.under(t, "late", "lock k"))
-		if got := links(late, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(lease)}) {
-			t.Errorf("late was blocked by %v, want %v", got, id(lease))
+		if got := links(late, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(a)}) {
+			t.Errorf("late was blocked by %v, want %v", got, id(a))
 		}
 	})
 }
 
-// Without passes every hold has a lease of its own, and a process that queues again is told who holds in between.
+// Without passes every hold has a lease of its own. A process that queues again for those who wait names its lease, and is told who
+// holds in between.
 func TestHoldersInBetween(t *testing.T) {
 	bubble(t, mem, setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}}, func(t *testing.T, one, two *process) {
 		var wg sync.WaitGroup
 		one.work(t, &wg, "a", "k", time.Second)
 		two.work(t, &wg, "far", "k", 3*time.Second)
-		one.work(t, &wg, "b", "k", time.Second)
+		one.work(t, &wg, "b", "k", 3*time.Second)
+		time.Sleep(4500 * time.Millisecond) // b holds
+		two.work(t, &wg, "late", "k", time.Second)
 		wg.Wait()
 		synctest.Wait()
 		a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
-		theirs, ours := two.one(t, tracing.SpanLease), one.one(t, tracing.SpanLease)
-		if got := links(one.waitOf(t, b), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(a), id(theirs)}) {
-			t.Errorf("b was blocked by %v, want %v and %v", got, id(a), id(theirs))
+		late, lease := two.under(t, "late", "lock k"), one.one(t, tracing.SpanLease)
+		for _, c := range []struct {
+			name    string
+			p       *process
+			lock    tracetest.SpanStub
+			blocked []trace.SpanID
+		}{
+			{"far", two, far, []trace.SpanID{id(a)}},
+			{"b", one, b, []trace.SpanID{id(a), id(far)}},
+			{"late", two, late, []trace.SpanID{id(lease)}},
+		} {
+			if got := links(c.p.waitOf(t, c.lock), tracing.LinkBlockedBy); !slices.Equal(got, c.blocked) {
+				t.Errorf("%s was blocked by %v, want %v", c.name, got, c.blocked)
+			}
 		}
-		if got := links(two.waitOf(t, far), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(a)}) {
-			t.Errorf("far was blocked by %v, want %v", got, id(a))
-		}
-		if ours.Parent.SpanID() != id(b) || ours.StartTime.Before(event(t, a, tracing.EventGranted)) || !ours.EndTime.Equal(b.EndTime) {
-			t.Errorf("b's lease under %v from %v", ours.Parent.SpanID(), ours.StartTime)
+		if lease.Parent.SpanID() != id(b) || !lease.StartTime.Equal(a.EndTime) || !lease.EndTime.Equal(b.EndTime) ||
+			!slices.Equal(links(lease, tracing.LinkUsedBy), []trace.SpanID{id(b)}) {
+			t.Errorf("b's lease under %v from %v to %v, used by %v", lease.Parent.SpanID(), lease.StartTime, lease.EndTime, lease.Links)
 		}
 	})
 }

@@ -188,7 +188,7 @@ func TestClaimOfItsOwn(t *testing.T) {
 		if e := events(lock); !slices.Equal(e, []string{"queued held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
 			t.Errorf("lock: %q %v", e, lock.Attributes)
 		}
-		if e := events(wait); !slices.Contains(e, "wake grant") || wait.Parent.SpanID() != id(lock) {
+		if e := events(wait); !slices.Equal(e, []string{"queued held 1", "wake signal", "attempt granted"}) || wait.Parent.SpanID() != id(lock) {
 			t.Errorf("wait: %q", e)
 		}
 		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
@@ -235,7 +235,7 @@ func TestTimeoutAndTryLock(t *testing.T) {
 			t.Errorf("nothing of the holder in %v", lock.Events[0])
 		}
 		if r, lease := two.one(t, tracing.SpanRelease), two.one(t, tracing.SpanLease); r.Parent.SpanID() != id(lease) ||
-			attr(lease.Attributes, tracing.AttrResult) != "cancelled" || lease.Status.Code != codes.Unset {
+			attr(lease.Attributes, tracing.AttrResult) != "held" || lease.Status.Code != codes.Unset {
 			t.Errorf("the withdrawal is not under its lease, or that failed: %v", lease.Attributes)
 		}
 		_ = g.Unlock()
