@@ -181,3 +181,73 @@ func TestRequests(t *testing.T) {
 		t.Errorf("POST: %d", w.Code)
 	}
 }
+
+// Only who has to wait is shown as waiting, since when he does, and counted in the profile. The place in the store's queue is that of
+// his own claim, if he has one.
+func TestWaitsAreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, tracker := membackend.New(), contention.New(contention.Config{})
+		slow := &slow{b, time.Second}
+		near, far := client(t, slow, tracker), client(t, elsewhere{b}, nil)
+		theirs, err := far.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := near.TryLock(t.Context(), "k"); err == nil {
+			t.Fatal("granted twice")
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				g, err := near.Lock(t.Context(), "k", locker.Permit(1))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = g.Unlock()
+			})
+		}
+		synctest.Wait()
+		if s := tracker.Snapshot(); len(s.Waits)+len(s.Holds) > 0 {
+			t.Errorf("before the first answer: %+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		s, positions := tracker.Snapshot(), 0
+		for _, w := range s.Waits {
+			positions += w.Position
+			if s.At.Sub(w.Since) != 9*time.Second || w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.Meta.PID != 7 {
+				t.Errorf("%+v blocked by %+v", w, w.Blocker)
+			}
+		}
+		if len(s.Waits) != 2 || positions != 1+2 {
+			t.Errorf("waits: %+v", s.Waits)
+		}
+		_ = theirs.Unlock()
+		wg.Wait()
+		for _, l := range []*locker.Client[struct{}]{near, far} {
+			if err := l.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		var data bytes.Buffer
+		if err := tracker.WriteProfile(&data); err != nil {
+			t.Fatal(err)
+		}
+		p, err := profile.ParseData(data.Bytes())
+		if err != nil || len(p.Sample) != 1 || p.Sample[0].Value[0] != 2 {
+			t.Errorf("%v, %v", p, err)
+		}
+	})
+}
+
+// slow takes a while for each answer.
+type slow struct {
+	backend.Backend
+	answer time.Duration
+}
+
+func (s *slow) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	time.Sleep(s.answer)
+	return s.Backend.TryAcquire(ctx, c)
+}
