@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
@@ -34,6 +35,8 @@ type blocked struct {
 	seen   []blocker // a ring, once it has maxLinks
 	n      int       // how many there ever were
 	active bool      // whether the last of them still is in the way, as far as is known
+
+	claim trace.SpanContext // what the store calls the last hold of this process, if not by its span
 }
 
 // use returns the entry of a key for one more user. The caller has mu.
@@ -59,23 +62,13 @@ func (b *blockers) unuse(key string, k *blocked) {
 
 // add makes one the last that was seen. The caller has mu.
 func (k *blocked) add(one blocker) {
-	if !k.isLast(one.span) {
-		if k.n < maxLinks {
-			k.seen = append(k.seen, one)
-		} else {
-			k.seen[k.n%maxLinks] = one
-		}
-		k.n++
+	if k.n < maxLinks {
+		k.seen = append(k.seen, one)
+	} else {
+		k.seen[k.n%maxLinks] = one
 	}
+	k.n++
 	k.active = true
-}
-
-func (k *blocked) isLast(span trace.SpanContext) bool {
-	if k.n == 0 {
-		return false
-	}
-	last := k.seen[(k.n-1)%maxLinks].span
-	return last.SpanID() == span.SpanID() && last.TraceID() == span.TraceID()
 }
 
 // enter begins a wait. named is whom the store named in the answer that it waits because of, if it named anybody. from is
@@ -111,21 +104,24 @@ func (b *blockers) named(key string, one blocker) {
 	}
 }
 
-// named is add for a holder of another process. While this one has the key, that is news of the past, and so is its own last
-// hold. The caller has mu.
+// named is add for a holder of another process. A claim is named anew for each hold, so whoever was seen already is no news,
+// nor is anybody while this process has the key. The caller has mu.
 func (k *blocked) named(one blocker) {
-	if one.span.IsValid() && k.holds == 0 && (k.active || !k.isLast(one.span)) {
-		k.add(one)
+	if !one.span.IsValid() || k.holds > 0 || k.claim.SpanID() == one.span.SpanID() ||
+		slices.ContainsFunc(k.seen, func(b blocker) bool { return b.span.SpanID() == one.span.SpanID() }) {
+		return
 	}
+	k.add(one)
 }
 
-// granted begins a hold of this process.
-func (b *blockers) granted(key string, span trace.SpanContext) *blocked {
+// granted begins a hold of this process. claim is what the store calls it, if not by its span.
+func (b *blockers) granted(key string, span, claim trace.SpanContext) *blocked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.use(key)
 	k.holds++
 	k.add(blocker{span: span})
+	k.claim = claim
 	return k
 }
 
@@ -134,7 +130,7 @@ func (b *blockers) freed(key string, k *blocked, span trace.SpanContext) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k.holds--
-	if k.isLast(span) {
+	if k.seen[(k.n-1)%maxLinks].span.SpanID() == span.SpanID() {
 		k.active = false
 	}
 	b.unuse(key, k)

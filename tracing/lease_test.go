@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/tracing"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -164,6 +165,53 @@ func TestHoldersInBetween(t *testing.T) {
 			t.Errorf("b's lease under %v from %v to %v, used by %v", lease.Parent.SpanID(), lease.StartTime, lease.EndTime, lease.Links)
 		}
 	})
+}
+
+// lagging is a store whose releases take a while to get there, and their answers to come back.
+type lagging struct {
+	backend.Backend
+	there, back time.Duration
+}
+
+func (l *lagging) Release(ctx context.Context, c backend.Claim) error {
+	time.Sleep(l.there)
+	err := l.Backend.Release(ctx, c)
+	time.Sleep(l.back)
+	return err
+}
+
+// A process queues again beside its release. It may be told that it still holds itself, which is no news, or who is next, which is,
+// even if the release is not answered yet.
+func TestAttemptBesideRelease(t *testing.T) {
+	for name, store := range map[string]*lagging{"late": {there: 500 * time.Millisecond}, "answered late": {back: 500 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store.Backend = mem()
+				s := setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}}
+				one, two := startProcess(t, store, s), startProcess(t, store.Backend, s)
+				var wg sync.WaitGroup
+				one.work(t, &wg, "a", "k", time.Second)
+				two.work(t, &wg, "far", "k", 300*time.Millisecond)
+				one.work(t, &wg, "b", "k", time.Second)
+				one.work(t, &wg, "c", "k", time.Second)
+				wg.Wait()
+				synctest.Wait()
+				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
+				want := []trace.SpanID{id(a), id(far), id(b)}
+				if store.there > 0 { // far was before those who queued again, and they were told of a's release alone
+					want = []trace.SpanID{id(a), id(b)}
+				}
+				if got := links(one.waitOf(t, one.under(t, "c", "lock k")), tracing.LinkBlockedBy); !slices.Equal(got, want) {
+					t.Errorf("c was blocked by %v, want %v", got, want)
+				}
+				for _, p := range []*process{one, two} {
+					if err := p.Shutdown(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A lease that nobody waits for any more ends, and so does one that is lost.

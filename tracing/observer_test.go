@@ -203,6 +203,25 @@ func TestClaimOfItsOwn(t *testing.T) {
 	})
 }
 
+// Who holds may be said only once, in the answer that makes one wait.
+func TestNamedOnce(t *testing.T) {
+	s := setup{lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
+	bubble(t, mem, s, func(t *testing.T, one, two *process) {
+		g := one.lock(t, "k")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = two.lock(t, "k", locker.Shared()).Unlock()
+		}()
+		synctest.Wait()
+		_ = g.Unlock()
+		<-done
+		if got := links(two.one(t, tracing.SpanWait), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock k"))}) {
+			t.Errorf("blocked by %v", got)
+		}
+	})
+}
+
 func TestTimeoutAndTryLock(t *testing.T) {
 	bubble(t, mem, setup{}, func(t *testing.T, one, two *process) {
 		g := one.lock(t, "order-17")

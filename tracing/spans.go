@@ -71,8 +71,11 @@ func (l *lock) grant(lease locker.Lease) {
 	l.granted = time.Now()
 	l.acquired(ResultGranted, l.granted, nil)
 	l.class.holds.Add(1)
-	sc := l.span.SpanContext()
-	l.on = l.o.blockers.granted(l.key, sc)
+	sc, claim := l.span.SpanContext(), trace.SpanContext{}
+	if lease.Traceparent != l.traceparent {
+		claim = parseTraceparent(lease.Traceparent)
+	}
+	l.on = l.o.blockers.granted(l.key, sc, claim)
 	if !l.span.IsRecording() {
 		return
 	}
@@ -84,10 +87,7 @@ func (l *lock) grant(lease locker.Lease) {
 	}
 	l.span.SetAttributes(attrs...)
 	l.span.AddEvent(EventGranted, trace.WithTimestamp(l.granted))
-	if lease.Traceparent == l.traceparent {
-		return
-	}
-	addLink(l.span, parseTraceparent(lease.Traceparent), LinkLease)
+	addLink(l.span, claim, LinkLease)
 	if span := l.o.leases.get(lease.Traceparent); span != nil {
 		addLink(span, sc, LinkUsedBy)
 	}
@@ -177,9 +177,6 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 	var held *backend.HeldError
 	if errors.As(err, &held) {
 		named := blocker{parseTraceparent(held.Holder.Traceparent), held.Holder}
-		if o.leases.get(held.Holder.Traceparent) != nil {
-			named = blocker{} // of this process, which knows its holds
-		}
 		if l != nil {
 			l.refused, l.named = true, named
 		}

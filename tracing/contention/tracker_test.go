@@ -121,6 +121,27 @@ func TestSnapshot(t *testing.T) {
 		if s := tracker.Snapshot(); len(s.Holds)+len(s.Waits) > 0 {
 			t.Errorf("left: %+v", s)
 		}
+
+		// In a process that holds, nobody asks the store for who waits there.
+		again := client(t, membackend.New(), tracker)
+		g, err := again.Lock(t.Context(), "invoice-4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			waitFor(t, again, "invoice-4")
+		}()
+		synctest.Wait()
+		if s := tracker.Snapshot(); len(s.Waits) != 1 || s.Waits[0].Attempts != 0 || s.Waits[0].Position != 0 || !s.Waits[0].Blocker.Here {
+			t.Errorf("waits: %+v", s.Waits)
+		}
+		_ = g.Unlock()
+		<-done
+		if err := again.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
