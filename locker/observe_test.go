@@ -173,6 +173,7 @@ func TestObserverSeesWaits(t *testing.T) {
 		<-g.Lost()
 		expect("loss", "end of lock of lock5 err:true", "end of lease of lease6 err:true")
 		wantErr(t, g.Unlock(), locker.ErrLost)
+		expect("Unlock")
 		b.renew = nil
 		if err := other.Shutdown(t.Context()); err != nil {
 			t.Error(err)

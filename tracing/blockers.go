@@ -31,7 +31,6 @@ type blockers struct {
 // blocked is one key. It exists while somebody of this process waits for the key or holds it.
 type blocked struct {
 	users  int       // waits and holds of this process
-	holds  int       // of these
 	seen   []blocker // a ring, once it has maxLinks
 	n      int       // how many there ever were
 	active bool      // whether the last of them still is in the way, as far as is known
@@ -104,10 +103,10 @@ func (b *blockers) named(key string, one blocker) {
 	}
 }
 
-// named is add for a holder of another process. A claim is named anew for each hold, so whoever was seen already is no news,
-// nor is anybody while this process has the key. The caller has mu.
+// named is add for whom the store has named. Each claim has another name, so who was seen already is no news, and neither is the
+// last hold of this process, which is known by its span. The caller has mu.
 func (k *blocked) named(one blocker) {
-	if !one.span.IsValid() || k.holds > 0 || k.claim.SpanID() == one.span.SpanID() ||
+	if !one.span.IsValid() || k.claim.SpanID() == one.span.SpanID() ||
 		slices.ContainsFunc(k.seen, func(b blocker) bool { return b.span.SpanID() == one.span.SpanID() }) {
 		return
 	}
@@ -119,7 +118,6 @@ func (b *blockers) granted(key string, span, claim trace.SpanContext) *blocked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.use(key)
-	k.holds++
 	k.add(blocker{span: span})
 	k.claim = claim
 	return k
@@ -129,7 +127,6 @@ func (b *blockers) granted(key string, span, claim trace.SpanContext) *blocked {
 func (b *blockers) freed(key string, k *blocked, span trace.SpanContext) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.holds--
 	if k.seen[(k.n-1)%maxLinks].span.SpanID() == span.SpanID() {
 		k.active = false
 	}

@@ -194,6 +194,8 @@ func TestAttemptBesideRelease(t *testing.T) {
 				two.work(t, &wg, "far", "k", 300*time.Millisecond)
 				one.work(t, &wg, "b", "k", time.Second)
 				one.work(t, &wg, "c", "k", time.Second)
+				time.Sleep(1600 * time.Millisecond) // a is over
+				one.work(t, &wg, "d", "k", time.Second)
 				wg.Wait()
 				synctest.Wait()
 				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
@@ -203,6 +205,9 @@ func TestAttemptBesideRelease(t *testing.T) {
 				}
 				if got := links(one.waitOf(t, one.under(t, "c", "lock k")), tracing.LinkBlockedBy); !slices.Equal(got, want) {
 					t.Errorf("c was blocked by %v, want %v", got, want)
+				}
+				if got := links(one.waitOf(t, one.under(t, "d", "lock k")), tracing.LinkBlockedBy); slices.Contains(got, id(a)) || !slices.Contains(got, id(b)) {
+					t.Errorf("d was blocked by %v, and a, %v, was over", got, id(a))
 				}
 				for _, p := range []*process{one, two} {
 					if err := p.Shutdown(t.Context()); err != nil {

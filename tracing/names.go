@@ -38,7 +38,7 @@ const (
 	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
 	AttrToken    = attribute.Key("holdfast.fence")     // the fencing token; collectors black out what is called a token
 	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
-	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself, unless once
+	AttrAttempts = attribute.Key("holdfast.attempts")  // how many a lock made with a claim of its own, unless one
 	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before
 	AttrPosition = attribute.Key("holdfast.position")  // in the store's queue; 1 is next
 	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, cohort, pass

@@ -34,7 +34,7 @@ type lock struct {
 	named    blocker // by the last of them
 
 	granted time.Time // zero until then
-	on      *blocked  // from then until the release; else nil
+	on      *blocked  // its key, from then on
 }
 
 func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
@@ -99,7 +99,7 @@ func (l *lock) end(h locker.Hold, err error) {
 	if !l.granted.IsZero() {
 		l.o.metrics.hold.Record(l.ctx, now.Sub(l.granted).Seconds(), l.class.hold...)
 		l.class.holds.Add(-1)
-		l.freed()
+		l.o.blockers.freed(l.key, l.on, l.span.SpanContext())
 		if cause := causeOf(err); cause != "" {
 			l.class.lost[cause].Add(1)
 			l.span.SetAttributes(AttrCause.String(cause))
@@ -114,14 +114,6 @@ func (l *lock) end(h locker.Hold, err error) {
 	l.o.fail(l.span, l.key, result, err)
 	if !l.waited { // else the wait tells
 		blockedBy(l.span, l.named)
-	}
-}
-
-// freed ends that others wait for the hold.
-func (l *lock) freed() {
-	if l.on != nil {
-		l.o.blockers.freed(l.key, l.on, l.span.SpanContext())
-		l.on = nil
 	}
 }
 
@@ -297,9 +289,6 @@ func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Con
 // beginRelease makes a span of a release.
 func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	l, _ := ctx.Value(opKey{}).(*lock)
-	if l != nil {
-		l.freed() // whom the store names from now on is next
-	}
 	ctx, span := o.tracer.Start(ctx, SpanRelease)
 	return ctx, func(h locker.Hold, err error) {
 		if err != nil && span.IsRecording() {
