@@ -7,12 +7,17 @@ MAKEFLAGS   += --no-print-directory
 
 GO       ?= go
 PKGS     ?= ./...
-TIMEOUT  ?= 8m  # per package; the whole of `make test` stays under 12 minutes on a fresh machine with 2 cores
+TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes under 12 minutes on an idle one with 2 cores
 SEEDS    ?= 1000 # of make sim
 FUZZTIME ?= 10s # per fuzz target; 5000x is a number of inputs
 
-gotest := $(GO) run ./internal/repo/gotest
-lint   := $(GO) tool -modfile=internal/tools/go.mod golangci-lint
+tool   := $(GO) tool -modfile=internal/tools/go.mod
+lint   := $(tool) golangci-lint
+# A line for each package, the output of what failed, and "N passed, N failed". A test that is skipped without -short is a failure.
+gotest = mkdir -p bin && $(tool) gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped,output \
+	--jsonfile=bin/tests.json --post-run-command='$(GO) run ./internal/repo/skips $(1)' -- $(1)
+# What else the module is built for. Its tests are checked, too, but run here alone.
+platforms := windows/amd64 darwin/arm64 linux/386 linux/arm
 
 .PHONY: help
 help: ## list the targets
@@ -20,6 +25,10 @@ help: ## list the targets
 
 .PHONY: deps
 deps: ## install what the tests need and is missing: redis-server, etcd, chromium, a C compiler for -race
+	@.ci/deps page
+
+.PHONY: servers
+servers: # deps without what only the test of a page needs
 	@.ci/deps
 
 .PHONY: build
@@ -30,6 +39,10 @@ build: ## build every package; the command line goes to bin/holdfast
 .PHONY: vet
 vet: ## go vet
 	$(GO) vet ./...
+
+.PHONY: vet-all
+vet-all: vet ## go vet for every platform: windows, darwin, and 32 bits; compiles everything once for each
+	@for p in $(platforms); do echo "vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; done
 
 .PHONY: fmt
 fmt: ## format every file
@@ -45,15 +58,16 @@ lint: ## golangci-lint, pinned in internal/tools; its first build takes some min
 
 .PHONY: check
 check: fmt-check vet build ## the quick look before a commit: formatting, vet, build, tests without -race; under 3 minutes
-	$(gotest) -short -timeout=2m $(PKGS)
+	@$(call gotest,-short) -timeout=2m $(PKGS)
 
 .PHONY: test
-test: deps ## every test with the race detector and real servers; a test skipped without leave is a failure
+test: ## every test with the race detector and real servers; a test skipped without leave is a failure
+	@.ci/deps $(if $(filter ./... ./tracing%,$(PKGS)),page)
 	$(GO) build -race ./...
-	$(gotest) -again=5 -race -shuffle=on -p=1 -timeout=$(strip $(TIMEOUT)) $(PKGS) # one package at a time: leases are short, and servers run beside
+	@$(call gotest) -race -shuffle=on -p=1 -timeout=$(strip $(TIMEOUT)) $(PKGS) # one package at a time: leases are short, and servers run beside
 
 .PHONY: test-jaeger
-test-jaeger: deps ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
+test-jaeger: servers ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
 	cd internal/jaegerd && $(GO) build -ldflags '-s -w' -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/jaeger
 	$(GO) vet -tags jaeger ./internal/jaegertest
 	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=3m ./internal/jaegertest
@@ -65,12 +79,21 @@ interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the str
 	cd internal/interop && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: soak
-soak: deps ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
+soak: servers ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
 
 .PHONY: conformance
-conformance: deps ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
+conformance: servers ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
 	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestConformance$$' ./etcdbackend -args -whole
+
+.PHONY: redis-versions
+redis-versions: servers ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and 9.1, unpacked into ~/.cache; a minute each
+	@.ci/deps redis-versions
+	@for name in $$(.ci/redis-versions); do \
+		echo "== $$name"; export HOLDFAST_REDIS_SERVER=$$(.ci/redis-versions $$name); \
+		$(GO) test -count=1 -run='Redis|Version' ./internal/testserver; \
+		$(call gotest,-short) -count=1 -timeout=$(strip $(TIMEOUT)) ./internal/redis/... ./redisbackend ./rueidisbackend; \
+	done
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
@@ -81,11 +104,11 @@ sim: ## the quorum in simulated time, SEEDS (1000) of them, with one safeguard r
 	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants|TestRepeats' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
 
 .PHONY: mutants
-mutants: deps ## break the code on purpose, one defect at a time: the tests must notice each; some minutes
-	$(GO) run ./internal/mutants
+mutants: servers ## break the code on purpose, one defect at a time: the tests must notice each; MUTANTS="-run tombstone"
+	$(GO) run ./internal/mutants $(MUTANTS)
 
 .PHONY: bench
-bench: deps ## measure against other libraries, about 18 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
+bench: servers ## measure against other libraries, about 18 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
 	@cd internal/bench && HOLDFAST_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-quick
@@ -93,12 +116,16 @@ bench-quick: ## the same with fewer cases and shorter, under 3 minutes: for a lo
 	@$(MAKE) bench BENCHFLAGS="-quick $(BENCHFLAGS)"
 
 .PHONY: bench-test
-bench-test: deps ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
+bench-test: servers ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
 	cd internal/bench && $(GO) vet ./... && $(GO) test ./...
+
+.PHONY: path
+path: servers ## the functions and files that one Lock and Unlock pass; ROW="redis:// free" lists them
+	@$(GO) run ./internal/repo/path $(ROW)
 
 .PHONY: cover
 cover: deps ## tests with coverage across packages; the figures go to cover.out
-	$(gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=./... -coverprofile=cover.out $(PKGS)
+	@$(call gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=./... -coverprofile=cover.out $(PKGS)
 	@$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: generate

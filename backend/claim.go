@@ -93,6 +93,10 @@ type Meta struct {
 	PID         int       `json:"pid,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
 	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
+
+	// Quorum is a quorum's own, for its nodes to show to its other clients: which claim it is and by which list of nodes. It is
+	// short, and empty in what a quorum itself shows.
+	Quorum string `json:"quorum,omitempty"`
 }
 
 // ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim. Repeats, renewals, releases and
@@ -119,7 +123,7 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := c.validateMode(); err != nil {
 		return err
 	}
-	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent); n > MaxMeta {
+	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent) + len(c.Meta.Quorum); n > MaxMeta {
 		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
 	}
 	if err := caps.Missing(Capabilities{

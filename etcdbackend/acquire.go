@@ -3,244 +3,388 @@ package etcdbackend
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// restless bounds how often an attempt begins anew because the line changed under it, or its lease ended.
-const restless = 100
+// maxTries bounds how often a verb begins anew because the queue changed under it, or its lease
+// ended.
+const maxTries = 100
 
-var errRestless = errors.New("etcd: the line changed faster than it could be read")
+var errTries = errors.New("the queue changed faster than it could be read")
 
-// An attempt is one TryAcquire at work.
+// An attempt is one TryAcquire at work, or the part of a Renew that writes.
 type attempt struct {
 	b     *Backend
 	c     backend.Claim
-	place place
+	paths paths
 	sent  time.Time // before anything was
-	h     *hold
+	local *localClaim
 }
 
-// An outcome is what one transaction of an attempt came to.
-type outcome struct {
-	grant    *entry // it holds
-	lease    *lease // what was written is attached to it
-	written  bool
-	revision int64  // the transaction's
-	line     *line  // what is known now, if nothing was settled; nil if that is nothing, but that the lock is taken
-	state    []byte // with what was written
+// TryAcquire makes one attempt, as [backend.Backend] says: one Raft write if the lock is free and
+// this client has a lease for its TTL. A claim that must wait takes a second one, and a third when
+// its turn has come.
+func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
+	if err := c.Validate(b.Capabilities()); err != nil {
+		return g, err
+	}
+	err = b.verb(ctx, c.Key, func(ctx context.Context) error {
+		believed := c.TTL // for how long at most the claim is believed in, whatever the answer
+		if c.Queue {
+			believed = max(believed, c.WaiterTTL)
+		}
+		a := b.attempt(c, time.Now(), believed)
+		defer b.done(a.local)
+		g, err = a.run(ctx)
+		var held *backend.HeldError
+		if backend.AnswerOf(err) == backend.No && (!errors.As(err, &held) || held.Position == 0) {
+			a.dropped()
+		}
+		return err
+	})
+	return g, err
 }
 
-// run makes transactions until one settles the attempt. The first is all there is for a free lock: one Raft write, which
-// compares that the line is empty.
+// dropped forgets a claim of which nothing is in etcd. What may be is kept in mind, and removed
+// when nobody believes in it.
+func (a *attempt) dropped() {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	if !a.local.putPending {
+		a.b.forget(a.local)
+	}
+}
+
+// run makes transactions until one settles the attempt. The first is all there is for a free lock:
+// one Raft write, which compares that the queue is empty.
 func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
-	o, err := a.first(ctx)
-	for range restless {
+	r, err := a.first(ctx)
+	for range maxTries {
 		if err != nil {
 			return backend.Grant{}, err
 		}
-		if o.grant != nil {
-			return a.granted(ctx, o)
+		if r.granted != nil {
+			return a.granted(ctx, r)
 		}
-		o, err = a.next(ctx, o.line)
+		r, err = a.next(ctx, r.queue)
 	}
-	return backend.Grant{}, errRestless
+	return backend.Grant{}, errTries
 }
 
-// first looks whether a claim has come to its turn, or holds already, which costs no write, or takes a free lock. A shared claim
-// looks, too: another client may have made its entry before, beside those of others.
-func (a *attempt) first(ctx context.Context) (outcome, error) {
+// first reads the queue for a claim that is in it as far as this client knows, which costs no
+// write, and tries to take a free lock otherwise. A shared claim reads, too: another client may
+// have made its entry before, beside those of others.
+func (a *attempt) first(ctx context.Context) (result, error) {
 	a.b.mu.Lock()
-	looks := a.h.own != nil || a.h.granted || a.c.Mode == backend.Shared
-	blind := a.c.Queue && !a.h.loose && a.c.Mode == backend.Exclusive && !a.c.Reentrant
+	known := a.local.entry != nil
 	a.b.mu.Unlock()
-	if !looks {
-		if a.c.Queue {
-			a.b.leases.prepare(leaseSeconds(a.c.TTL), leaseSeconds(a.c.WaiterTTL))
-		}
-		return a.enterEmpty(ctx, blind)
+	if !known && a.c.Mode != backend.Shared {
+		return a.takeFree(ctx)
 	}
-	l, err := a.b.readLine(ctx, a.place)
-	return outcome{line: l}, err
+	q, err := a.b.readQueue(ctx, a.paths)
+	return result{queue: q}, err
 }
 
-// next takes the step that the line, as it was read, leaves to a claim. Each step that lets the claim in is a write whose
-// compares, or whose reply, prove it at the write's own revision: a read may be stale (etcd #20418) and is never proof.
-func (a *attempt) next(ctx context.Context, l *line) (outcome, error) {
-	if l == nil {
-		return a.stand(ctx)
-	}
-	own := l.own(a.c)
-	holder := l.holder(a.c)
-	mismatch := l.mismatch(a.c)
+// next takes the step that the queue, as it was read, leaves to a claim. Each step that grants is
+// a write whose compares, or whose reply, prove it at the write's own revision: a read may be
+// stale (etcd #20418) and is never proof.
+func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
+	own, holder, mismatch := q.own(a.c), q.holder(a.c), q.mismatch(a.c)
 	switch {
 	case own != nil && own.granted:
 		return a.confirm(ctx, own)
 	case mismatch != nil:
-		return outcome{}, mismatch
+		return result{}, mismatch
 	case holder != nil:
 		return a.reenter(ctx, holder, own)
 	case own != nil:
-		return a.wait(ctx, l, own)
-	case l.admits(a.c):
-		return a.enter(ctx, l)
+		return a.wait(ctx, q, own)
+	case q.admits(a.c):
+		return a.join(ctx, q)
 	case a.c.Queue:
-		return a.stand(ctx)
+		return a.enqueue(ctx)
 	}
-	return outcome{}, l.refusal(nil)
+	return result{}, q.refusal(nil)
 }
 
-// granted waits until the lease is good for the whole TTL, and returns the grant.
-func (a *attempt) granted(ctx context.Context, o outcome) (backend.Grant, error) {
-	b := a.b
-	b.mu.Lock()
-	k := b.leases.cover(o.lease, a.sent, a.c.TTL)
-	b.mu.Unlock()
-	if err := b.join(ctx, k); errors.Is(err, backend.ErrLost) {
-		return backend.Grant{}, errors.New("etcd: lease ended while the lock was granted") // unknown: to be asked again
-	} else if err != nil {
-		return backend.Grant{}, err
-	}
-	b.mu.Lock()
-	ttl := max(a.c.TTL, o.lease.lasts(a.sent))
-	b.mu.Unlock()
-	b.holding(a.h, o.grant, a.sent.Add(ttl))
-	return backend.Grant{Token: o.grant.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: o.state}, nil
-}
-
-// enterEmpty creates the entry if the line is empty, and reads the line otherwise, unless the claim would stand in it whatever
-// there is: a read that is hardly ever made is carried by every request, and costs each 3 %.
+// takeFree creates the entry if the queue is empty.
 //
-// Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps out all who must be.
-func (a *attempt) enterEmpty(ctx context.Context, blind bool) (outcome, error) {
-	p := a.place
-	key := p.entry(a.c, a.h.slot)
-	return a.write(ctx, write{guards: []clientv3.Cmp{absent(p.line, p.end())}, key: key, ttl: a.c.TTL, blind: blind})
+// Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps
+// out all who must be.
+func (a *attempt) takeFree(ctx context.Context) (result, error) {
+	p := a.paths
+	empty := []clientv3.Cmp{createdBefore(p.queue, p.end(), 1)}
+	return a.write(ctx, write{guards: empty, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
 }
 
-// enter creates the entry of a claim that fits into the line as it was read, if nothing was created since.
+// join creates the entry of a claim that fits into the queue as it was read, if nothing was
+// created since.
 //
-// Safety: compared with the line read, entries may have gone at the write's revision, which lets in no fewer.
-func (a *attempt) enter(ctx context.Context, l *line) (outcome, error) {
-	p := a.place
-	unchanged := createdBefore(p.line, p.end(), l.revision+1)
-	key := p.entry(a.c, a.h.slot)
-	return a.write(ctx, write{guards: []clientv3.Cmp{unchanged, absent(key, "")}, key: key, ttl: a.c.TTL})
+// Safety: compared with the queue read, entries may have gone at the write's revision, which lets
+// in no fewer.
+func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
+	p := a.paths
+	key := p.entry(a.c, a.local.slot)
+	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)}
+	return a.write(ctx, write{guards: unchanged, key: key, ttl: a.c.TTL})
 }
 
-// reenter creates a further hold of an owner who holds, and takes its claim out of the line.
+// reenter creates a further hold of an owner who holds, and takes its claim out of the queue.
 //
-// Safety: an entry that holds does so for as long as it exists, and the write compares that it does.
-func (a *attempt) reenter(ctx context.Context, holder, own *entry) (outcome, error) {
-	p := a.place
-	key := p.reentry(a.c, a.h.slot)
-	w := write{guards: []clientv3.Cmp{same(holder), absent(key, "")}, key: key, token: holder.token(), ttl: a.c.TTL}
+// Safety: an entry that holds does so for as long as it exists, and the write compares that it
+// does.
+func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, error) {
+	key := a.paths.reentry(a.c, a.local.slot)
+	guards := []clientv3.Cmp{same(holder), absent(key)}
+	w := write{guards: guards, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
 		w.guards, w.also = append(w.guards, same(own)), []clientv3.Op{clientv3.OpDelete(own.key)}
 	}
 	return a.write(ctx, w)
 }
 
-// stand creates the entry behind all others. If they have gone by then it holds, and is confirmed like one whose turn came.
-func (a *attempt) stand(ctx context.Context) (outcome, error) {
-	p := a.place
-	key := p.entry(a.c, a.h.slot)
-	w := write{guards: []clientv3.Cmp{absent(key, "")}, key: key, ttl: a.c.WaiterTTL, waits: true, look: true}
-	if a.c.Mode == backend.Permit {
+// enqueue creates the entry behind all others. If they have gone by then it holds, and is
+// confirmed like one whose turn came.
+func (a *attempt) enqueue(ctx context.Context) (result, error) {
+	p := a.paths
+	key := p.entry(a.c, a.local.slot)
+	guards := []clientv3.Cmp{absent(key)}
+	if a.c.Mode == backend.Permit { // none of another limit
 		ours := p.limit(a.c)
-		w.guards = append(w.guards, absent(p.line+"p/", ours), absent(clientv3.GetPrefixRangeEnd(ours), p.line+"p0"))
+		lower := createdBefore(p.queue+"p/", ours, 1)
+		higher := createdBefore(clientv3.GetPrefixRangeEnd(ours), p.queue+"p0", 1)
+		guards = append(guards, lower, higher)
 	}
-	o, err := a.write(ctx, w)
-	if o.written && (err != nil || o.line.own(a.c).key != key) {
-		return a.stepBack(ctx, key, o, err)
+	w := write{guards: guards, key: key, ttl: a.c.WaiterTTL, waits: true, read: true}
+	r, err := a.write(ctx, w)
+	if r.written && (err != nil || r.queue.own(a.c).key != key) {
+		return a.withdrawDuplicate(ctx, key, r, err)
 	}
-	return o, err
+	return r, err
 }
 
-// stepBack removes an entry that was made beside another one of the same claim, which some other client had made, or among
-// entries that are not ours. The claim goes on with the line as it is then.
-func (a *attempt) stepBack(ctx context.Context, key string, o outcome, cause error) (outcome, error) {
-	b, p := a.b, a.place
-	reply, loose, err := b.commit(ctx, []clientv3.Cmp{unwritten(key, o.revision)},
+// withdrawDuplicate removes an entry that was made beside another one of the same claim, which
+// some other client had made, or among entries that are not ours. The claim goes on with the queue
+// as it is then.
+func (a *attempt) withdrawDuplicate(
+	ctx context.Context, key string, r result, cause error,
+) (result, error) {
+	b, p := a.b, a.paths
+	reply, resent, err := b.commit(ctx, []clientv3.Cmp{unwritten(key, r.revision)},
 		[]clientv3.Op{clientv3.OpDelete(key), p.get()}, []clientv3.Op{p.get()})
-	if err != nil || loose {
+	if err != nil || resent {
 		b.mu.Lock()
-		a.h.loose = true // it may be there, and whoever releases the claim is to look for it
+		a.local.putPending = true // it may be there: a release has to look for it
 		b.mu.Unlock()
 	}
 	if cause != nil || err != nil {
-		return outcome{}, cmp.Or(cause, err)
+		return result{}, cmp.Or(cause, err)
 	}
-	last := reply.Responses[len(reply.Responses)-1].GetResponseRange()
-	l, err := p.read(reply.Header.Revision, last.Kvs)
-	return outcome{line: l}, err
+	q, err := p.read(reply.Header.Revision, lastRange(reply))
+	return result{queue: q}, err
 }
 
 // confirm writes to an entry that holds by what was read, and attaches it to a lease of the TTL.
 //
-// Safety: the write's reply has the line at the write's revision. If the entry holds in it, it does until it is deleted, as
-// an older entry cannot appear.
-func (a *attempt) confirm(ctx context.Context, own *entry) (outcome, error) {
-	o, err := a.write(ctx, a.over(own, true))
-	if err == nil && o.written {
-		if e := o.line.at(own.key); e != nil && e.granted {
-			o.grant = e
+// Safety: the write's reply has the queue at the write's revision. If the entry holds in it, it
+// does until it is deleted, as an older entry cannot appear.
+func (a *attempt) confirm(ctx context.Context, own *entry) (result, error) {
+	r, err := a.write(ctx, a.overwrite(own, a.c.TTL, false))
+	if err == nil && r.written {
+		if e := r.queue.at(own.key); e != nil && e.granted {
+			r.granted = e
 		}
 	}
-	return o, err
+	return r, err
 }
 
-// wait keeps the claim's place for its WaiterTTL, and tells it who is before it. What it is told is as of the read; the place is
-// kept by the lease, and by a write only if it is on another client's.
-func (a *attempt) wait(ctx context.Context, l *line, own *entry) (outcome, error) {
+// wait keeps the claim in the queue for its WaiterTTL, and tells it its position as of the read. A
+// keepalive of the lease does that, and a write only if the entry is on another client's lease, or
+// on a shorter one.
+func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error) {
+	if !a.c.Queue {
+		return result{}, q.refusal(own)
+	}
 	b := a.b
-	if a.c.Queue {
+	b.mu.Lock()
+	f, kept := b.keepWaiting(a.local, a.c, own, a.sent)
+	b.mu.Unlock()
+	if !kept {
+		r, err := a.write(ctx, a.overwrite(own, a.c.WaiterTTL, true))
+		if err != nil || !r.written || r.queue.at(own.key) == nil || r.queue.at(own.key).granted {
+			return r, err
+		}
+		q, own = r.queue, r.queue.at(own.key)
 		b.mu.Lock()
-		on := a.h.lease
-		kept := on != nil && int64(on.id) == own.attached && !on.gone && on.ttl >= a.c.WaiterTTL
-		var k *keepalive
-		if kept {
-			k = b.leases.cover(on, a.sent, a.c.WaiterTTL)
-		}
+		f = b.keep(r.lease, a.sent, a.c.WaiterTTL)
 		b.mu.Unlock()
-		if !kept {
-			o, err := a.write(ctx, a.over(own, false))
-			if err != nil || !o.written || o.line.at(own.key) == nil || o.line.at(own.key).granted {
-				return o, err
-			}
-			l, own = o.line, o.line.at(own.key)
-			b.mu.Lock()
-			k = b.leases.cover(o.lease, a.sent, a.c.WaiterTTL)
-			b.mu.Unlock()
-		}
-		if err := b.join(ctx, k); errors.Is(err, backend.ErrLost) {
-			return outcome{line: &line{}}, nil // the place went with its lease
-		} else if err != nil {
-			return outcome{}, err
-		}
-		b.stands(a.h, l, own, a.sent)
 	}
-	return outcome{}, l.refusal(own)
+	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) {
+		return result{queue: &queue{}}, nil // the entry went with its lease
+	} else if err != nil {
+		return result{}, err
+	}
+	refusal := q.refusal(own)
+	b.mu.Lock()
+	b.waiting(a.local, *own, a.sent)
+	b.observe(a.paths, q, a.local.topic)
+	b.mu.Unlock()
+	return result{}, refusal
 }
 
-// over is a write to an entry that is there: for who holds with a lease that is not shorter than before, else for a WaiterTTL. It
-// is made only if nobody wrote to the entry since: what another request of the claim was granted must not be cut short.
-func (a *attempt) over(own *entry, holds bool) write {
-	w := write{guards: []clientv3.Cmp{same(own)}, key: own.key, token: own.Token, look: true, own: own}
-	if own.modified != 0 {
-		w.guards = append(w.guards, unwritten(own.key, own.modified))
+// keepWaiting has the lease of an entry that waits run for the claim's WaiterTTL from sent on. It
+// reports false if that takes a write. The caller has mu.
+func (b *Backend) keepWaiting(
+	lc *localClaim, c backend.Claim, own *entry, sent time.Time,
+) (f *flight, kept bool) {
+	l := lc.lease
+	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < c.WaiterTTL {
+		return nil, false
 	}
-	if w.ttl, w.waits = a.c.TTL, !holds; w.waits {
-		w.ttl = a.c.WaiterTTL
+	return b.keep(l, sent, c.WaiterTTL), true
+}
+
+// waiting notes that an entry waits. The caller has mu.
+func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) {
+	if b.claims[lc.topic] != lc || lc.granted && lc.entry.created == own.created {
+		return // released meanwhile; or granted, which cannot be undone
+	}
+	lc.granted, lc.key, lc.entry = false, own.key, &own // an entry that held was another one
+	lc.asked, lc.until = asked, asked.Add(lc.claim.WaiterTTL)
+}
+
+// granted waits until the lease is good for the whole TTL, and returns the grant.
+func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) {
+	b, lc := a.b, a.local
+	b.mu.Lock()
+	f := b.keep(r.lease, a.sent, a.c.TTL)
+	b.mu.Unlock()
+	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
+		return backend.Grant{}, errors.New("lease ended while the lock was granted")
+	} else if err != nil {
+		return backend.Grant{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ttl := max(a.c.TTL, r.lease.lasts(a.sent))
+	lc.key, lc.entry, lc.granted = r.granted.key, r.granted, true
+	lc.extend(a.sent.Add(ttl))
+	return backend.Grant{
+		Token: r.granted.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
+	}, nil
+}
+
+// A write is one transaction that creates an entry, or writes over it.
+type write struct {
+	guards  []clientv3.Cmp
+	key     string        // of the entry
+	over    *entry        // as it was seen, if it is there already: it keeps its create revision
+	token   uint64        // if it is not to be the entry's own
+	ttl     time.Duration // of the lease it is attached to
+	seconds int64         // length of the lease at least
+	waits   bool          // the entry is not known to hold
+	also    []clientv3.Op // made with it
+	read    bool          // read the queue after the write: that decides then, not the write
+}
+
+// A result is what one transaction of an attempt came to.
+type result struct {
+	granted  *entry // holds; nil if that is not settled
+	written  bool
+	revision int64  // the transaction's
+	lease    *lease // of what was written; nil if the server does not know it: nothing was written
+	queue    *queue // as of revision, if that was read
+	state    []byte // the stored state, if the claim asks for it and the write was made
+}
+
+// overwrite is a write to an entry that is there, attaching it to a lease for ttl, and for one who
+// holds to none shorter than before. It is made only if nobody wrote to the entry since it was
+// seen: what another request of the claim was granted must not be cut short.
+func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
+	w := write{
+		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)},
+		key:    own.key, over: own, token: own.Token, ttl: ttl, waits: waits, read: true,
 	}
 	if own.Held {
-		w.least = own.Lease
+		w.seconds = own.Lease
 	}
 	return w
 }
 
-func (p place) get() clientv3.Op { return clientv3.OpGet(p.line, clientv3.WithRange(p.end())) }
+// write makes the transaction: the entry, or else a read of the queue and of the claim's
+// tombstone. No entry is ever created for a claim that was released.
+func (a *attempt) write(ctx context.Context, w write) (result, error) {
+	b, p := a.b, a.paths
+	seconds := max(leaseSeconds(w.ttl), w.seconds)
+	on, err := b.lease(ctx, seconds)
+	if err != nil {
+		return result{}, err
+	}
+	record := record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}
+	value, err := json.Marshal(record)
+	if err != nil {
+		return result{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
+	}
+	b.mu.Lock()
+	b.keep(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
+	b.mu.Unlock()
+	if w.over == nil {
+		w.guards = append(w.guards, absent(p.tombstone(a.c)))
+	}
+	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
+	put.WithValueBytes(value)
+	then := append([]clientv3.Op{put}, w.also...)
+	if a.c.Load {
+		then = append(then, clientv3.OpGet(p.state()))
+	}
+	if w.read {
+		then = append(then, p.get())
+	}
+	reply, resent, err := b.commit(ctx, w.guards, then,
+		[]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()})
+	made := err == nil && reply.Succeeded
+	b.mu.Lock()
+	a.local.wrote(w, on, made, resent || err != nil && !isNoLease(err))
+	b.mu.Unlock()
+	switch {
+	case isNoLease(err): // nothing was written
+		b.lost(on)
+		return result{queue: &queue{}}, nil
+	case err != nil:
+		return result{}, err
+	case !made && reply.Responses[0].GetResponseRange().Count > 0:
+		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
+	}
+	r := result{written: made, revision: reply.Header.Revision, lease: on}
+	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
+		r.state = stateIn(reply.Responses[1+len(w.also)].GetResponseRange().Kvs)
+	}
+	if made && !w.read {
+		e := &entry{record: record, key: w.key, attached: int64(on.id), granted: true}
+		e.created, e.modified = r.revision, r.revision
+		e.class, e.limit, _ = p.class(w.key)
+		if w.over != nil {
+			e.created = w.over.created
+		}
+		r.granted = e
+		return r, nil
+	}
+	r.queue, err = p.read(r.revision, lastRange(reply))
+	return r, err
+}
+
+// stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.
+func stateIn(kvs []*mvccpb.KeyValue) []byte {
+	if len(kvs) == 0 {
+		return nil
+	}
+	return append([]byte{}, kvs[0].Value...)
+}

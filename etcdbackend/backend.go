@@ -2,13 +2,18 @@ package etcdbackend
 
 import (
 	"context"
-	"strconv"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -17,13 +22,14 @@ import (
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
 const DefaultRequestTimeout = 3 * time.Second
 
-// MinTTL is the shortest lease that etcd can count. A server may round it up to one and a half of its election timeout.
+// MinTTL is the shortest lease that etcd can count. A server may round it up to one and a half of
+// its election timeout.
 const MinTTL = time.Second
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
-	// Prefix starts every key. Clients with different prefixes do not see each other's locks, if neither starts with the
-	// other. Default "holdfast/"; empty in the layout [Etcdctl].
+	// Prefix starts every key. Clients with different prefixes do not see each other's locks, if
+	// neither starts with the other. Default "holdfast/"; empty in the layout [Etcdctl].
 	Prefix string
 
 	// Layout of the keys, the same for all who share a lock. Default [Native].
@@ -33,7 +39,8 @@ type Config struct {
 	RequestTimeout time.Duration
 }
 
-// A Backend keeps locks in etcd. It is safe for concurrent use, and does not change the client it was given.
+// A Backend keeps locks in etcd. It is safe for concurrent use, and does not change the client it
+// was given.
 type Backend struct {
 	backend.Base
 
@@ -41,52 +48,50 @@ type Backend struct {
 	owned  bool // opened by us, so closed by us
 	cfg    Config
 	scheme scheme
+	id     string // of this client, in its slots
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup // verbs under way, and goroutines
-
-	limits *limiter
-	leases leaser
-	prober prober
-	hub    waiting.Hub[backend.Wake] // topics: place.line, and place.name for claims in line
-
-	mu       sync.Mutex // guards the rest, all holds, leases and watchers, and tasks.Add against closed
-	closed   bool
-	id       string   // of this client, in its slots
-	slots    []string // free
-	made     int
-	meta     backend.Meta // of the last claim, and metaText is it in JSON
-	metaText string
-	holds    map[string]*hold              // by place.name
-	waiting  map[string]map[*hold]struct{} // in line, by place.line
-	watchers map[string]*watcher           // by place.line
+	tasks  sync.WaitGroup            // verbs in progress, and goroutines, which are started by those
+	hub    waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
 
 	keepalives atomic.Int64 // requests sent
+
+	mu         sync.Mutex // guards the rest, and all local claims, leases and watchers
+	closed     bool
+	claims     map[string]*localClaim // by paths.topic
+	slots      []string               // free
+	slotsMade  int
+	leases     map[int64]*lease  // by length in seconds
+	grants     map[int64]*flight // of new leases, by length
+	tombstones *lease
+	lookups    []*lookup           // that wait for a request
+	lookers    int                 // goroutines that make such requests
+	watchers   map[string]*watcher // by paths.queue
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend on a client that the caller keeps and closes, after the backend. It sends nothing. The client may be
-// shared with the rest of the program, but not through clientv3/namespace with a prefix that ends a lock's range.
+// New returns a backend on a client that the caller keeps and closes, after the backend. It sends
+// nothing. The client may be shared with the rest of the program, but not through
+// clientv3/namespace with a prefix that ends a lock's range.
 //
 // It returns an *[backend.InvalidError] for a bad cfg or no client.
 func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 	if client == nil {
-		return nil, &backend.InvalidError{Field: "client", Reason: "is nil"}
+		return nil, invalid("client", "", "is nil")
 	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	b := &Backend{
-		client: client, cfg: cfg, scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl}, id: backend.NewOwner() + ".",
-		holds: map[string]*hold{}, waiting: map[string]map[*hold]struct{}{}, watchers: map[string]*watcher{},
+		client: client, cfg: cfg, id: backend.NewOwner(),
+		scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl},
+		claims: map[string]*localClaim{}, watchers: map[string]*watcher{},
+		leases: map[int64]*lease{}, grants: map[int64]*flight{},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.limits = newLimiter()
-	b.leases = leaser{b: b, current: map[int64]*lease{}, grants: map[int64]*keepalive{}}
-	b.prober = prober{b: b}
 	return b, nil
 }
 
@@ -96,7 +101,7 @@ func (cfg Config) withDefaults() (Config, error) {
 		cfg.Layout = Native
 	case Native, Etcdctl:
 	default:
-		return cfg, &backend.InvalidError{Field: "layout", Value: string(cfg.Layout), Reason: "is neither native nor etcdctl"}
+		return cfg, invalid("layout", string(cfg.Layout), "is neither native nor etcdctl")
 	}
 	if cfg.Prefix == "" && cfg.Layout == Native {
 		cfg.Prefix = defaultPrefix
@@ -105,15 +110,20 @@ func (cfg Config) withDefaults() (Config, error) {
 		cfg.RequestTimeout = DefaultRequestTimeout
 	}
 	if cfg.RequestTimeout < time.Millisecond {
-		return cfg, &backend.InvalidError{Field: "request_timeout", Value: cfg.RequestTimeout.String(), Reason: "is below 1ms"}
+		return cfg, invalid("request_timeout", cfg.RequestTimeout.String(), "is below 1ms")
 	}
 	if len(cfg.Prefix) > backend.MaxKey || strings.HasPrefix(cfg.Prefix, sideRoot) {
-		return cfg, &backend.InvalidError{Field: "prefix", Value: cfg.Prefix, Reason: "is too long, or kept by the layout for itself"}
+		return cfg, invalid("prefix", cfg.Prefix, "is too long, or kept by the layout for itself")
 	}
 	return cfg, nil
 }
 
-// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise all but MinToken.
+func invalid(field, value, reason string) error {
+	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
+}
+
+// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise
+// all but MinToken and Loss.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
@@ -122,83 +132,188 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 }
 
-// TryAcquire makes one attempt, as [backend.Backend] says: one Raft write if the lock is free and this client has a lease for
-// its TTL. A claim that must wait takes a second one, and a third when its turn has come.
-func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
-	if err := c.Validate(b.Capabilities()); err != nil {
-		return g, err
-	}
-	err = b.call(ctx, c.Key, func(ctx context.Context) error {
-		a := &attempt{b: b, c: c, place: b.scheme.at(c.Key), sent: time.Now()}
-		a.h = b.touch(a.place, c, a.sent, a.span())
-		defer b.done(a.h)
-		g, err = a.run(ctx)
+// Identity returns a number that was drawn for this cluster, for [backend.Backend]: the same from
+// all members under all their names, and after restarts. It is kept below Prefix (in the layout
+// [Etcdctl] below holdfast-side/), so clients with another prefix, who have other locks, see
+// another one, and it is drawn anew once everything below Prefix was deleted. The first call ever
+// writes it; after that each is one request, bounded by ctx and RequestTimeout.
+//
+// Copied data is the same cluster: of two that were restored from one snapshot, a quorum refuses
+// the second. Where that is meant, delete the key <prefix>identity in one of them.
+//
+// etcd's own cluster id would not do: it is a hash of the members' first peer addresses, and two
+// single servers with default flags have the same.
+func (b *Backend) Identity(ctx context.Context) (id string, err error) {
+	err = b.verb(ctx, "identity", func(ctx context.Context) error {
+		// All agree, as the first transaction decides, whoever else makes it and however often it
+		// is sent.
+		key := b.scheme.identity()
+		get := clientv3.OpGet(key)
+		reply, _, err := b.commit(ctx, []clientv3.Cmp{absent(key)},
+			[]clientv3.Op{clientv3.OpPut(key, backend.NewOwner()), get}, []clientv3.Op{get})
 		if err != nil {
-			b.refused(a.h, err)
+			return err
 		}
-		return err
+		id = "etcd:" + string(lastRange(reply)[0].Value)
+		return nil
 	})
-	return g, err
+	return id, err
 }
 
-// Renew extends the hold by a keepalive that it shares with others, and looks whether it is still there. It writes only if the
-// hold was made by another client, or with a shorter TTL, or if there is a state to save.
-func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
-	if err := c.Validate(b.Capabilities()); err != nil {
-		return err
-	}
-	c.Load = false
-	return b.call(ctx, c.Key, func(ctx context.Context) error { return b.renew(ctx, c, time.Now()) })
-}
-
-// Release ends the claim in one Raft write, as [backend.Backend] says.
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
-		field := "owner"
-		if c.Reentrant {
-			field = "hold"
-		}
-		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
-	}
-	if err := c.ValidateRelease(b.Capabilities()); err != nil {
-		return err
-	}
-	return b.call(ctx, c.Key, func(ctx context.Context) error { return b.release(ctx, c) })
-}
-
-// Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a claim in line, when its turn
-// has come. All watches of a lock share one etcd watch.
-func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
-	if err := backend.ValidateKey(c.Key); err != nil {
-		return nil, err
-	}
-	p := b.scheme.at(c.Key)
-	topic := p.line
-	if c.Queue {
-		topic = p.name(c)
-	}
-	if !b.begin() {
-		return nil, backend.ErrClosed
-	}
-	defer b.tasks.Done()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return b.watch(ctx, p, topic)
-}
-
-// Close ends the watches and what is under way, waits for it, and closes the client if the backend was opened by URL. The
-// leases run out.
+// Close ends the watches and what is in progress, waits for it, and closes the client if the
+// backend was opened by URL. The leases run out.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := !b.closed
 	b.closed = true
 	b.mu.Unlock()
 	b.cancel()
-	b.limits.close()
 	b.tasks.Wait()
 	if first && b.owned {
 		return b.client.Close()
 	}
 	return nil
+}
+
+// begin counts a verb in, unless the backend is closed.
+func (b *Backend) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.tasks.Add(1)
+	return true
+}
+
+// verb runs a verb, bounded by ctx, by RequestTimeout and by Close. The client heeds contexts in
+// all it does.
+func (b *Backend) verb(ctx context.Context, key string, run func(context.Context) error) error {
+	if err := b.scheme.check(key); err != nil {
+		return err
+	}
+	if !b.begin() {
+		return backend.ErrClosed
+	}
+	defer b.tasks.Done()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
+	err := run(bounded)
+	switch {
+	case backend.AnswerOf(err) != backend.Unknown:
+		return err
+	case b.ctx.Err() != nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, clientv3.ErrNoAvailableEndpoints)):
+		return backend.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return b.failure(err)
+}
+
+// resending makes a request, and makes it again each time a member has not answered within a
+// while: the client's balancer takes the members in turn, and notices one that hangs only after 13
+// seconds. It reports whether an earlier copy of the request was not answered; that may still be
+// executed.
+func resending[T any](
+	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
+) (reply T, resent bool, err error) {
+	for {
+		once, cancel := context.WithTimeout(ctx, after)
+		reply, err = request(once)
+		// The server is told the deadline, and may be the first to notice.
+		late := err != nil && (once.Err() != nil || isCode(err, codes.DeadlineExceeded))
+		cancel()
+		if !late || ctx.Err() != nil {
+			return reply, resent, err
+		}
+		resent = true
+	}
+}
+
+// resendAfter is when an answer is late: never, if there is no other member to ask.
+func (b *Backend) resendAfter() time.Duration {
+	if len(b.client.Endpoints()) == 1 {
+		return b.cfg.RequestTimeout
+	}
+	return b.cfg.RequestTimeout / 4
+}
+
+// commit makes a transaction, resending it.
+func (b *Backend) commit(
+	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
+) (reply *clientv3.TxnResponse, resent bool, err error) {
+	return resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
+	})
+}
+
+// lastRange is what the last operation of a transaction read.
+func lastRange(reply *clientv3.TxnResponse) []*mvccpb.KeyValue {
+	return reply.Responses[len(reply.Responses)-1].GetResponseRange().Kvs
+}
+
+// readQueue reads the queue.
+func (b *Backend) readQueue(ctx context.Context, p paths) (*queue, error) {
+	reply, err := b.get(ctx, p.queue, clientv3.WithRange(p.end()))
+	if err != nil {
+		return nil, err
+	}
+	return p.read(reply.Header.Revision, reply.Kvs)
+}
+
+// get reads keys, resending the request.
+func (b *Backend) get(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
+	reply, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.GetResponse, error) { return b.client.Get(ctx, key, opts...) })
+	return reply, err
+}
+
+// failure turns what the client returned into one of the three answers.
+//
+// Definite are only those errors that a server gives instead of proposing the request: no
+// permission, no space, too many requests. Unavailable, DeadlineExceeded, Canceled and all else
+// are unknown, as the request may be in the Raft log. The error never wraps a context error, so
+// that a caller does not take our RequestTimeout for its own deadline.
+func (b *Backend) failure(err error) error {
+	switch {
+	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
+		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+			rpctypes.ErrAuthNotEnabled, rpctypes.ErrInvalidAuthToken):
+		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
+	case isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests):
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	case errors.Is(err, context.DeadlineExceeded), isCode(err, codes.DeadlineExceeded),
+		errors.Is(err, context.Canceled), isCode(err, codes.Canceled):
+		return fmt.Errorf("etcd: no answer within %v", b.cfg.RequestTimeout)
+	}
+	return fmt.Errorf("etcd: %w", err)
+}
+
+// isNoLease reports whether the server said that the lease does not exist, which is definite:
+// nothing was written.
+func isNoLease(err error) bool { return err != nil && isOneOf(err, rpctypes.ErrLeaseNotFound) }
+
+func isOneOf(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(rpctypes.Error(err), target) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCode looks for a gRPC code, in the two forms in which the client returns it.
+func isCode(err error, code codes.Code) bool {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code() == code
+	}
+	return status.Code(err) == code
 }

@@ -35,7 +35,7 @@ func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
 			}
 		},
 		PutForeign: func(t testing.TB, key string) func() bool {
-			name := s.at(key).line + "settings"
+			name := s.paths(key).queue + "settings"
 			if _, err := c.Put(t.Context(), name, "of some web shop"); err != nil {
 				t.Fatal(err)
 			}
@@ -65,8 +65,8 @@ func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
 	return left
 }
 
-// TestConformance runs the suite on one member, and what depends on the server also on three, and on the etcd that Debian
-// has.
+// TestConformance runs the suite on one member, and what depends on the server also on three, and
+// on the etcd that Debian has.
 //
 // covers: X9, X11, X13, D7
 func TestConformance(t *testing.T) {

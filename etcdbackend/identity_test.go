@@ -2,15 +2,13 @@ package etcdbackend
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -26,8 +24,9 @@ func identity(t *testing.T, b *Backend) string {
 	return id
 }
 
-// One cluster is one, through each member and whatever the keys look like, and also after a restart. Nothing is to be seen of that
-// among the keys.
+// One cluster is one, through each member, and also after a restart. Locks below another prefix
+// are other locks, and the cluster has another identity there. One key is all that there is of it,
+// and in no lock's range.
 //
 // covers: Q3
 func TestIdentity(t *testing.T) {
@@ -38,20 +37,28 @@ func TestIdentity(t *testing.T) {
 }
 
 func oneIdentity(t *testing.T, set *testserver.EtcdSet) {
-	first := identity(t, on(t, client(t, set.Addrs()...), Config{}))
+	configs := []Config{{}, {Prefix: "else/"}, {Layout: Etcdctl}}
+	c := client(t, set.Addrs()...)
+	var first []string
+	for _, cfg := range configs {
+		first = append(first, identity(t, on(t, c, cfg)))
+	}
 	for _, m := range set.Members {
-		c := client(t, m.Addr())
-		for _, cfg := range []Config{{}, {Prefix: "else/"}, {Layout: Etcdctl}} {
-			if id := identity(t, on(t, c, cfg)); id != first {
-				t.Errorf("%s with %+v: %q, not %q", m.Addr(), cfg, id, first)
+		one := client(t, m.Addr())
+		for i, cfg := range configs {
+			if id := identity(t, on(t, one, cfg)); id != first[i] {
+				t.Errorf("%s with %+v: %q, not %q", m.Addr(), cfg, id, first[i])
 			}
 		}
 	}
-	c := client(t, set.Addrs()...)
-	all, err := c.Get(t.Context(), "", prefixOnly...)
+	all, err := c.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	want(t, "Get", err, nil)
-	if all.Count != 0 {
-		t.Errorf("%d keys were written", all.Count)
+	var keys []string
+	for _, kv := range all.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	if written := []string{"else/identity", "holdfast-side/identity", "holdfast/identity"}; !slices.Equal(keys, written) {
+		t.Errorf("the keys %q were written, want %q", keys, written)
 	}
 	for _, m := range set.Members {
 		m.Kill()
@@ -62,11 +69,15 @@ func oneIdentity(t *testing.T, set *testserver.EtcdSet) {
 	b := on(t, c, Config{})
 	eventually(t, "an answer after a restart", func() error {
 		id, err := b.Identity(t.Context())
-		if err == nil && id != first {
-			t.Errorf("after a restart: %q, not %q", id, first)
+		if err == nil && id != first[0] {
+			t.Errorf("after a restart: %q, not %q", id, first[0])
 		}
 		return err
 	})
+	free := claim("identity")
+	free.NoneInFlight = true
+	acquired(t, b, free)
+	want(t, "release", b.Release(t.Context(), free), nil)
 }
 
 // Servers that were started with the same flags have the same cluster id, and are two.
@@ -93,41 +104,29 @@ func TestIdentityOfSameFlags(t *testing.T) {
 	}
 }
 
-// Whoever is the first, all have the same answer. All of them have looked before any of them writes.
+// Whoever is the first, all have the same answer.
 func TestIdentityRace(t *testing.T) {
-	const clients = 4
+	const clients = 8
 	srv := testserver.Etcd(t)
-	var looked, done sync.WaitGroup
-	looked.Add(clients)
+	var ready, done sync.WaitGroup
+	ready.Add(clients)
 	ids := make([]string, clients)
 	for i := range clients {
-		b := granting(t, srv.Addr(), sync.OnceFunc(func() { looked.Done(); looked.Wait() }))
-		done.Go(func() { ids[i] = identity(t, b) })
+		b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) { ready.Done(); ready.Wait() }) // all send at once
+		done.Go(func() {
+			id, err := b.Identity(context.Background())
+			if err != nil {
+				t.Errorf("Identity = %v", err)
+			}
+			ids[i] = id
+		})
 	}
 	done.Wait()
 	for _, id := range ids {
-		if id != ids[0] {
+		if id == "" || id != ids[0] {
 			t.Fatalf("different answers: %q", ids)
 		}
 	}
-}
-
-// granting returns a backend on a client that calls tap before it asks for a lease.
-func granting(t *testing.T, addr string, tap func()) *Backend {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(
-			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
-		) error {
-			if _, ok := req.(*etcdserverpb.LeaseGrantRequest); ok {
-				tap()
-			}
-			return next(ctx, method, req, reply, cc, opts...)
-		}),
-	}})
-	want(t, "client", err, nil)
-	t.Cleanup(func() { _ = c.Close() })
-	return on(t, c, Config{RequestTimeout: 2 * patience}) // and no second attempt
 }
 
 // Identity ends as the verbs do, and does not take silence for an answer.
@@ -150,11 +149,4 @@ func TestIdentityEnds(t *testing.T) {
 	want(t, "Close", b.Close(), nil)
 	_, err = b.Identity(t.Context())
 	want(t, "Identity after Close", err, backend.ErrClosed)
-}
-
-// Without a connection there is nobody to ask; it is no panic.
-func TestIdentityWithoutConnection(t *testing.T) {
-	b := on(t, clientv3.NewCtxClient(t.Context()), Config{})
-	_, err := b.Identity(t.Context())
-	want(t, "Identity", err, errors.ErrUnsupported)
 }

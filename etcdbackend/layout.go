@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -16,8 +17,9 @@ const (
 	// Native has all modes. Names may contain anything, and one name never waits for another.
 	Native Layout = "native"
 
-	// Etcdctl excludes `etcdctl lock NAME` and concurrency.Mutex on the same name, both ways. It has exclusive claims only,
-	// and what these peers have: a lock named jobs also waits for whoever holds jobs/1.
+	// Etcdctl excludes `etcdctl lock NAME` and concurrency.Mutex on the same name, both ways. It
+	// has exclusive claims only, and what these peers have: a lock named jobs also waits for
+	// whoever holds jobs/1.
 	Etcdctl Layout = "etcdctl"
 )
 
@@ -31,88 +33,105 @@ const (
 
 const (
 	defaultPrefix = "holdfast/"
-	sideRoot      = "holdfast-side/" // what Etcdctl keeps beside the lock's own range
+	sideRoot      = "holdfast-side/" // what Etcdctl keeps outside of the lock's own range
 )
 
 // A scheme makes and reads keys.
 //
-//	Native:  <prefix><name>/q/x/<slot>        an entry: who holds or stands in line
+//	Native:  <prefix><name>/q/x/<slot>        an entry of the queue: a claim that holds or waits
 //	                          s/<slot>
 //	                          p/<limit>/<slot>
 //	                          r/<owner>/<slot>
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
+//	         <prefix>identity                 see Backend.Identity
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
+//	         holdfast-side/identity
 //
-// A slot is a name of a client's that it uses again when it is certain that the entry is gone and no attempt is under way. A
-// key that was deleted is scanned by every range read until etcd is compacted, so a fresh key for each claim would make a busy
-// lock slower from one acquisition to the next. Whose entry it is, its value says.
+// A slot is a name that a client uses again once the entry is certainly gone and no request is in
+// flight that may create it: etcd scans deleted keys in every range read until it is compacted, so
+// with a fresh key for each claim a busy lock would get slower from one acquisition to the next.
+// Whose entry it is, its value says.
 //
-// Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no lock's keys are within
-// another's range.
+// Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no
+// lock's keys are within another's range, and the identity is in none.
 type scheme struct {
 	prefix  string
 	etcdctl bool
 }
 
-// A place is where the keys of one lock are.
-type place struct {
+// paths are where the keys of one lock are.
+type paths struct {
 	scheme
-	line string // prefix of all entries
-	side string // prefix of all else
+	queue string // prefix of all entries
+	side  string // prefix of all else
 }
 
-func (s scheme) at(key string) place {
+func (s scheme) paths(key string) paths {
 	if s.etcdctl {
-		return place{s, s.prefix + key + "/", sideRoot + escape(s.prefix+key) + "/"}
+		return paths{s, s.prefix + key + "/", sideRoot + escape(s.prefix+key) + "/"}
 	}
 	root := s.prefix + escape(key) + "/"
-	return place{s, root + "q/", root}
+	return paths{s, root + "q/", root}
+}
+
+func (s scheme) identity() string {
+	if s.etcdctl {
+		return sideRoot + "identity"
+	}
+	return s.prefix + "identity"
 }
 
 // check refuses a key that would be kept among our own side keys.
 func (s scheme) check(key string) error {
 	if s.etcdctl && strings.HasPrefix(s.prefix+key+"/", sideRoot) {
-		return &backend.InvalidError{Field: "key", Value: key, Reason: "is a name that the layout keeps for itself"}
+		return invalid("key", key, "is a name that the layout keeps for itself")
 	}
 	return nil
 }
 
-func (p place) end() string { return clientv3.GetPrefixRangeEnd(p.line) }
+func (p paths) end() string { return clientv3.GetPrefixRangeEnd(p.queue) }
+
+// get reads the queue.
+func (p paths) get() clientv3.Op { return clientv3.OpGet(p.queue, clientv3.WithRange(p.end())) }
+
+// topic names a claim: in the table of local claims, and in the hub.
+func (p paths) topic(id string) string { return p.queue + "\xff" + id }
 
 // entry is the key of an entry of c's mode, when it does not enter again what its owner holds.
-func (p place) entry(c backend.Claim, slot string) string {
+func (p paths) entry(c backend.Claim, slot string) string {
 	switch {
 	case p.etcdctl:
-		return p.line + "holdfast-" + slot
+		return p.queue + "holdfast-" + slot
 	case c.Mode == backend.Shared:
-		return p.line + "s/" + slot
+		return p.queue + "s/" + slot
 	case c.Mode == backend.Permit:
 		return p.limit(c) + slot
 	}
-	return p.line + "x/" + slot
+	return p.queue + "x/" + slot
 }
 
 // limit is the prefix of permits of c's limit.
-func (p place) limit(c backend.Claim) string { return p.line + "p/" + strconv.Itoa(c.Limit) + "/" }
+func (p paths) limit(c backend.Claim) string { return p.queue + "p/" + strconv.Itoa(c.Limit) + "/" }
 
-// reentry is the key of an entry of c when it does.
-func (p place) reentry(c backend.Claim, slot string) string {
-	return p.line + "r/" + escape(c.Owner) + "/" + slot
+// reentry is the key of an entry of c when it enters again.
+func (p paths) reentry(c backend.Claim, slot string) string {
+	return p.queue + "r/" + escape(c.Owner) + "/" + slot
 }
 
-func (p place) tombstone(c backend.Claim) string { return p.side + "t/" + escape(c.ID()) }
+func (p paths) tombstone(c backend.Claim) string { return p.side + "t/" + escape(c.ID()) }
 
 // state is the key of the lock's stored state, in [Native] alone.
-func (p place) state() string { return p.side + "state" }
+func (p paths) state() string { return p.side + "state" }
 
-// class reads what kind of entry a key is, and its limit. It reports false for a key that is not ours.
-func (p place) class(key string) (class byte, limit int, ok bool) {
+// class reads what kind of entry a key is, and its limit. It reports false for a key that is not
+// ours.
+func (p paths) class(key string) (class byte, limit int, ok bool) {
 	if p.etcdctl {
 		return exclusive, 0, true
 	}
-	parts := strings.Split(strings.TrimPrefix(key, p.line), "/")
+	parts := strings.Split(strings.TrimPrefix(key, p.queue), "/")
 	switch {
 	case len(parts) == 2 && (parts[0] == "x" || parts[0] == "s"):
 		return parts[0][0], 0, true
@@ -125,13 +144,46 @@ func (p place) class(key string) (class byte, limit int, ok bool) {
 	return 0, 0, false
 }
 
-// classOf is class for a key that is ours.
-func (p place) classOf(key string) byte {
-	class, _, _ := p.class(key)
-	return class
-}
-
 // escape is injective and its results have no slash.
 func escape(s string) string { return escaper.Replace(s) }
 
 var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// The compares of transactions. A key that is not there has the create revision 0.
+
+// absent compares that there is no such key.
+func absent(key string) clientv3.Cmp { return createdBefore(key, "", 1) }
+
+// createdBefore compares that all keys from key up to end were created before a revision; before 1
+// is none at all.
+func createdBefore(key, end string, revision int64) clientv3.Cmp {
+	c, p := compare(key, pb.Compare_CREATE, pb.Compare_LESS)
+	if p.TargetUnion = (&pb.Compare_CreateRevision{CreateRevision: revision}); end != "" {
+		p.RangeEnd = []byte(end)
+	}
+	return c
+}
+
+// same compares that an entry was not deleted since it was seen.
+func same(e *entry) clientv3.Cmp {
+	c, p := compare(e.key, pb.Compare_CREATE, pb.Compare_EQUAL)
+	p.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: e.created}
+	return c
+}
+
+// unwritten compares that nobody wrote to a key since a revision at which it was written.
+func unwritten(key string, revision int64) clientv3.Cmp {
+	c, p := compare(key, pb.Compare_MOD, pb.Compare_EQUAL)
+	p.TargetUnion = &pb.Compare_ModRevision{ModRevision: revision}
+	return c
+}
+
+// compare is made in place: the client's own functions copy a compare, by reflection, in each
+// step.
+func compare(
+	key string, target pb.Compare_CompareTarget, result pb.Compare_CompareResult,
+) (c clientv3.Cmp, p *pb.Compare) {
+	p = c.GetCompare()
+	p.Key, p.Target, p.Result = []byte(key), target, result
+	return c, p
+}

@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,36 +12,45 @@ import (
 )
 
 const (
-	// slackFrom is the TTL from which on leases are longer than claims ask for, by a third. One keepalive then serves all
-	// claims and renewals that come within a third of the TTL after it. Below, the second to which etcd rounds is enough of
-	// a delay for those who wait for a crashed holder.
+	// slackFrom is the TTL from which on leases are longer than claims ask for, by a third. One
+	// keepalive then serves all claims and renewals that come within a third of the TTL after it.
+	// Below, the second to which etcd rounds is enough of a delay for those who wait for a crashed
+	// holder.
 	slackFrom = 6 * time.Second
 
-	// crowd is how many entries share a lease. etcd revokes a lease with all its keys in one step.
-	crowd = 4096
+	// maxEntries is how many entries share a lease. etcd revokes a lease with all its keys in one
+	// step.
+	maxEntries = 4096
 
-	// drift is what a lease's age is counted for at least: the two clocks' rates may differ by 1/64.
-	drift = 64
+	// maxDrift: the rates of the server's clock and of ours may differ by 1/maxDrift, so a lease
+	// ages faster by that.
+	maxDrift = 64
+
+	// orphanTime is for how much longer than its claim's belief an entry is looked for whose Put
+	// was not answered.
+	orphanTime = time.Minute
 )
 
-// A lease is one etcd lease, shared by the claims of this client that ask for the same length. It is guarded by pool.mu.
+// A lease is one etcd lease, shared by the claims of this client that ask for the same length. It
+// is guarded by Backend.mu.
 //
-// It never ends before began+ttl on the server's clock: began is when the last request was sent that gave it its whole length
-// and was answered. So whoever needs it until a moment is served by arithmetic, or by a keepalive sent now.
+// Safety: it never ends before began+ttl on the server's clock, as began is when the last request
+// was sent that gave it its whole length and was answered: before the request, never from its
+// answer. So whoever needs it until a moment is served by arithmetic, or by a keepalive sent now.
 type lease struct {
 	id    clientv3.LeaseID
 	ttl   time.Duration
 	began time.Time
-	gone  bool
+	gone  bool // the server does not know it
 
-	flight *keepalive // under way
-	queued *keepalive // goes next
+	sent   *flight // the keepalive that is in flight
+	queued *flight // the one that goes next
 
-	entries map[*hold]struct{} // attached to it as far as we know
+	claims map[*localClaim]struct{} // whose entry is attached to it, or may be
 }
 
-// A keepalive is one request for all who joined it before it was sent.
-type keepalive struct {
+// A flight is one request for all who joined it before it was sent.
+type flight struct {
 	sent time.Time
 	done chan struct{} // closed when err is set
 	err  error
@@ -55,193 +65,335 @@ func leaseSeconds(ttl time.Duration) int64 {
 }
 
 // lasts returns for how long at least the lease runs from moment t on.
-func (l *lease) lasts(t time.Time) time.Duration {
-	age := max(0, t.Sub(l.began))
-	return l.ttl - age - age/drift
+func (l *lease) lasts(t time.Time) time.Duration { return lasts(l.ttl, l.began, t) }
+
+func lasts(ttl time.Duration, began, t time.Time) time.Duration {
+	age := max(0, t.Sub(began))
+	return ttl - age - age/maxDrift
 }
 
-// A leaser keeps the leases of a client, one for each length.
-type leaser struct {
-	b       *Backend
-	current map[int64]*lease     // by seconds
-	grants  map[int64]*keepalive // under way
-	tombs   *lease               // for tombstones; never kept alive
-}
-
-// lease returns a lease of so many seconds that has not ended, and makes one if need be. Whether it lasts long enough is for
-// cover to say.
-func (p *leaser) lease(ctx context.Context, seconds int64) (*lease, error) {
+// lease returns a lease of so many seconds that has not ended, and makes one if need be. Whether
+// it lasts long enough is for keep to say. Who needs one at the same time shares the request.
+func (b *Backend) lease(ctx context.Context, seconds int64) (*lease, error) {
 	for {
-		p.b.mu.Lock()
-		l := p.current[seconds]
-		if l != nil && !l.gone && l.lasts(time.Now()) > 0 && len(l.entries) < crowd {
-			p.b.mu.Unlock()
+		b.mu.Lock()
+		l := b.leases[seconds]
+		if l != nil && !l.gone && l.lasts(time.Now()) > l.ttl/4 && len(l.claims) < maxEntries {
+			b.mu.Unlock()
 			return l, nil
 		}
-		flight := p.request(seconds)
-		p.b.mu.Unlock()
-		if err := p.b.join(ctx, flight); err != nil {
+		f := b.grants[seconds]
+		if f == nil {
+			f = &flight{done: make(chan struct{})}
+			b.grants[seconds] = f
+			b.tasks.Go(func() { b.grant(seconds, f) })
+		}
+		b.mu.Unlock()
+		if err := f.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// request has a lease made, if none is under way. The caller has mu.
-func (p *leaser) request(seconds int64) *keepalive {
-	flight := p.grants[seconds]
-	if flight == nil {
-		flight = &keepalive{done: make(chan struct{})}
-		p.grants[seconds] = flight
-		p.b.spawn(func() { p.grant(seconds, flight) })
+func (b *Backend) grant(seconds int64, f *flight) {
+	l, err := b.newLease(seconds)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.grants, seconds)
+	if err == nil {
+		b.leases[seconds] = l
 	}
-	return flight
-}
-
-// prepare has the leases made that a client needs for its first wait, at once and not one after the other.
-func (p *leaser) prepare(seconds ...int64) {
-	p.b.mu.Lock()
-	defer p.b.mu.Unlock()
-	for _, s := range seconds {
-		if p.current[s] == nil {
-			p.request(s)
+	now := time.Now()
+	for _, lc := range b.claims { // of leases that nobody kept alive
+		l := lc.lease
+		if now.Sub(lc.until) > orphanTime && (l == nil || l.gone || l.lasts(now) <= 0) {
+			b.forget(lc)
 		}
 	}
+	f.err = err
+	close(f.done)
 }
 
-// grant makes a new lease. If its answer is lost, the lease ends by itself, with nothing attached.
-func (p *leaser) grant(seconds int64, flight *keepalive) {
-	l, err := p.make(seconds)
-	p.b.mu.Lock()
-	delete(p.grants, seconds)
-	if err == nil {
-		p.current[seconds] = l
-	}
-	p.b.sweep(time.Now())
-	flight.err = err
-	close(flight.done)
-	p.b.mu.Unlock()
-}
-
-func (p *leaser) make(seconds int64) (*lease, error) {
-	ctx, cancel := context.WithTimeout(p.b.ctx, p.b.cfg.RequestTimeout)
+// newLease asks for a lease. If the answer is lost, the lease ends by itself with nothing
+// attached.
+func (b *Backend) newLease(seconds int64) (*lease, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	l := &lease{began: time.Now(), entries: map[*hold]struct{}{}}
-	reply, _, err := patiently(ctx, p.b.limits, p.b.soon(), func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return p.b.client.Grant(ctx, seconds)
-	})
+	l := &lease{began: time.Now(), claims: map[*localClaim]struct{}{}}
+	reply, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+			return b.client.Grant(ctx, seconds)
+		})
 	if err != nil {
 		return nil, err
 	}
-	l.id, l.ttl = reply.ID, time.Duration(reply.TTL)*time.Second // may be longer than asked for, see the election timeout
+	l.id = reply.ID
+	l.ttl = time.Duration(reply.TTL) * time.Second // may be longer, see the election timeout
 	return l, nil
 }
 
-// cover has the lease run for ttl from moment t on. It returns nil if it does, else the keepalive that sees to it. The caller
-// has mu, and counts from t, which is not after now.
-func (p *leaser) cover(l *lease, t time.Time, ttl time.Duration) *keepalive {
+// keep has the lease run for ttl from moment t on, which is not after now. It returns nil if it
+// does, else the keepalive that sees to it. The caller has mu.
+func (b *Backend) keep(l *lease, t time.Time, ttl time.Duration) *flight {
 	switch {
 	case l.lasts(t) >= ttl:
 		return nil
-	case l.flight == nil:
-		l.flight = p.send(l)
-		return l.flight
-	case (&lease{ttl: l.ttl, began: l.flight.sent}).lasts(t) >= ttl:
-		return l.flight
+	case l.sent == nil:
+		l.sent = &flight{sent: time.Now(), done: make(chan struct{})}
+		b.tasks.Go(func() { b.keepAlive(l, l.sent) })
+		return l.sent
+	case lasts(l.ttl, l.sent.sent, t) >= ttl:
+		return l.sent
 	case l.queued == nil:
-		l.queued = &keepalive{done: make(chan struct{})}
+		l.queued = &flight{done: make(chan struct{})}
 	}
 	return l.queued
 }
 
-// send starts a keepalive. The caller has mu.
-func (p *leaser) send(l *lease) *keepalive {
-	k := &keepalive{sent: time.Now(), done: make(chan struct{})}
-	p.b.spawn(func() { p.keepAlive(l, k) })
-	return k
+// keepAlive asks for one extension after the other, as long as another is wanted when one is
+// answered: one at a time. After each it removes the entries whose claims ended without a word:
+// they must not live on in the keepalives of others.
+func (b *Backend) keepAlive(l *lease, f *flight) {
+	for f != nil {
+		ttl, err := b.keepAliveOnce(l)
+		b.mu.Lock()
+		switch {
+		case err == nil:
+			l.began, l.ttl = f.sent, ttl
+		case isNoLease(err):
+			l.gone, err = true, backend.ErrLost
+		}
+		f.err = err
+		close(f.done)
+		if f, l.queued = l.queued, nil; f != nil {
+			f.sent = time.Now()
+		}
+		l.sent = f
+		b.removeEnded(l)
+		b.mu.Unlock()
+	}
 }
 
-// keepAlive asks once, and has the next keepalive sent if one was asked for meanwhile. Then it lets go of those entries whose
-// claims ended without a word: they must not live on in the keepalives of others.
-func (p *leaser) keepAlive(l *lease, k *keepalive) {
-	limit := min(p.b.cfg.RequestTimeout, max(l.ttl/3, time.Second/4))
-	ctx, cancel := context.WithTimeout(p.b.ctx, limit)
+func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
+	limit := min(b.cfg.RequestTimeout, l.ttl) // later it is of no use: it is counted from now
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	reply, _, err := patiently(ctx, p.b.limits, min(p.b.soon(), limit/2), func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
-		p.b.keepalives.Add(1)
-		return p.b.client.KeepAliveOnce(ctx, l.id)
-	})
-	p.b.mu.Lock()
-	switch {
-	case err == nil:
-		l.began = k.sent
-		l.ttl = time.Duration(reply.TTL) * time.Second
-	case noLease(err):
-		l.gone = true
-		err = backend.ErrLost
-	case ctx.Err() != nil && p.b.ctx.Err() == nil:
+	reply, _, err := resending(ctx, min(b.resendAfter(), limit/6),
+		func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+			b.keepalives.Add(1)
+			return b.client.KeepAliveOnce(ctx, l.id)
+		})
+	if err == nil {
+		return time.Duration(reply.TTL) * time.Second, nil
+	}
+	if ctx.Err() != nil && b.ctx.Err() == nil {
 		err = fmt.Errorf("no answer to a keepalive within %v", limit)
 	}
-	k.err = err
-	close(k.done)
-	if l.flight = l.queued; l.flight != nil {
-		l.queued = nil
-		next := l.flight
-		next.sent = time.Now()
-		p.b.spawn(func() { p.keepAlive(l, next) })
-	}
-	p.b.mu.Unlock()
-	p.b.evict(l)
+	return 0, err
 }
 
-// lost marks a lease that the server does not know.
-func (p *leaser) lost(l *lease) {
-	p.b.mu.Lock()
-	defer p.b.mu.Unlock()
+// lost notes that the server does not know a lease.
+func (b *Backend) lost(l *lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	l.gone = true
 }
 
-// burial returns a lease for a tombstone that must last so long. It is good for several, and then left to end.
-func (p *leaser) burial(ctx context.Context, last time.Duration) (*lease, error) {
-	p.b.mu.Lock()
-	l := p.tombs
-	p.b.mu.Unlock()
-	if l != nil && !l.gone && l.lasts(time.Now()) >= last {
+// tombstoneLease returns a lease that lasts so long at least. It is good for several tombstones,
+// never kept alive, and then left to end.
+func (b *Backend) tombstoneLease(atLeast time.Duration) (*lease, error) {
+	b.mu.Lock()
+	l := b.tombstones
+	usable := l != nil && !l.gone && l.lasts(time.Now()) >= atLeast
+	b.mu.Unlock()
+	if usable {
 		return l, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	l, err := p.make(int64(2*last/time.Second) + 1)
+	l, err := b.newLease(int64(2*atLeast/time.Second) + 1)
 	if err != nil {
 		return nil, err
 	}
-	p.b.mu.Lock()
-	defer p.b.mu.Unlock()
-	p.tombs = l
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tombstones = l
 	return l, nil
 }
 
-// unbury gives up the lease for tombstones, which the server does not know.
-func (p *leaser) unbury() {
-	p.b.mu.Lock()
-	defer p.b.mu.Unlock()
-	p.tombs = nil
-}
-
-// join waits for a keepalive or for a lease. nil is none to wait for.
-func (b *Backend) join(ctx context.Context, k *keepalive) error {
-	if k == nil {
+// wait waits for the answer. A nil flight is none to wait for.
+func (f *flight) wait(ctx context.Context) error {
+	if f == nil {
 		return nil
 	}
 	select {
-	case <-k.done:
-		return k.err
+	case <-f.done:
+		return f.err
 	default:
 	}
 	select {
-	case <-k.done:
-		return k.err
+	case <-f.done:
+		return f.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// A localClaim is what this client knows of a claim of its own. What it knows of the entry is a
+// hint. It is guarded by Backend.mu.
+type localClaim struct {
+	claim backend.Claim
+	paths paths
+	topic string    // in Backend.claims
+	until time.Time // nobody believes in the claim after it, by what it was last told
+
+	slot       string // names its entries, and no other claim's
+	busy       int    // attempts that are in progress, which may create an entry
+	putPending bool   // a Put that creates an entry was not answered and may still apply
+	forgotten  bool   // out of Backend.claims
+
+	key     string // of its entry
+	entry   *entry // as last seen; nil if it was never seen
+	granted bool   // the entry was seen to hold, in the reply of a write
+	lease   *lease // what the entry is attached to; nil unknown
+	ended   bool   // until has passed and the entry is being removed
+
+	asked   time.Time // when the attempt was sent that was last told its position in the queue
+	proving bool      // prove is in progress
+}
+
+// attempt notes that a claim is being made, and puts off its end to t+ttl. The caller says when it
+// is done with it.
+func (b *Backend) attempt(c backend.Claim, sent time.Time, ttl time.Duration) *attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.scheme.paths(c.Key)
+	topic := p.topic(c.ID())
+	lc := b.claims[topic]
+	if lc == nil || lc.ended { // what is being removed is not revived
+		lc = &localClaim{paths: p, topic: topic, slot: b.takeSlot()}
+		lc.key = p.entry(c, lc.slot)
+		b.claims[topic] = lc
+	}
+	lc.claim = c
+	lc.claim.Save = nil // may be long, and is of one verb
+	lc.busy++
+	lc.extend(sent.Add(ttl))
+	return &attempt{b: b, c: c, paths: p, sent: sent, local: lc}
+}
+
+// done ends an attempt.
+func (b *Backend) done(lc *localClaim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lc.busy--
+	b.freeSlot(lc)
+}
+
+// extend puts off the end of all belief in the claim. The caller has mu.
+func (lc *localClaim) extend(until time.Time) {
+	if until.After(lc.until) {
+		lc.until = until
+	}
+}
+
+// takeSlot returns a slot that no claim of this client has. The caller has mu.
+func (b *Backend) takeSlot() string {
+	if n := len(b.slots); n > 0 {
+		slot := b.slots[n-1]
+		b.slots = b.slots[:n-1]
+		return slot
+	}
+	b.slotsMade++
+	return b.id + "." + strconv.Itoa(b.slotsMade)
+}
+
+// freeSlot lets a slot be used again when no request can create an entry of that name any more.
+// One whose Put was not answered never is. The caller has mu.
+func (b *Backend) freeSlot(lc *localClaim) {
+	if lc.forgotten && lc.busy == 0 && !lc.putPending && lc.slot != "" {
+		b.slots = append(b.slots, lc.slot)
+		lc.slot = ""
+	}
+}
+
+// forget removes a claim from what this client knows. The caller has mu.
+func (b *Backend) forget(lc *localClaim) {
+	if b.claims[lc.topic] == lc {
+		delete(b.claims, lc.topic)
+	}
+	if lc.lease != nil {
+		delete(lc.lease.claims, lc)
+	}
+	lc.forgotten = true
+	b.freeSlot(lc)
+}
+
+// wrote notes the outcome of a write of the entry that attaches it to l: made, or pending if it
+// may have been made or may yet be. The caller has mu.
+func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
+	if !made && !pending {
+		return
+	}
+	lc.putPending = lc.putPending || pending && w.over == nil // a write over an entry creates none
+	lc.key = w.key
+	l.claims[lc] = struct{}{}
+	if made && lc.lease != l {
+		if lc.lease != nil {
+			delete(lc.lease.claims, lc)
+		}
+		lc.lease = l
+	}
+}
+
+// removeEnded has the entries of a lease removed whose claims have ended: nobody believes in them,
+// nobody released them, and the lease goes on for others. The caller has mu.
+func (b *Backend) removeEnded(l *lease) {
+	now := time.Now()
+	var ended []*localClaim
+	for lc := range l.claims {
+		if lc.until.Before(now) {
+			lc.ended = true
+			ended = append(ended, lc)
+		}
+	}
+	if ended != nil {
+		b.tasks.Go(func() {
+			for _, lc := range ended {
+				b.remove(lc, l, now)
+			}
+		})
+	}
+}
+
+// remove deletes a claim's entry if it is attached to l. An entry whose Put was not answered may
+// still come, so it is looked for orphanTime longer. What fails is tried again after the next
+// keepalive.
+//
+// Safety: the claim may come back. It then has another localClaim, as this one has ended, and
+// finds its entry in the queue. If it wrote to the entry before the look, the entry is on its
+// lease or the claim is seen to be back; if it writes later, either the write or the deletion
+// fails its compare.
+func (b *Backend) remove(lc *localClaim, l *lease, now time.Time) {
+	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
+	defer cancel()
+	b.mu.Lock()
+	key := lc.key
+	b.mu.Unlock()
+	reply, err := b.get(ctx, key)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	back := b.claims[lc.topic] != lc
+	mayCome := lc.putPending && now.Sub(lc.until) <= orphanTime
+	if back || len(reply.Kvs) == 0 && !mayCome {
+		delete(l.claims, lc)
+		if !back {
+			b.forget(lc)
+		}
+	}
+	b.mu.Unlock()
+	if !back && len(reply.Kvs) > 0 && reply.Kvs[0].Lease == int64(l.id) {
+		seen := unwritten(key, reply.Kvs[0].ModRevision)
+		_, _ = b.client.Txn(ctx).If(seen).Then(clientv3.OpDelete(key)).Commit()
 	}
 }

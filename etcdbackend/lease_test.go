@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -35,7 +36,71 @@ func TestLeaseLasts(t *testing.T) {
 	}
 }
 
-// A free lock costs one Raft entry to take and one to give back, as long as the client has a lease.
+// A lease is counted from before the request that gave it its length was sent, however late the
+// answer: a new one, one that was kept alive, and one whose keepalive had to wait for the one
+// before.
+//
+// covers: X3, A6
+func TestLeaseCountsFromBeforeTheRequest(t *testing.T) {
+	const delay = 200 * time.Millisecond
+	srv := testserver.Etcd(t)
+	var mu sync.Mutex
+	var sent []time.Time // of grants and keepalives
+	b, _ := tap{
+		before: func(req any) {
+			switch req.(type) {
+			case *etcdserverpb.LeaseGrantRequest, *etcdserverpb.LeaseKeepAliveRequest:
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, time.Now())
+			}
+		},
+		after: func(reply any) {
+			switch reply.(type) {
+			case *etcdserverpb.LeaseGrantResponse, *etcdserverpb.LeaseKeepAliveResponse:
+				time.Sleep(delay)
+			}
+		},
+	}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+	counted := func(what string, requests int) {
+		t.Helper()
+		mu.Lock()
+		n, last := len(sent), sent[len(sent)-1]
+		mu.Unlock()
+		if n != requests {
+			t.Fatalf("%s: %d requests, want %d", what, n, requests)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, l := range b.leases {
+			if l.began.After(last) || len(b.leases) != 1 {
+				t.Errorf("%s: the lease is counted from %v after it was asked for", what, l.began.Sub(last))
+			}
+		}
+	}
+	c := claim(key(t))
+	c.TTL = slackFrom - time.Second // no slack: each renewal needs a keepalive from after it began
+	acquired(t, b, c)
+	counted("a new lease", 1)
+	want(t, "Renew", b.Renew(t.Context(), c), nil)
+	counted("a keepalive", 2)
+	first := make(chan error, 1)
+	go func() { first <- b.Renew(t.Context(), c) }()
+	eventually(t, "a keepalive to be in flight", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(sent) < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	want(t, "Renew beside another", b.Renew(t.Context(), c), nil)
+	counted("a keepalive after another", 4)
+	want(t, "Renew", <-first, nil)
+}
+
+// A free lock costs one Raft entry to take and one to give back, as long as the client has a
+// lease.
 func TestOneWrite(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
@@ -73,7 +138,8 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
-// A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each was taken.
+// A thousand locks of one client are kept by one keepalive in a third of the TTL, whenever each
+// was taken.
 func TestKeepalivesOfAThousand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two renewals of a lease of seconds")
@@ -130,11 +196,11 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 	silent, alive, waiter := claim(key(t)), claim(key(t)), inLine("")
 	waiter.Key = alive.Key
 	silent.TTL, alive.TTL, waiter.WaiterTTL = 2*time.Second, 2*time.Second, 2*time.Second
+	start := time.Now()
 	acquired(t, b, silent)
 	acquired(t, b, alive)
-	_, err := b.TryAcquire(t.Context(), waiter) // in line, and then silent
-	want(t, "stand in line", err, backend.ErrHeld)
-	start := time.Now()
+	_, err := b.TryAcquire(t.Context(), waiter) // in the queue, and then silent
+	want(t, "wait in the queue", err, backend.ErrHeld)
 	eventually(t, "the silent hold to end", func() error {
 		want(t, "renew", b.Renew(t.Context(), alive), nil)
 		_, err := other.TryAcquire(t.Context(), claim(silent.Key))
@@ -148,7 +214,7 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 		t.Errorf("it ended after %v, with a TTL of %v", took, silent.TTL)
 	}
 	want(t, "renew by the silent one", b.Renew(t.Context(), silent), backend.ErrLost)
-	eventually(t, "the silent place in line to lapse", func() error {
+	eventually(t, "the silent waiter to lapse", func() error {
 		want(t, "renew", b.Renew(t.Context(), alive), nil)
 		state, err := other.Inspect(t.Context(), alive.Key)
 		if err == nil && len(state.Waiters) > 0 {
@@ -158,8 +224,8 @@ func TestSilentHoldOnSharedLease(t *testing.T) {
 	})
 }
 
-// An attempt whose answer never came lands when its claim is long forgotten, on a lease that others keep alive. It is found
-// and removed.
+// An attempt whose answer never came lands when its claim is long forgotten, on a lease that
+// others keep alive. It is found and removed.
 //
 // covers: X10, A4
 func TestForgottenAttemptOnSharedLease(t *testing.T) {
@@ -211,7 +277,7 @@ func TestRevokedLease(t *testing.T) {
 	fresh := claim(one.Key)
 	acquired(t, b, fresh)
 	want(t, "renew on the next lease", b.Renew(t.Context(), fresh), nil)
-	reply, err := c.Get(t.Context(), b.scheme.at(fresh.Key).line, clientv3.WithPrefix())
+	reply, err := c.Get(t.Context(), b.scheme.paths(fresh.Key).queue, clientv3.WithPrefix())
 	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease == int64(leases.Leases[0].ID) {
 		t.Errorf("the entry is %+v, %v", reply.Kvs, err)
 	}

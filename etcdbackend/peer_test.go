@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// What etcd's own concurrency package gets wrong, and we do not. Each test shows both, on one server.
+// What etcd's own concurrency package gets wrong, and we do not. Each test shows both, on one
+// server.
 
 // session is a session of the peer, with a TTL of 2s.
 func session(t *testing.T, c *clientv3.Client) *concurrency.Session {

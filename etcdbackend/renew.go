@@ -3,7 +3,6 @@ package etcdbackend
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,177 +10,246 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// renew extends a hold that this client made by a keepalive of the lease, and a look at the entry: a deleted one must be
-// noticed. Both are shared with other holds. One that another client made is moved to a lease of ours.
+// Renew extends the hold by a keepalive that it shares with others, and looks whether it is still
+// there. It writes only if the hold was made by another client, or with a shorter TTL, or if there
+// is a state to save.
+func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
+	if err := c.Validate(b.Capabilities()); err != nil {
+		return err
+	}
+	c.Load = false
+	return b.verb(ctx, c.Key, func(ctx context.Context) error { return b.renew(ctx, c, time.Now()) })
+}
+
+// renew extends a hold that this client made by a keepalive of the lease, and a look at the entry:
+// a deleted one must be noticed.
 //
-// Safety: the look is answered after the renewal began, so the entry was there then, attached to the lease that runs for a TTL
-// from then on. Nothing is created.
+// Safety: the look is answered after the renewal began, so the entry was there then, attached to
+// the lease that runs for a TTL from then on. Nothing is created.
 func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) error {
-	p := b.scheme.at(c.Key)
 	b.mu.Lock()
-	h := b.holds[p.name(c)]
+	lc := b.claims[b.scheme.paths(c.Key).topic(c.ID())]
 	switch {
-	case h != nil && h.over:
+	case lc != nil && lc.ended: // its entry is being removed
 		b.mu.Unlock()
 		return backend.ErrLost
-	case h == nil || !h.granted || h.lease == nil:
+	case lc == nil || !lc.granted || lc.lease == nil:
 		b.mu.Unlock()
-		return b.adopt(ctx, p, c, sent)
-	case c.Save != nil || h.lease.ttl < c.TTL || h.lease.lasts(sent) <= 0: // handed over for a WaiterTTL; or the server is late to end it
-		own := &entry{record: h.record, key: h.key, created: h.created, modified: h.written}
-		h.until = later(h.until, sent.Add(c.TTL))
+		return b.adopt(ctx, c, sent)
+	case c.Save != nil,
+		lc.lease.ttl < c.TTL,      // it was handed over for a WaiterTTL
+		lc.lease.lasts(sent) <= 0: // the server is late to end it
+		own := lc.entry
 		b.mu.Unlock()
-		return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
+		return b.move(ctx, c, sent, own)
 	}
-	h.until = later(h.until, sent.Add(c.TTL))
-	k := b.leases.cover(h.lease, sent, c.TTL)
-	look := &probe{key: h.key, created: h.created, lease: int64(h.lease.id), done: make(chan struct{})}
+	lc.extend(sent.Add(c.TTL))
+	f := b.keep(lc.lease, sent, c.TTL)
+	l := &lookup{lc.key, lc.entry.created, int64(lc.lease.id), make(chan error, 1)}
+	b.lookUp(l)
 	b.mu.Unlock()
-	b.prober.ask(look)
-	err := b.await(ctx, look)
-	if err == errMoved { //nolint:errorlint // our own, unwrapped
-		return b.adopt(ctx, p, c, sent)
+	var err error
+	select {
+	case err = <-l.answer:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
-	if err == nil {
-		err = b.join(ctx, k)
+	switch {
+	case errors.Is(err, errMoved):
+		return b.adopt(ctx, c, sent)
+	case err == nil:
+		err = f.wait(ctx)
 	}
-	if err == backend.ErrLost { //nolint:errorlint // our own, unwrapped
+	if errors.Is(err, backend.ErrLost) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.forget(h)
+		b.forget(lc)
 	}
 	return err
 }
 
-// adopt proves that c holds and attaches its entry to a lease of its own length.
+// adopt proves that c holds and attaches its entry to a lease of ours of c's own length.
 //
-// Safety: an entry that held when the line was read, however stale the read, holds for as long as it exists, and the write
-// compares that it does.
-func (b *Backend) adopt(ctx context.Context, p place, c backend.Claim, sent time.Time) error {
-	l, err := b.readLine(ctx, p)
+// Safety: an entry that held when the queue was read, however stale the read, holds for as long as
+// it exists, and the write compares that it does.
+func (b *Backend) adopt(ctx context.Context, c backend.Claim, sent time.Time) error {
+	q, err := b.readQueue(ctx, b.scheme.paths(c.Key))
 	if err != nil {
 		return err
 	}
-	own := l.own(c)
+	own := q.own(c)
 	if own == nil || !own.granted {
 		return backend.ErrLost
 	}
-	h := b.touch(p, c, sent, c.TTL)
-	defer b.done(h)
-	return b.move(ctx, &attempt{b: b, c: c, place: p, sent: sent, h: h}, own)
+	return b.move(ctx, c, sent, own)
 }
 
-// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the claim's state.
+// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the
+// claim's state.
 //
-// Safety: the write compares that the entry is there, so the state is written while the claim holds. It also compares that
-// nobody wrote to the entry since, and writes to it: a request that was not answered and was made again is not made after
-// that, so it does not bring back an older state.
-func (b *Backend) move(ctx context.Context, a *attempt, own *entry) error {
-	for range restless {
-		w := a.over(own, true)
-		w.look = false
-		if a.c.Save != nil {
-			w.also = []clientv3.Op{clientv3.OpPut(a.place.state(), string(a.c.Save))}
+// Safety: the write compares that the entry is there, so the state is written while the claim
+// holds. It also compares that nobody wrote to the entry since, and writes to it: a request that
+// was not answered and was made again is not made after that, so it does not bring back an older
+// state.
+func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own *entry) error {
+	a := b.attempt(c, sent, c.TTL)
+	defer b.done(a.local)
+	for range maxTries {
+		w := a.overwrite(own, c.TTL, false)
+		w.read = false
+		if c.Save != nil {
+			w.also = []clientv3.Op{clientv3.OpPut(a.paths.state(), string(c.Save))}
 		}
-		o, err := a.write(ctx, w)
+		r, err := a.write(ctx, w)
 		switch {
 		case err != nil:
 			return err
-		case o.written:
-			_, err = a.granted(ctx, o)
+		case r.written:
+			_, err = a.granted(ctx, r)
 			return err
-		case o.lease == nil: // it ended; the next try takes another
+		case r.lease == nil: // the next try takes another
 			continue
 		}
-		now := o.line.at(own.key)
+		now := r.queue.at(own.key)
 		if now == nil || now.created != own.created {
-			b.drop(a.h)
+			a.dropped()
 			return backend.ErrLost
 		}
 		own = now // somebody else wrote to it: another request of the claim
 	}
-	return errRestless
+	return errTries
+}
+
+// Heartbeat keeps the claims' entries in the queue, as [backend.Backend] says: by one read of the
+// queue, and by keepalives that they share with others. A claim that is in the queue by another
+// client, or with a shorter lease, is not said to wait, so that it repeats TryAcquire, which
+// writes.
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	if len(claims) > backend.MaxHeartbeat {
+		return nil, invalid("claims", "", "are too many for one heartbeat")
+	}
+	for _, c := range claims {
+		if err := c.Validate(b.Capabilities()); err != nil {
+			return nil, err
+		}
+		if c.Key != claims[0].Key || !c.Queue {
+			return nil, invalid("claims", "", "must all wait in the queue of one key")
+		}
+	}
+	var waiting []bool
+	err := b.verb(ctx, claims[0].Key, func(ctx context.Context) (err error) {
+		waiting, err = b.heartbeat(ctx, claims, time.Now())
+		return err
+	})
+	return waiting, err
+}
+
+// Safety: as in renew, the read is answered after the heartbeat began. So the entry was there
+// then, attached to the lease that runs for a WaiterTTL from then on.
+func (b *Backend) heartbeat(
+	ctx context.Context, claims []backend.Claim, sent time.Time,
+) ([]bool, error) {
+	p := b.scheme.paths(claims[0].Key)
+	q, err := b.readQueue(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]*entry, len(q.entries))
+	for _, e := range q.entries {
+		byID[e.id()] = e
+	}
+	waiting := make([]bool, len(claims))
+	flights := make([]*flight, len(claims))
+	locals := make([]*localClaim, len(claims))
+	b.mu.Lock()
+	for i, c := range claims {
+		lc, own := b.claims[p.topic(c.ID())], byID[c.ID()]
+		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil {
+			continue
+		}
+		if flights[i], waiting[i] = b.keepWaiting(lc, c, own, sent); waiting[i] {
+			locals[i] = lc
+			lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here
+		}
+	}
+	b.mu.Unlock()
+	for i, f := range flights {
+		err := f.wait(ctx)
+		if waiting[i] = waiting[i] && err == nil; err != nil && !errors.Is(err, backend.ErrLost) {
+			return nil, err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, lc := range locals {
+		if waiting[i] {
+			b.waiting(lc, *byID[claims[i].ID()], sent)
+		}
+	}
+	b.observe(p, q, "")
+	return waiting, nil
 }
 
 // errMoved says that another client of the same claim put the entry on a lease of its own.
-var errMoved = errors.New("etcd: entry is on another lease")
+var errMoved = errors.New("entry is on another lease")
 
-// A probe asks whether an entry is there.
-type probe struct {
+// A lookup asks whether an entry is there, on a lease.
+type lookup struct {
 	key            string
 	created, lease int64
-	done           chan struct{}
-	err            error
-}
-
-func (b *Backend) await(ctx context.Context, p *probe) error {
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	answer         chan error
 }
 
 const (
-	probes  = 100 // in one request; a server takes 128 operations
-	probers = 4   // requests under way, so that one that hangs does not hold up the rest
+	maxLookups = 100 // in one request; a server takes 128 operations
+	maxLookers = 4   // requests in flight, so that one that hangs does not hold up the rest
 )
 
-// A prober asks for many entries at once: those who come while requests are under way share the next one.
-type prober struct {
-	b *Backend
-
-	mu      sync.Mutex
-	pending []*probe
-	running int
-}
-
-func (p *prober) ask(one *probe) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pending = append(p.pending, one)
-	if p.running < probers {
-		p.running++
-		p.b.spawn(p.run)
+// lookUp has a lookup answered together with others: those who come while requests are in flight
+// share the next one. The caller has mu.
+func (b *Backend) lookUp(l *lookup) {
+	b.lookups = append(b.lookups, l)
+	if b.lookers < maxLookers {
+		b.lookers++
+		b.tasks.Go(b.answerLookups)
 	}
 }
 
-func (p *prober) run() {
+func (b *Backend) answerLookups() {
 	for {
-		p.mu.Lock()
-		n := min(len(p.pending), probes)
-		batch := p.pending[:n:n]
-		p.pending = p.pending[n:]
+		b.mu.Lock()
+		n := min(len(b.lookups), maxLookups)
+		batch := b.lookups[:n:n]
+		b.lookups = b.lookups[n:]
 		if n == 0 {
-			p.running--
-		}
-		p.mu.Unlock()
-		if n == 0 {
+			b.lookers--
+			b.mu.Unlock()
 			return
 		}
-		p.look(batch)
-	}
-}
-
-func (p *prober) look(batch []*probe) {
-	ctx, cancel := context.WithTimeout(p.b.ctx, p.b.cfg.RequestTimeout)
-	defer cancel()
-	ops := make([]clientv3.Op, len(batch))
-	for i, one := range batch {
-		ops[i] = clientv3.OpGet(one.key) // not keys only: that leaves out the lease
-	}
-	reply, _, err := p.b.commit(ctx, nil, ops, nil)
-	for i, one := range batch {
-		if one.err = err; err == nil {
-			kvs := reply.Responses[i].GetResponseRange().Kvs
-			switch {
-			case len(kvs) == 0 || kvs[0].CreateRevision != one.created:
-				one.err = backend.ErrLost
-			case kvs[0].Lease != one.lease:
-				one.err = errMoved
+		b.mu.Unlock()
+		ops := make([]clientv3.Op, n)
+		for i, l := range batch {
+			ops[i] = clientv3.OpGet(l.key) // not keys only: that leaves out the lease
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
+		reply, _, err := b.commit(ctx, nil, ops, nil)
+		cancel()
+		for i, l := range batch {
+			if err != nil {
+				l.answer <- err
+				continue
+			}
+			switch kvs := reply.Responses[i].GetResponseRange().Kvs; {
+			case len(kvs) == 0 || kvs[0].CreateRevision != l.created:
+				l.answer <- backend.ErrLost
+			case kvs[0].Lease != l.lease:
+				l.answer <- errMoved
+			default:
+				l.answer <- nil
 			}
 		}
-		close(one.done)
 	}
 }

@@ -1,21 +1,24 @@
 package etcdbackend
 
 import (
-	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// A busy lock uses the same keys again: etcd scans those that were deleted until it is compacted, so each acquisition would be
-// slower than the one before.
+// A busy lock uses the same keys again: etcd scans those that were deleted until it is compacted,
+// so each acquisition would be slower than the one before.
 func TestKeysAreUsedAgain(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
 	b := on(t, c, Config{})
 	name := key(t)
-	p := b.scheme.at(name)
+	p := b.scheme.paths(name)
 	var used []string
 	for i := range 30 {
 		one, two := claim(name), inLine(name)
@@ -25,7 +28,7 @@ func TestKeysAreUsedAgain(t *testing.T) {
 		want(t, "stand in line", err, backend.ErrHeld)
 		_, err = b.TryAcquire(t.Context(), claim(name))
 		want(t, "another", err, backend.ErrHeld)
-		reply, err := c.Get(t.Context(), p.line, prefixOnly[:1]...)
+		reply, err := c.Get(t.Context(), p.queue, prefixOnly[:1]...)
 		want(t, "get", err, nil)
 		for _, kv := range reply.Kvs {
 			used = append(used, string(kv.Key))
@@ -41,12 +44,13 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	if len(used) != 60 || len(distinct) > 3 {
 		t.Errorf("%d entries had %d keys, want 3 at most", len(used), len(distinct))
 	}
-	if len(b.holds) > 0 || len(b.waiting) > 0 {
-		t.Errorf("remembered: %d holds, %d lines", len(b.holds), len(b.waiting))
+	if len(b.claims) > 0 {
+		t.Errorf("%d claims are remembered", len(b.claims))
 	}
 }
 
-// A slot whose last attempt was not answered is not used again: the attempt may yet make its entry.
+// A slot whose last attempt was not answered is not used again: the attempt may yet make its
+// entry.
 //
 // covers: A4, C2
 func TestLooseSlotIsRetired(t *testing.T) {
@@ -64,7 +68,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 		t.Fatalf("TryAcquire that is held up = %v", err)
 	}
 	b.mu.Lock()
-	slot := b.holds[b.scheme.at(name).name(late)].slot
+	slot := b.claims[b.scheme.paths(name).topic(late.ID())].slot
 	b.mu.Unlock()
 	late.NoneInFlight = true // as a caller says who counts what it sent itself
 	released := make(chan error, 1)
@@ -85,7 +89,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 		next := claim(key(t))
 		acquired(t, b, next)
 		b.mu.Lock()
-		again := b.holds[b.scheme.at(next.Key).name(next)].slot
+		again := b.claims[b.scheme.paths(next.Key).topic(next.ID())].slot
 		b.mu.Unlock()
 		if again == slot {
 			t.Fatalf("slot %q is used again", slot)
@@ -93,48 +97,45 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	}
 }
 
-// Nor is one whose deletion was not answered: the deletion may yet be made, and has only the name to go by.
+// A deletion that is made once more, and late, does not find the next claim's entry, although that
+// has the same key.
 //
 // covers: A4, C2
-func TestStraySlotIsRetired(t *testing.T) {
+func TestLateDeletion(t *testing.T) {
 	srv := testserver.Etcd(t)
-	proxy := testserver.NewProxy(t, srv.Addr())
-	b := opened(t, at(proxy.Addr()))
-	held := claim(key(t))
-	held.NoneInFlight = true
-	acquired(t, b, held)
-	b.mu.Lock()
-	slot := b.holds[b.scheme.at(held.Key).name(held)].slot
-	b.mu.Unlock()
-	proxy.Set(testserver.Fault{Mode: testserver.Hold, Match: testserver.Containing(held.Key)})
-	if err := b.Release(quick(t, patience/40), held); backend.AnswerOf(err) != backend.Unknown {
-		t.Fatalf("Release that is held up = %v", err)
-	}
-	proxy.Pass()
-	if err := b.Release(t.Context(), held); err != nil && !errors.Is(err, backend.ErrLost) {
-		t.Errorf("Release = %v", err)
-	}
-	for range 5 {
-		next := claim(key(t))
-		acquired(t, b, next)
+	var last atomic.Pointer[etcdserverpb.TxnRequest]
+	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) { last.Store(txn) })
+	one, next := claim(key(t)), claim("")
+	one.NoneInFlight, next.Key = true, one.Key
+	acquired(t, b, one)
+	entryKey := func(c backend.Claim) string {
 		b.mu.Lock()
-		again := b.holds[b.scheme.at(next.Key).name(next)].slot
-		b.mu.Unlock()
-		if again == slot {
-			t.Fatalf("slot %q is used again", slot)
-		}
+		defer b.mu.Unlock()
+		return b.claims[b.scheme.paths(c.Key).topic(c.ID())].key
 	}
+	was := entryKey(one)
+	want(t, "release", b.Release(t.Context(), one), nil)
+	deletion := last.Load()
+	acquired(t, b, next)
+	if now := entryKey(next); now != was {
+		t.Fatalf("the next entry is %q, not %q: this test shows nothing", now, was)
+	}
+	_, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), deletion)
+	want(t, "the same deletion again", err, nil)
+	want(t, "renew by the next", b.Renew(t.Context(), next), nil)
+	want(t, "release by the next", b.Release(t.Context(), next), nil)
 }
 
-// Claims are released while their lease is kept alive for another, and what is over is removed from it: a release is not taken
-// for such an end, and finds its hold.
+// Claims are released while their lease is kept alive for another, and what has ended is removed
+// from it: a release is not taken for such an end, and finds its hold.
 //
 // covers: B5, G5
 func TestReleaseBesideKeepalives(t *testing.T) {
 	srv := testserver.Etcd(t)
-	b := opened(t, at(srv.Addr()))
+	b := opened(t, at(srv.Addr())+"?request_timeout=15s")
+	ttl := slackFrom - time.Second // no slack: each renewal is a keepalive
 	alive := claim(key(t))
-	alive.TTL = MinTTL // too short for slack: each renewal is a keepalive
+	alive.TTL = ttl
 	acquired(t, b, alive)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -153,9 +154,15 @@ func TestReleaseBesideKeepalives(t *testing.T) {
 	}()
 	for range 400 {
 		c := claim(key(t))
-		c.TTL = MinTTL
-		acquired(t, b, c)
-		want(t, "release", b.Release(t.Context(), c), nil)
+		c.TTL = ttl
+		sent := time.Now()
+		_, err := b.TryAcquire(t.Context(), c)
+		if err == nil {
+			err = b.Release(t.Context(), c)
+		}
+		if err != nil && time.Since(sent) < ttl {
+			t.Fatalf("acquired and released within %v: %v", time.Since(sent), err)
+		}
 	}
 	close(stop)
 	<-stopped

@@ -8,31 +8,10 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
-
-// tapped returns a backend on a client whose transactions go by tap first, and the client.
-func tapped(t *testing.T, addr string, tap func(*etcdserverpb.TxnRequest)) (*Backend, *clientv3.Client) {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(
-			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
-		) error {
-			if txn, ok := req.(*etcdserverpb.TxnRequest); ok {
-				tap(txn)
-			}
-			return next(ctx, method, req, reply, cc, opts...)
-		}),
-	}})
-	want(t, "client", err, nil)
-	t.Cleanup(func() { _ = c.Close() })
-	return on(t, c, Config{}), c
-}
 
 func saving(c backend.Claim, state string) backend.Claim {
 	c.Save = []byte(state)
@@ -49,8 +28,8 @@ func stored(t *testing.T, b *Backend, key string) string {
 	return string(g.State)
 }
 
-// A request to save that was not answered is made again by the backend itself, and the first one may be executed at any time
-// later. It must not bring back the older state.
+// A request to save that was not answered is made again by the backend itself, and the first one
+// may be executed at any time later. It must not bring back the older state.
 //
 // covers: A2, A3
 func TestLateSave(t *testing.T) {
@@ -73,8 +52,8 @@ func TestLateSave(t *testing.T) {
 	}
 }
 
-// A claim that is let in while it leaves the line did not hold when it looked, and holds when it is deleted: it has saved
-// nothing, so the answer is neither yes nor, as it held, that it did not.
+// A claim that is let in while it leaves the line did not hold when it looked, and holds when it
+// is deleted: it has saved nothing, so the answer is neither yes nor, as it held, that it did not.
 //
 // covers: W11
 func TestSaveWhileLetIn(t *testing.T) {
@@ -101,7 +80,8 @@ func TestSaveWhileLetIn(t *testing.T) {
 	}
 }
 
-// Loading costs no request, and saving no Raft entry but that of the release, or one for a renewal.
+// Loading costs no request, and saving no Raft entry but that of the release, or one for a
+// renewal.
 func TestStateCosts(t *testing.T) {
 	srv := testserver.Etcd(t)
 	var requests atomic.Int64
@@ -118,7 +98,7 @@ func TestStateCosts(t *testing.T) {
 		acquired(t, b, saving(lock, "ignored"))
 		want(t, "Renew", b.Renew(t.Context(), saving(lock, "1")), nil)
 		b.mu.Lock()
-		if h := b.holds[b.scheme.at(name).name(lock)]; h == nil || h.claim.Save != nil {
+		if h := b.claims[b.scheme.paths(name).topic(lock.ID())]; h == nil || h.claim.Save != nil {
 			t.Error("the client does not know its hold, or keeps what it saved")
 		}
 		b.mu.Unlock()

@@ -16,7 +16,7 @@ func TestClaimOfTwoClients(t *testing.T) {
 	c := client(t, srv.Addr())
 	one, two := on(t, c, Config{}), on(t, c, Config{})
 	name := key(t)
-	line := one.scheme.at(name).line
+	line := one.scheme.paths(name).queue
 	entries := func(what string, want int64) {
 		t.Helper()
 		reply, err := c.Get(t.Context(), line, prefixOnly...)
@@ -56,7 +56,7 @@ func TestNobodyStandsAmongForeignKeys(t *testing.T) {
 	c := client(t, srv.Addr())
 	b := on(t, c, Config{})
 	name := key(t)
-	line := b.scheme.at(name).line
+	line := b.scheme.paths(name).queue
 	if _, err := c.Put(t.Context(), line+"settings", "of some web shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestNobodyStandsAmongForeignKeys(t *testing.T) {
 	if err != nil || len(reply.Kvs) != 1 || string(reply.Kvs[0].Key) != line+"settings" {
 		t.Errorf("left: %v, %v", reply, err)
 	}
-	if len(b.holds) > 0 {
-		t.Errorf("%d holds are remembered", len(b.holds))
+	if len(b.claims) > 0 {
+		t.Errorf("%d claims are remembered", len(b.claims))
 	}
 }

@@ -1,8 +1,11 @@
 package etcdbackend
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -10,11 +13,26 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+func init() {
+	backend.Register("etcd", open)
+	backend.Register("etcds", open)
+}
+
 // DefaultDialTimeout bounds the log-in of a client that is opened by URL.
 const DefaultDialTimeout = 5 * time.Second
+
+// keepAliveTime and keepAliveTimeout have a connection whose peer is silent given up. gRPC takes
+// no shorter time.
+const (
+	keepAliveTime    = 10 * time.Second
+	keepAliveTimeout = 3 * time.Second
+)
 
 // A target is what a URL names.
 type target struct {
@@ -25,13 +43,75 @@ type target struct {
 	cfg            Config
 }
 
-// parseURL reads a URL as the package comment describes it. Errors are *[backend.InvalidError] and quote nothing that may be
-// secret.
+// open makes a client of its own for a URL, and asks the cluster once. The client logs nothing:
+// what goes wrong is in the errors.
+func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
+	t, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		t.dialTimeout = max(time.Millisecond, min(t.dialTimeout, time.Until(deadline)))
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: t.endpoints, Username: t.user, Password: t.password, TLS: t.tls,
+		DialTimeout: t.dialTimeout, Logger: zap.NewNop(),
+		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // of the log-in
+		return nil, fmt.Errorf("%w: etcd: no answer within the dial timeout", backend.ErrUnavailable)
+	case err != nil: // has no password, as the client's errors have none
+		return nil, (&Backend{}).failure(err)
+	}
+	b, err := New(client, t.cfg)
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	b.owned = true
+	err = b.verb(ctx, "open", func(ctx context.Context) error {
+		_, err := b.client.Get(ctx, b.scheme.paths("open").queue, clientv3.WithCountOnly())
+		return err
+	})
+	if err != nil {
+		_ = b.Close()
+		return nil, t.explain(ctx, err)
+	}
+	return b, nil
+}
+
+// explain adds to an unknown answer why there is none, if no endpoint can even be dialed: the
+// client keeps that for itself, and tries until time is up. Nothing was acquired, so it is
+// [backend.ErrUnavailable].
+func (t target) explain(ctx context.Context, err error) error {
+	if backend.AnswerOf(err) != backend.Unknown || ctx.Err() != nil {
+		return err
+	}
+	var d net.Dialer
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	why := []error{err}
+	for _, endpoint := range t.endpoints {
+		_, host, _ := strings.Cut(endpoint, "://")
+		conn, dialErr := d.DialContext(ctx, "tcp", host)
+		if dialErr == nil {
+			_ = conn.Close()
+			return fmt.Errorf("%w: %w (%s takes connections: is it an etcd, with TLS on both sides or none?)",
+				backend.ErrUnavailable, err, host)
+		}
+		why = append(why, dialErr)
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, errors.Join(why...))
+}
+
+// parseURL reads a URL as the package comment describes it. Errors are *[backend.InvalidError] and
+// quote nothing that may be secret.
 func parseURL(u *url.URL) (target, error) {
 	t := target{dialTimeout: DefaultDialTimeout}
 	secure := u.Scheme == "etcds"
 	if u.Fragment != "" {
-		return t, invalid("url", "", "has a #fragment; percent-encode special characters in user and password")
+		return t, invalid("url", "", "has a #fragment; percent-encode special characters of a password")
 	}
 	if err := t.parseHosts(u.Host, secure); err != nil {
 		return t, err
@@ -43,9 +123,11 @@ func parseURL(u *url.URL) (target, error) {
 			return t, invalid("url", "", "has a user without a password, or a password without a user")
 		}
 	}
-	if t.cfg.Prefix = strings.TrimPrefix(u.Path, "/"); t.cfg.Prefix != "" && !strings.HasSuffix(t.cfg.Prefix, "/") {
-		t.cfg.Prefix += "/"
+	prefix := strings.TrimPrefix(u.Path, "/")
+	if prefix != "" && !strings.HasSuffix(prefix, "/") {
+		prefix += "/"
 	}
+	t.cfg.Prefix = prefix
 	if err := t.parseQuery(u.Query(), secure); err != nil {
 		return t, err
 	}
@@ -73,7 +155,8 @@ func (t *target) parseHosts(hosts string, secure bool) error {
 			port = "2379"
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
-			return invalid("url", "", "has a host that is not host:port") // not quoted: it may be a password that lacks its @
+			// Not quoted: it may be a password that lacks its @.
+			return invalid("url", "", "has a host that is not host:port")
 		}
 		t.endpoints = append(t.endpoints, scheme+net.JoinHostPort(name, port))
 	}
@@ -146,8 +229,4 @@ func positive(value string) (time.Duration, error) {
 		err = strconv.ErrRange
 	}
 	return d, err
-}
-
-func invalid(field, value, reason string) error {
-	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
 }

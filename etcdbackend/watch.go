@@ -3,6 +3,8 @@ package etcdbackend
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,35 +12,63 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A watcher is this client's one etcd watch of a lock, for all who watch it. It begins at the present: a watch from a revision
-// that has passed is served by etcd from a loop that ticks every 100 ms. Events may be lost and late (etcd #15271, #20221):
-// they are hints.
+// A watcher is this client's one etcd watch of a lock, for all who watch it. It begins at the
+// present: a watch from a revision that has passed is served by etcd from a loop that ticks every
+// 100 ms. Events may be lost and late (etcd #15271, #20221): they are hints. It is guarded by
+// Backend.mu.
 type watcher struct {
-	place place
-	users int
-	stop  context.CancelFunc
-	ready chan struct{} // closed when the server has confirmed the watch
-	sure  bool          // it is
-	seen  int64         // the last revision that an event was of
+	paths     paths
+	users     int
+	stop      context.CancelFunc
+	ready     chan struct{} // closed when the server has confirmed the watch
+	confirmed bool
+
+	queue     *queue     // as last read by a claim that waits, less what was deleted since; nil before
+	deletions []deletion // after queue.revision
+	since     int64      // a queue read before this revision lacks deletions that are not known
 }
 
-// watch has topic signalled until ctx ends, and returns when the server has confirmed that it watches the lock.
-func (b *Backend) watch(ctx context.Context, p place, topic string) (<-chan backend.Wake, error) {
-	watching, leave := context.WithCancel(ctx)
-	wake := b.hub.Watch(watching, topic)
+type deletion struct {
+	key      string
+	revision int64
+}
+
+// maxDeletions bounds what a watcher remembers until the queue is read again.
+const maxDeletions = 1024
+
+// Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a
+// claim with Queue, when its turn has come. All watches of a lock share one etcd watch. Watch
+// returns when the server has confirmed it, which is bounded by RequestTimeout.
+func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	p := b.scheme.paths(c.Key)
+	topic := p.queue
+	if c.Queue {
+		topic = p.topic(c.ID())
+	}
+	if !b.begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.tasks.Done()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	wake, leave := b.hub.Enter(topic)
 	w := b.share(p)
-	context.AfterFunc(watching, func() { b.unshare(w) })
+	end := sync.OnceFunc(func() { leave(); b.unshare(w) })
 	limit, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
 	select {
 	case <-w.ready:
-		context.AfterFunc(ctx, leave)
+		context.AfterFunc(ctx, end)
 		return wake, nil
 	case <-b.ctx.Done():
-		leave()
+		end()
 		return nil, backend.ErrClosed
 	case <-limit.Done():
-		leave()
+		end()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -47,15 +77,15 @@ func (b *Backend) watch(ctx context.Context, p place, topic string) (<-chan back
 }
 
 // share returns the lock's watcher, with one user more.
-func (b *Backend) share(p place) *watcher {
+func (b *Backend) share(p paths) *watcher {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.watchers[p.line]
+	w := b.watchers[p.queue]
 	if w == nil {
 		ctx, stop := context.WithCancel(b.ctx)
-		w = &watcher{place: p, stop: stop, ready: make(chan struct{})}
-		b.watchers[p.line] = w
-		b.spawn(func() { b.follow(ctx, w) })
+		w = &watcher{paths: p, stop: stop, ready: make(chan struct{})}
+		b.watchers[p.queue] = w
+		b.tasks.Go(func() { b.follow(ctx, w) })
 	}
 	w.users++
 	return w
@@ -65,17 +95,14 @@ func (b *Backend) share(p place) *watcher {
 func (b *Backend) unshare(w *watcher) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w.users--; w.users > 0 {
-		return
-	}
-	w.stop()
-	if b.watchers[w.place.line] == w {
-		delete(b.watchers, w.place.line)
+	if w.users--; w.users == 0 {
+		w.stop()
+		delete(b.watchers, w.paths.queue)
 	}
 }
 
-// follow keeps the watch going. One that was ended (by a compaction, or for lack of a leader) is made anew, and then
-// everybody is signalled, as anything may have been missed.
+// follow keeps the watch going. One that was ended (by a compaction, or for lack of a leader) is
+// made anew.
 func (b *Backend) follow(ctx context.Context, w *watcher) {
 	const least, most = 20 * time.Millisecond, time.Second
 	pause := least
@@ -92,181 +119,149 @@ func (b *Backend) follow(ctx context.Context, w *watcher) {
 	}
 }
 
-// followOnce makes the etcd watch and reads from it until it ends. It reports whether it was confirmed.
+// followOnce makes the etcd watch and reads from it until it ends. It reports whether it was
+// confirmed.
 func (b *Backend) followOnce(ctx context.Context, w *watcher) (confirmed bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := b.client.Watch(ctx, w.place.line, clientv3.WithRange(w.place.end()), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	p := w.paths
+	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()),
+		clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	for reply := range events {
 		if reply.Err() != nil {
 			return confirmed
 		}
 		if reply.Created {
 			confirmed = true
-			b.confirm(w)
+			b.confirmed(w, reply.Header.Revision)
 		}
 		for _, e := range reply.Events {
-			b.deleted(w, string(e.Kv.Key), e.Kv.ModRevision)
+			b.deleted(w, deletion{string(e.Kv.Key), e.Kv.ModRevision})
 		}
 	}
 	return confirmed
 }
 
-// confirm lets those return who wait for the watch, and signals those who watched before.
-func (b *Backend) confirm(w *watcher) {
+// confirmed lets those return who wait for the watch. If it was made anew it signals everybody, as
+// anything may have been missed.
+func (b *Backend) confirmed(w *watcher, revision int64) {
 	b.mu.Lock()
-	again := w.sure
-	if !again {
-		w.sure = true
+	defer b.mu.Unlock()
+	if w.confirmed {
+		b.hub.Wake(w.paths.queue, backend.Wake{})
+	} else {
+		w.confirmed = true
 		close(w.ready)
 	}
-	waiting := b.waiting[w.place.line]
-	if again {
-		for h := range waiting {
-			b.look(h)
+	if w.queue != nil {
+		for _, e := range w.queue.entries {
+			b.hub.Wake(w.paths.topic(e.id()), backend.Wake{})
 		}
 	}
-	b.mu.Unlock()
-	if again {
-		b.hub.Wake(w.place.line, backend.Wake{})
-	}
+	w.queue, w.deletions, w.since = nil, nil, revision
 }
 
-// deleted signals that an entry is gone: to those who do not stand in line, and to those in line whose turn it may be.
-func (b *Backend) deleted(w *watcher, key string, revision int64) {
-	b.mu.Lock()
-	w.seen = max(w.seen, revision)
-	for h := range b.waiting[w.place.line] {
-		if h.key == key || h.without(key) {
-			b.look(h)
-		}
-	}
-	b.mu.Unlock()
-	b.hub.Wake(w.place.line, backend.Wake{})
-}
-
-// without takes an entry from those that keep h waiting, and reports whether it holds now by what is known.
-func (h *hold) without(key string) bool {
-	l := &line{entries: []*entry{}}
-	for _, e := range h.ahead {
-		if e.key != key {
-			l.entries = append(l.entries, e)
-		}
-	}
-	if len(l.entries) == len(h.ahead) {
-		return false
-	}
-	h.ahead = l.entries
-	own := *h.own
-	l.entries = append(l.entries[:len(l.entries):len(l.entries)], &own)
-	l.settle()
-	return own.granted
-}
-
-// stands notes that h waits, as of line l. If something was deleted since, it looks again: the event may have been handled
-// before h was noted.
-func (b *Backend) stands(h *hold, l *line, own *entry, asked time.Time) {
+// deleted signals that an entry is gone: to those who do not wait in the queue, to its own claim,
+// and to those whose turn it may be.
+func (b *Backend) deleted(w *watcher, d deletion) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.holds[h.name] != h {
-		return // released meanwhile
+	b.hub.Wake(w.paths.queue, backend.Wake{})
+	if len(w.deletions) == maxDeletions {
+		w.since = w.deletions[maxDeletions/2-1].revision
+		w.deletions = slices.Delete(w.deletions, 0, maxDeletions/2)
 	}
-	if h.granted && h.created == own.created {
-		return // its turn came meanwhile, and that cannot be undone
-	}
-	h.granted, h.asked, h.until = false, asked, asked.Add(h.claim.WaiterTTL) // an entry that held is another one
-	h.key, h.created, h.own, h.ahead = own.key, own.created, own, l.before(own)
-	waiting := b.waiting[h.place.line]
-	if waiting == nil {
-		waiting = map[*hold]struct{}{}
-		b.waiting[h.place.line] = waiting
-	}
-	waiting[h] = struct{}{}
-	if w := b.watchers[h.place.line]; w != nil && w.seen > l.revision {
-		b.look(h)
-	}
-}
-
-// leaveLine forgets that h waits. The caller has mu.
-func (b *Backend) leaveLine(h *hold) {
-	waiting := b.waiting[h.place.line]
-	delete(waiting, h)
-	if len(waiting) == 0 {
-		delete(b.waiting, h.place.line)
-	}
-	h.own, h.ahead = nil, nil
-}
-
-// look starts a look at whether it is h's turn, if anybody listens. The caller has mu.
-func (b *Backend) look(h *hold) {
-	topic := h.name
-	if !b.hub.Watched(topic) {
+	w.deletions = append(w.deletions, d)
+	if w.queue == nil || d.revision <= w.queue.revision {
 		return
 	}
-	if h.again = h.checking; h.checking {
-		return
+	if e := w.queue.at(d.key); e != nil {
+		b.hub.Wake(w.paths.topic(e.id()), backend.Wake{})
+		w.queue.remove(d.key)
+		w.queue.settle()
+		b.proveTurns(w)
 	}
-	h.checking = true
-	b.spawn(func() { b.turn(h, topic) })
 }
 
-// turn proves h's turn by a write, and hands the grant to whoever watches. Otherwise it notes what keeps h waiting now. If that
-// cannot be found out, the claim is to ask itself.
-func (b *Backend) turn(h *hold, topic string) {
-	for again := true; again; {
-		b.mu.Lock()
-		h.again = false
-		own := h.own
-		a := &attempt{b: b, c: h.claim, place: h.place, sent: h.asked, h: h}
-		b.mu.Unlock()
-		if own != nil {
-			if wake := b.prove(a, own); wake != nil {
-				b.hub.Deliver(topic, *wake)
-			}
+func (q *queue) remove(key string) {
+	q.entries = slices.DeleteFunc(q.entries, func(e *entry) bool { return e.key == key })
+}
+
+// observe has the lock's watcher, if there is one, find by q whose turn it is from now on, and
+// takes q over. If q is too old for that, the claim of topic is woken to read it again. The caller
+// has mu.
+func (b *Backend) observe(p paths, q *queue, topic string) {
+	w := b.watchers[p.queue]
+	switch {
+	case w == nil, w.queue != nil && q.revision < w.queue.revision:
+		return
+	case q.revision < w.since:
+		b.hub.Wake(topic, backend.Wake{})
+		return
+	}
+	known := func(d deletion) bool { return d.revision <= q.revision }
+	w.deletions = slices.DeleteFunc(w.deletions, known)
+	for _, d := range w.deletions {
+		q.remove(d.key)
+	}
+	q.settle()
+	w.queue = q
+	b.proveTurns(w)
+}
+
+// proveTurns starts a proof for each claim of ours that waits as far as we know, that is watched,
+// and whose entry holds by what the watcher knows. The caller has mu.
+func (b *Backend) proveTurns(w *watcher) {
+	for _, e := range w.queue.entries {
+		if !e.granted {
+			continue
 		}
-		b.mu.Lock()
-		again = h.again && h.own != nil
-		h.checking = again
-		b.mu.Unlock()
+		lc := b.claims[w.paths.topic(e.id())]
+		waits := lc != nil && lc.entry != nil && !lc.granted && !lc.ended
+		if waits && !lc.proving && b.hub.Watched(lc.topic) {
+			lc.proving = true
+			b.tasks.Go(func() { b.prove(lc) })
+		}
 	}
 }
 
-// prove returns what the claim's watcher is to hear, or nil. The lease that it is told of is the shorter of WaiterTTL and TTL,
-// and counts from its last answered attempt. The token is above that of the refusal: the entry was in line then, behind all
-// that held.
-func (b *Backend) prove(a *attempt, own *entry) *backend.Wake {
+// prove writes to the entry of a claim whose turn may have come, and hands the grant to whoever
+// watches. If that fails, the claim is to ask itself.
+//
+// Safety: the write is confirm's. The lease that the claim is told of is the shorter of WaiterTTL
+// and TTL, and counts from its last answered attempt. The token is above that of the refusal: the
+// entry was in the queue then, behind all that held.
+func (b *Backend) prove(lc *localClaim) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
-	lease := min(a.c.WaiterTTL, a.c.TTL)
-	w := a.over(own, true)
-	w.ttl = lease
-	o, err := a.write(ctx, w)
-	if err != nil || !o.written {
-		return &backend.Wake{}
-	}
 	b.mu.Lock()
-	k := b.leases.cover(o.lease, a.sent, lease)
+	a := &attempt{b: b, c: lc.claim, paths: lc.paths, sent: lc.asked, local: lc}
+	own := lc.entry
 	b.mu.Unlock()
-	if b.join(ctx, k) != nil {
-		return &backend.Wake{}
+	ttl := min(a.c.WaiterTTL, a.c.TTL)
+	r, err := a.write(ctx, a.overwrite(own, ttl, false))
+	proven := err == nil && r.written
+	if proven {
+		b.mu.Lock()
+		f := b.keep(r.lease, a.sent, ttl)
+		b.mu.Unlock()
+		proven = f.wait(ctx) == nil
 	}
-	now := o.line.at(own.key)
-	h := a.h
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	lc.proving = false
 	switch {
-	case h.own == nil: // answered by an attempt, or released
-		return nil
-	case !now.granted:
-		h.own, h.ahead = now, o.line.before(now)
-		if w := b.watchers[h.place.line]; w != nil && w.seen > o.line.revision {
-			h.again = true
+	case b.claims[lc.topic] != lc, lc.granted: // released meanwhile, or granted to an attempt
+	case !proven:
+		b.hub.Wake(lc.topic, backend.Wake{})
+	default:
+		now := *r.queue.at(own.key)
+		lc.entry, lc.granted = &now, now.granted
+		if now.granted {
+			b.hub.Deliver(lc.topic, backend.Wake{Granted: true, Grant: backend.Grant{
+				Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
+			}})
 		}
-		return nil
+		b.observe(a.paths, r.queue, lc.topic)
 	}
-	h.granted, h.written, h.record = true, now.modified, now.record
-	b.leaveLine(h)
-	return &backend.Wake{Granted: true, Grant: backend.Grant{
-		Token: now.token(), TTL: lease, Reserved: max(a.c.Reserve, 1), State: o.state,
-	}}
 }

@@ -380,11 +380,12 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 	return true
 }
 
-// leaves takes a lease that is over, or about to be released, from its cohort: those who wait in it are the acquirer's
-// from now on. Its first attempt may come before the release or after it: before, it is queued and handed the key;
+// drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who wait in it are the
+// acquirer's from now on. Its first attempt may come before the release or after it: before, it is queued and handed the key;
 // after, it is granted if it is the first.
-func (c *core) leaves(ctx context.Context, l *lease) {
+func (c *core) drop(ctx context.Context, l *lease) {
 	l.mu.Lock()
+	l.halt()
 	lost := l.lost
 	l.mu.Unlock()
 	c.mu.Lock()

@@ -309,7 +309,7 @@ func (l *lease) lose(cause error) error {
 		ctx = h.parent
 		h.end(time.Now(), cause)
 	}
-	l.core.leaves(ctx, l)
+	l.core.drop(ctx, l)
 	return cause
 }
 

@@ -135,16 +135,10 @@ func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backen
 	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
 		return err
 	}
-	if err := validateTTL(o.ttl, c.caps); err != nil {
-		return err
-	}
-	switch o.wait {
-	case waiting.Auto, waiting.Handoff, waiting.Notify, waiting.Poll:
-		if err := c.caps.Missing(modeNeeds(o.wait)); err != nil {
+	if o.ttl != c.cfg.TTL || o.wait != c.cfg.Wait.Mode { // else New has checked them
+		if err := c.check(o); err != nil {
 			return err
 		}
-	default:
-		return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
 	}
 	*claim = backend.Claim{
 		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: backend.NewOwner(),
@@ -160,6 +154,18 @@ func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backen
 	}
 	c.sign(ctx, claim)
 	return claim.Validate(c.caps)
+}
+
+// check refuses what the options of a call ask for, if it cannot be had.
+func (c *core) check(o *call) error {
+	switch o.wait {
+	case waiting.Auto, waiting.Handoff, waiting.Notify, waiting.Poll:
+		if err := c.caps.Missing(modeNeeds(o.wait)); err != nil {
+			return err
+		}
+		return validateTTL(o.ttl, c.caps)
+	}
+	return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
 }
 
 // A wait is one claim on its way from the first attempt to a lease, or to its withdrawal. It is used by one goroutine

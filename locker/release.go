@@ -36,16 +36,8 @@ func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
 
 // giveUp ends a lease and releases it in the store.
 func (c *core) giveUp(ctx context.Context, l *lease) error {
-	l.end()
-	c.leaves(ctx, l)
+	c.drop(ctx, l)
 	return c.release(ctx, &l.claim, Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
-}
-
-// end takes the lease out of use: it is renewed no more.
-func (l *lease) end() {
-	l.mu.Lock()
-	l.halt()
-	l.mu.Unlock()
 }
 
 // expired reports whether the deadline has passed.

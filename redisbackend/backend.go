@@ -3,6 +3,7 @@ package redisbackend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,12 +17,12 @@ const DefaultRequestTimeout = store.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
-	// Prefix starts every key and channel. Clients with different prefixes do not see each other's locks. Default
-	// "holdfast:"; it must not contain braces.
+	// Prefix starts every key and channel. Clients with different prefixes do not see each other's
+	// locks. Default "holdfast:"; it must not contain braces.
 	Prefix string
 
-	// Retention is how long the token counter of a key is kept after its last hold, at least 2·TTL. Later the server's
-	// clock keeps tokens rising. Default 1 minute.
+	// Retention is how long the token counter of a key is kept after its last hold, at least
+	// 2·TTL. Later the server's clock keeps tokens rising. Default 1 minute.
 	Retention time.Duration
 
 	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
@@ -30,65 +31,67 @@ type Config struct {
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
 
-	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
-	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
-	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
-	// with another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request, and is not for a
-	// cluster. Default: no guard.
+	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a
+	// flush a server grants nothing for a little more than MaxTTL, by when every lease that it may
+	// have forgotten has run out; so does a server that meets the guard for the first time.
+	// Renewals and releases go on. Claims with a longer TTL are refused, and so are clients with
+	// another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request,
+	// and is not for a cluster. Default: no guard.
 	MaxTTL time.Duration
 
-	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
-	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
-	// Sentinel URLs 10s, else 0.
+	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary
+	// may go on granting after it has lost its replicas, which is its min-replicas-max-lag. It
+	// adds to the time without grants. Default for Sentinel URLs 10s, else 0. It needs Redis 7 or
+	// Valkey: scripts of Redis 6 write without replicas, whatever its min-replicas-to-write.
 	ReplicaLag time.Duration
 
-	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
-	// names as they are, and excludes those libraries. Such locks are exclusive and have no line; a release by another
-	// library wakes nobody, so waiters find out when they ask next (waiting.Config.Fallback). Default: a layout of our own.
+	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the
+	// Redlock text do, under their names as they are, and excludes those libraries. Such locks are
+	// exclusive and have no queue; a release by another library wakes nobody, so waiters find out
+	// when they ask next (waiting.Config.Fallback). Default: a layout of our own.
 	Dialect string
 
-	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
-	// (WAIT). Without them the answer is unknown, and the lock is given back. It makes a loss in a failover unlikely, not
-	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
+	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many
+	// replicas have the grant (WAIT). Without them the answer is unknown, and the lock is given
+	// back. It makes a loss in a failover unlikely, not impossible: another replica may be
+	// promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
 	Replicas int
 }
 
-type verbs = store.Verbs // under a name that is not a part of Backend for others
-
-// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and does not change the client
-// it was given.
+// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and
+// does not change the client it was given.
 type Backend struct {
-	verbs
+	backend.Base
 	store  *store.Store
 	client redis.UniversalClient
 	owned  bool   // opened by us, so closed by us
-	prompt bool   // the client honours the deadline of a context
 	reload func() // makes a cluster client look who the primaries are; nil otherwise
 	cfg    store.Config
-	lanes  *store.Lanes
+	pipe   *pipeline
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend on a client that the caller keeps and closes, after the backend. It sends nothing: the server is
-// checked before the first TryAcquire. The client may be shared with the rest of the program.
+// New returns a backend on a client that the caller keeps and closes, after the backend. It sends
+// nothing: the server is checked before the first TryAcquire. The client may be shared with the
+// rest of the program.
 //
-// The client's own retries are not used, whatever its settings. Prefer ContextTimeoutEnabled: without it an answer that does
-// not come occupies a connection for the client's ReadTimeout, though the caller returns in time.
+// The client's own retries are not used, whatever its settings. Prefer ContextTimeoutEnabled:
+// without it an answer that does not come occupies a connection for the client's ReadTimeout,
+// though the caller returns in time.
 //
-// It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any read timeout, and for a
-// *redis.Ring, which moves keys when a server is down and so hands out a lock twice.
+// It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any
+// read timeout, and for a *redis.Ring, which moves keys when a server is down and so hands out a
+// lock twice.
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 	b := &Backend{client: client, cfg: store.Config(cfg)}
 	var err error
 	if b.store, err = store.New(&b.cfg); err != nil {
 		return nil, err
 	}
-	b.verbs = b.store.Verbs()
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
-	b.lanes = store.NewLanes(0, &b.store.Gate, b.perform)
 	b.store.Use(transport{b})
 	return b, nil
 }
@@ -96,6 +99,7 @@ func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 // adopt looks at how the client was set up.
 func (b *Backend) adopt(client redis.UniversalClient) error {
 	refuse := func(why string) error { return &backend.InvalidError{Field: "client", Reason: why} }
+	b.pipe = &pipeline{client: client, timeout: b.cfg.RequestTimeout, most: clusterSenders, alone: true}
 	switch c := client.(type) {
 	case nil:
 		return refuse("is nil")
@@ -106,44 +110,203 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			return refuse("is nil")
 		}
 		o := c.Options()
-		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
-		if !b.prompt {
+		b.store.Secrets = []string{o.Password}
+		if !o.ContextTimeoutEnabled {
 			b.client = c.WithTimeout(b.cfg.RequestTimeout) // same connections, but reads end
+		}
+		b.pipe = &pipeline{
+			client: b.client, timeout: b.cfg.RequestTimeout, most: o.PoolSize, inline: o.ContextTimeoutEnabled,
 		}
 	case *redis.ClusterClient:
 		if c == nil {
 			return refuse("is nil")
 		}
 		o := c.Options()
-		b.prompt, b.store.Secrets = o.ContextTimeoutEnabled, []string{o.Password}
+		b.store.Secrets = []string{o.Password}
 		if err := b.store.OnCluster(); err != nil {
 			return err
 		}
 		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
-		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !b.prompt {
+		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !o.ContextTimeoutEnabled {
 			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")
 		}
 	}
 	return nil
 }
 
-// Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or the client's ReadTimeout
-// if that is longer and the client ignores contexts), and closes the client if the backend was opened by URL.
+// clusterSenders is how many requests of a cluster client are under way; more wait for one of
+// them.
+const clusterSenders = 256
+
+// Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
+func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
+
+// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks
+// the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	return b.store.TryAcquire(ctx, c)
+}
+
+// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With
+// Config.Dialect the error is [errors.ErrUnsupported].
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (waiting []bool, err error) {
+	return b.store.Heartbeat(ctx, claims)
+}
+
+// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
+func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
+
+// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
+func (b *Backend) Release(ctx context.Context, c backend.Claim) error { return b.store.Release(ctx, c) }
+
+// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
+// handed over to it. All watches of a backend share one connection, which is restored when it
+// breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
+// server has confirmed the subscription, when ctx is done, or after RequestTimeout.
+//
+// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
+// nobody would be woken.
+func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	return b.store.Watch(ctx, c)
+}
+
+// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
+// given.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
+	return b.store.Inspect(ctx, key)
+}
+
+// Identity returns the server's replication id, which changes when it restarts or is promoted. A
+// cluster has none: the error is [errors.ErrUnsupported].
+func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
+
+// Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or
+// the client's ReadTimeout if that is longer and the client ignores contexts), and closes the
+// client if the backend was opened by URL.
 func (b *Backend) Close() error {
 	first := b.store.Close()
-	b.lanes.Close()
+	b.pipe.close()
 	if first && b.owned {
 		return b.client.Close()
 	}
 	return nil
 }
 
-// transport is go-redis at work for the store. It is apart from Backend so that its methods are not Backend's.
-type transport struct{ b *Backend }
+// transport is go-redis at work for the store. It is apart from Backend so that its methods are
+// not Backend's.
+type transport struct{ *Backend }
+
+// Run executes a script and returns its reply. If the server does not know the script (a new
+// server, a failover, SCRIPT FLUSH), it is sent itself.
+func (t transport) Run(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
+	if r.Replicas > 0 {
+		return t.acknowledged(ctx, r)
+	}
+	cmd := t.command(ctx, "evalsha", r.Script.SHA1, r)
+	if err = t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+		return nil, 0, err
+	}
+	if reply, err = cmd.Result(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return reply, 0, err
+	}
+	cmd = t.command(ctx, "eval", r.Script.Source, r)
+	if err = t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+		return nil, 0, err
+	}
+	reply, err = cmd.Result()
+	return reply, 0, err
+}
+
+// acknowledged runs a script and waits on its connection for replicas.
+func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
+	send := func(command, what string, limit time.Duration) (run, wait *redis.Cmd, err error) {
+		run = t.command(ctx, command, what, r)
+		wait = redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
+		err = t.pipe.do(ctx, &request{own: func(ctx context.Context) {
+			p := t.client.Pipeline() // one connection
+			_, _ = p.Process(ctx, attempt{run}), p.Process(ctx, attempt{wait})
+			_, _ = p.Exec(ctx)
+		}})
+		return run, wait, err
+	}
+	began, limit := time.Now(), t.cfg.RequestTimeout/2
+	run, wait, err := send("evalsha", r.Script.SHA1, limit)
+	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") { // and WAIT may have waited all the same
+		run, wait, err = send("eval", r.Script.Source, min(limit, (t.cfg.RequestTimeout-time.Since(began))/2))
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if reply, err = run.Result(); err != nil {
+		return nil, 0, err
+	}
+	n, err := wait.Int64()
+	return reply, int(n), err
+}
+
+// command is one that runs a script.
+func (b *Backend) command(ctx context.Context, command, what string, r store.Request) *redis.Cmd {
+	words := make([]any, 3, 3+len(r.Keys)+len(r.Args))
+	words[0], words[1], words[2] = command, what, len(r.Keys)
+	for _, key := range r.Keys {
+		words = append(words, key)
+	}
+	for i := range r.Args {
+		if b.owned {
+			words = append(words, &r.Args[i]) // an allocation less
+		} else {
+			words = append(words, r.Args[i]) // a program's hooks may want to read them
+		}
+	}
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
+}
+
+// Info returns the reply to INFO section of each primary.
+func (t transport) Info(ctx context.Context, section string) (infos []string, err error) {
+	var all []string
+	var failed error
+	if err = t.pipe.do(ctx, &request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
+		return nil, err // and what is written later is nobody's
+	}
+	return all, failed
+}
+
+func (b *Backend) info(ctx context.Context, section string) ([]string, error) {
+	cluster, ok := b.client.(*redis.ClusterClient)
+	if !ok {
+		info, err := b.client.Info(ctx, section).Result()
+		return []string{info}, err
+	}
+	each := make(chan string, 1<<14) // as many as there are slots
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		info, err := c.Info(ctx, section).Result()
+		each <- info
+		return err
+	})
+	close(each)
+	var infos []string
+	for info := range each {
+		infos = append(infos, info)
+	}
+	return infos, err
+}
+
+// Check tries PING, which keeps the connection for pub/sub.
+func (t transport) Check(ctx context.Context) error {
+	cmd := redis.NewCmd(ctx, "ping")
+	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
 
 // Messages returns a pub/sub connection, which is made when it is first used.
 func (t transport) Messages(ctx context.Context) store.Messages {
-	return messages{t.b.client.Subscribe(ctx)}
+	return messages{t.client.Subscribe(ctx)}
 }
 
 // Explain says what an error of go-redis means.
@@ -152,11 +315,37 @@ func (t transport) Explain(err error) store.Failure {
 	if errors.As(err, &reply) {
 		return store.Failure{Reply: reply.Error()}
 	}
-	if t.b.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
-		t.b.reload()
+	if t.reload != nil { // go-redis learns of a failover from a reply only, and a dead primary gives none
+		t.reload()
 	}
 	return store.Failure{
 		Closed: errors.Is(err, redis.ErrClosed),
 		Unsent: store.NotMade(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
 	}
 }
+
+// messages is a pub/sub connection of go-redis.
+type messages struct{ *redis.PubSub }
+
+// Receive is that of go-redis, which panics on a message of a shape that it does not expect: here
+// that is a broken connection.
+func (m messages) Receive(ctx context.Context) (message store.Message, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("redis: pub/sub message is not understood: %v", r)
+		}
+	}()
+	got, err := m.PubSub.Receive(ctx)
+	switch got := got.(type) {
+	case *redis.Message:
+		message = store.Message{Kind: store.Published, Channel: got.Channel, Payload: got.Payload}
+	case *redis.Subscription:
+		if got.Kind == "subscribe" {
+			message = store.Message{Kind: store.Confirmed, Channel: got.Channel}
+		}
+	}
+	return message, err
+}
+
+// Ping sends one; its answer is for Receive.
+func (m messages) Ping(ctx context.Context) error { return m.PubSub.Ping(ctx) }

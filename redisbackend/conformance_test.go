@@ -25,6 +25,18 @@ func TestConformanceGuarded(t *testing.T) {
 	backendtest.Run(t, redistest.Guarded(t, srv, "redis"))
 }
 
+// TestConformanceLeastPrivileges runs it for a user who may do what the package's documentation
+// says, and no more.
+//
+// covers: R20
+func TestConformanceLeastPrivileges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same rules with fewer permissions")
+	}
+	t.Parallel()
+	backendtest.Run(t, redistest.LeastPrivileges(t, testserver.Redis(t), "redis"))
+}
+
 // TestConformanceDialect runs what is there of the string dialect.
 func TestConformanceDialect(t *testing.T) {
 	t.Parallel()
@@ -47,3 +59,5 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Replicas(t, "redis")
 }
+
+func TestRefusals(t *testing.T) { redistest.Refusals(t, "redis") }

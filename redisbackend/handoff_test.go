@@ -95,7 +95,8 @@ func TestOneChannelForTheLine(t *testing.T) {
 	}
 }
 
-// The connection is down while the key is handed over: every watcher is woken when it is back, and asks.
+// The connection is down while the key is handed over: every watcher is woken when it is back, and
+// asks.
 //
 // covers: W2, R21
 func TestMissedHandOff(t *testing.T) {
@@ -114,7 +115,8 @@ func TestMissedHandOff(t *testing.T) {
 	acquired(t, b, waiter)
 }
 
-// A message that was late is about a grant that the claim's last answer knew of: its token is not above it.
+// A message that was late is about a grant that the claim's last answer knew of: its token is not
+// above it.
 //
 // covers: W3
 func TestLateMessage(t *testing.T) {
@@ -132,12 +134,13 @@ func TestLateMessage(t *testing.T) {
 	}
 }
 
-// A watch that comes after the message, or while a signal waits in its slot, loses no grant. What is no message is ignored.
+// A watch that comes after the message, or while a signal waits in its slot, loses no grant. What
+// is no message is ignored.
 func TestNewestGrantIsInTheSlot(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	c := inLine(key(t))
 	wake := watching(t, b, c)
-	b.store.Waiters().Line.WakeAll(backend.Wake{})
+	b.store.Waiters().Queue.WakeAll(backend.Wake{})
 	for _, message := range []string{"", "free", fmt.Sprint("7 1 1000 ", b.store.Layout.Topic(c)), "junk", fmt.Sprint("9 1 1000 ", b.store.Layout.Topic(c))} {
 		if err := b.client.Publish(t.Context(), b.store.Layout.ClientChannel(), message).Err(); err != nil {
 			t.Fatal(err)
@@ -160,7 +163,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 func TestNobodyInLine(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.store.Waiters().WaiterTTL = 5 * time.Millisecond
+	b.store.Waiters().Idle = 5 * time.Millisecond
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := b.Watch(ctx, inLine(key(t))); err != nil {
@@ -176,7 +179,8 @@ func TestNobodyInLine(t *testing.T) {
 	}
 }
 
-// With the memory used up a release still hands over, and readers, who share fields, can still be kept and given back.
+// With the memory used up a release still hands over, and readers, who share fields, can still be
+// kept and given back.
 //
 // covers: R6
 func TestHandOffOutOfMemory(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -60,7 +61,7 @@ func TestTLS(t *testing.T) {
 
 func TestUserAndDatabase(t *testing.T) {
 	srv := testserver.Redis(t, testserver.WithPassword("p@ss/w:rd"))
-	srv.MustDo("ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys", "allchannels")
+	srv.MustDo(append([]string{"ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys"}, redistest.AllChannels(srv)...)...)
 	three := opened(t, "redis://:p%40ss%2Fw%3Ard@"+srv.Addr()+"/3")
 	roundTrip(t, three)
 	roundTrip(t, opened(t, "redis://ann:ann%27s@"+srv.Addr()+"/0"))
@@ -75,7 +76,8 @@ func TestUserAndDatabase(t *testing.T) {
 	}
 }
 
-// The primary dies: locks go on with the next one, waiters are woken by it, and a watch lives through it.
+// The primary dies: locks go on with the next one, waiters are woken by it, and a watch lives
+// through it.
 //
 // covers: R14
 func TestSentinel(t *testing.T) {
@@ -138,8 +140,8 @@ func TestCluster(t *testing.T) {
 	failover(t, set, b, programs)
 }
 
-// failover kills the primary of a lock, which carries the subscription too. Both clients must find the new one: go-redis by
-// itself looks for it once a minute.
+// failover kills the primary of a lock, which carries the subscription too. Both clients must find
+// the new one: go-redis by itself looks for it once a minute.
 func failover(t *testing.T, set *testserver.ClusterSet, b, programs *Backend) {
 	t.Helper()
 	const name = "survivor"

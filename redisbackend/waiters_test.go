@@ -14,3 +14,7 @@ func TestManyWaitersAreQuiet(t *testing.T) { redistest.ManyWaiters(t, "redis", 1
 
 // covers: W1, W2, W10
 func TestEveryPublishIsLost(t *testing.T) { redistest.EveryPublishIsLost(t, "redis") }
+
+func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "redis") }
+
+func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "redis") }

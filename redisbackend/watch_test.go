@@ -52,6 +52,8 @@ func TestReleaseWakes(t *testing.T) {
 // A release that the server refuses wakes nobody: the key is not free.
 func TestRefusedReleaseIsSilent(t *testing.T) {
 	srv := testserver.Redis(t)
+	testserver.OnlyWhere(t, srv, func(v testserver.Version) bool { return v.AtLeast(7, 0) },
+		"NOREPLICAS: scripts of Redis 6 write without replicas")
 	b := opened(t, srv.URL())
 	c, marker := claim(key(t)), claim(key(t))
 	acquired(t, b, c)
@@ -140,7 +142,8 @@ func TestRestartsArePaced(t *testing.T) {
 	}
 }
 
-// The release is published while the subscription is broken. Its watchers are woken when it is restored.
+// The release is published while the subscription is broken. Its watchers are woken when it is
+// restored.
 //
 // covers: W2, R21
 func TestMissedMessage(t *testing.T) {
@@ -191,7 +194,7 @@ func TestSubscriptionIsKilledAgainAndAgain(t *testing.T) {
 // covers: R21, E2
 func TestSilentSubscription(t *testing.T) {
 	p, b, direct := behind(t, "?request_timeout=100ms")
-	b.store.Waiters().WaiterTTL, b.store.Waiters().Quiet = 10*time.Millisecond, 50*time.Millisecond
+	b.store.Waiters().Idle, b.store.Waiters().Quiet = 10*time.Millisecond, 50*time.Millisecond
 	c := claim(key(t))
 	acquired(t, direct, c)
 	wake := watched(t.Context(), t, b, c.Key)
@@ -206,7 +209,7 @@ func TestSilentSubscription(t *testing.T) {
 // A connection on which nothing happens is asked, found alive, and kept.
 func TestIdleSubscriptionStays(t *testing.T) {
 	p, b, _ := behind(t, "?request_timeout=150ms")
-	b.store.Waiters().WaiterTTL, b.store.Waiters().Quiet = 5*time.Millisecond, 20*time.Millisecond
+	b.store.Waiters().Idle, b.store.Waiters().Quiet = 5*time.Millisecond, 20*time.Millisecond
 	watched(t.Context(), t, b, key(t))
 	before := p.Counts()
 	p.Await(func(n testserver.Counts) bool { return n.Requests > before.Requests+10 })
@@ -215,13 +218,14 @@ func TestIdleSubscriptionStays(t *testing.T) {
 	}
 }
 
-// However many wait for however many keys, there is one connection; and none, and no channel, when nobody does.
+// However many wait for however many keys, there is one connection; and none, and no channel, when
+// nobody does.
 //
 // covers: W13, G1
 func TestOneConnectionForAll(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	b.store.Waiters().WaiterTTL = 20 * time.Millisecond
+	b.store.Waiters().Idle = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	const names, each = 50, 10
@@ -257,7 +261,7 @@ func TestOneConnectionForAll(t *testing.T) {
 // The connection lives while somebody watches, and a little longer.
 func TestNobodyWatches(t *testing.T) {
 	p, b, _ := behind(t, "")
-	b.store.Waiters().WaiterTTL = 20 * time.Millisecond
+	b.store.Waiters().Idle = 20 * time.Millisecond
 	for range 3 {
 		c := claim(key(t))
 		acquired(t, b, c)
@@ -274,10 +278,11 @@ func TestNobodyWatches(t *testing.T) {
 	}
 }
 
-// A channel without a watcher is dropped when it was so at two sweeps, and is not if another watcher came in between.
+// A channel without a watcher is dropped when it was so at two sweeps, and is not if another
+// watcher came in between.
 func TestSweep(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.store.Waiters().WaiterTTL = time.Hour // only the sweeps here
+	b.store.Waiters().Idle = time.Hour // only the sweeps here
 	name := key(t)
 	sweep := func(step string, dropped int) {
 		t.Helper()
@@ -307,12 +312,13 @@ func TestSweep(t *testing.T) {
 	sweep("vacant twice", 1)
 }
 
-// Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is woken by the next release.
+// Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is
+// woken by the next release.
 //
 // covers: W1, W13
 func TestComingAndGoing(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
-	b.store.Waiters().WaiterTTL = time.Millisecond
+	b.store.Waiters().Idle = time.Millisecond
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {

@@ -27,16 +27,18 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceByURL runs the suite on three nodes in real time, opened as applications do.
+// TestConformanceByURL runs the suite on three nodes that are opened as applications do.
+// TestConformanceOnRedis is the one in real time.
 func TestConformanceByURL(t *testing.T) {
 	var makers makers
-	backendtest.Run(t, backendtest.Harness{Open: func(t testing.TB) backend.Backend {
+	backendtest.Run(t, backendtest.Harness{Bubble: true, Open: func(t testing.TB) backend.Backend {
 		return &routed{Backend: dial(t, memURL(t, 3)), makers: &makers}
 	}})
 }
 
-// routed sends repeats of an attempt to the client that made it, where they come from outside of tests: the majority of another client
-// may include a node that has not been told the token that was agreed on yet, so that client would find a higher one.
+// routed sends repeats of an attempt to the client that made it, where they come from outside of
+// tests: the majority of another client may include a node that has not been told the token that
+// was agreed on yet, so that client would find a higher one.
 type routed struct {
 	backend.Backend
 	makers *makers

@@ -22,7 +22,8 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-// A lease that would have to be longer than any is refused before a node is asked, and one that fits is asked for in full.
+// A lease that would have to be longer than any is refused before a node is asked, and one that
+// fits is asked for in full.
 // covers: D3, I2
 func TestDriftBeyondTheLongestLease(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{Drift: 0.26}, func(q *quorum) {

@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A QuorumError says why there was no majority: for each node, what it answered. errors.Is finds in it what the answers amount to
-// together, and not what single nodes said: one node's no is not the majority's.
+// A QuorumError says why there was no majority: for each node, what it answered. errors.Is finds in
+// it what the answers amount to together, and not what single nodes said: one node's no is not the
+// majority's.
 type QuorumError struct {
 	Need  int         // the majority
 	Nodes []NodeError // in the order of the nodes; Err is nil for those that said yes
@@ -36,21 +37,25 @@ func (e *QuorumError) Error() string {
 	return fmt.Sprintf("%d of %d nodes agreed, %d are needed (%s)", yes, len(e.Nodes), e.Need, strings.Join(texts, "; "))
 }
 
-// Unwrap returns what the answers amount to: errors that are refusals or [backend.ErrUnavailable], or for an unknown answer none
-// that would make it a definite one.
+// Unwrap returns what the answers amount to: errors that are refusals or [backend.ErrUnavailable],
+// or for an unknown answer none that would make it a definite one.
 func (e *QuorumError) Unwrap() []error { return e.is }
 
-// A silentError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx of the caller's ended.
+// A silentError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx
+// of the caller's ended.
 type silentError struct{ limit time.Duration }
 
 func (e silentError) Error() string { return fmt.Sprintf("no answer within %v", e.limit) }
 
 var (
-	// errPassedOver is the vote of a node that was not asked, since it has not been answering.
-	errPassedOver = fmt.Errorf("%w: not asked, as it has not been answering", backend.ErrUnavailable)
+	// errSkipped is the vote of a node that was not asked, since it has not been answering.
+	errSkipped = fmt.Errorf("%w: not asked, as it has not been answering", backend.ErrUnavailable)
 
-	// errNotSent is the vote of a node whose earlier requests took until the caller had left.
-	errNotSent = fmt.Errorf("%w: the caller left before it was sent", backend.ErrUnavailable)
+	// errNotSent is the vote of a node whose earlier requests took until the claim was released.
+	errNotSent = fmt.Errorf("%w: the claim was released before it was sent", backend.ErrUnavailable)
+
+	// errNotRepeated is the vote of a node that a repeat of a grant does not need.
+	errNotRepeated = fmt.Errorf("%w: a repeat goes to the nodes that hold first", backend.ErrUnavailable)
 
 	errNotHeld = fmt.Errorf("%w on this node", backend.ErrLost)
 

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// Five servers without persistence forget everything, one after another and faster than their quarantine: some restart, one is
-// flushed. Whoever holds goes on holding as long as a majority remembers, and is never joined by another; afterwards the
-// lock is granted again.
+// Five servers without persistence forget everything, one after another and faster than their
+// quarantine: some restart, one is flushed. Whoever holds goes on holding as long as a majority
+// remembers, and is never joined by another; afterwards the lock is granted again.
 //
 // covers: Q10, R3, R4, R8
 func TestNodesThatForget(t *testing.T) {
@@ -59,7 +59,8 @@ func TestNodesThatForget(t *testing.T) {
 		} else {
 			s.Restart()
 		}
-		// The next one goes when this one answers again, which is long before its quarantine is over.
+		// The next one goes when this one answers again, which is long before its quarantine is
+		// over.
 		storetest.Eventually(t, "the server is closed to new locks", func() error {
 			b, err := backend.Open(t.Context(), s.URL()+"?max_ttl="+longest.String())
 			if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// One hung node of five costs no time at all, and after some attempts it is asked by probes alone. When it answers again it takes part.
+// One hung node of five costs no time at all, and after some attempts it is asked by probes alone.
+// When it answers again it takes part.
 // covers: Q5, Q9, E2
 func TestHungNodeCostsNothing(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
@@ -42,9 +43,6 @@ func TestHungNodeCostsNothing(t *testing.T) {
 		q.acquire(c)
 		if n := q.holders("k"); n != 5 {
 			q.Errorf("held on %d nodes after the fifth is back", n)
-		}
-		if m := q.Margin(c); m != 2 {
-			q.Errorf("Margin = %d, want 2", m)
 		}
 		q.release(c)
 		if n := q.holders("k"); n != 0 {
@@ -112,7 +110,8 @@ func TestReleaseIsOwed(t *testing.T) {
 	})
 }
 
-// A release goes behind its own acquire on every node, however slow that is (redsync with FailFast leaves such keys for a TTL).
+// A release goes behind its own acquire on every node, however slow that is (redsync with FailFast
+// leaves such keys for a TTL).
 // covers: C9
 func TestReleaseNeverOvertakes(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{NodeTimeout: time.Second}, func(q *quorum) {
@@ -129,7 +128,7 @@ func TestReleaseNeverOvertakes(t *testing.T) {
 		if n := q.holders("k"); n != 0 {
 			q.Errorf("%d holds left", n)
 		}
-		if v := slow.verbs; len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
+		if v := slow.executed(); len(v) != 2 || v[0] != "acquire" || v[1] != "release" {
 			q.Errorf("the slow node executed %v", v)
 		}
 	})

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Inspect asks all nodes that answer, waits for each, and shows who holds on so many of them that it may be a majority.
+// Inspect asks all nodes that answer, waits for each, and shows who holds on so many of them that
+// it may be a majority.
 func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.State{}, err
@@ -22,17 +23,18 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	if !r.caps.Inspect {
 		return backend.State{}, errors.ErrUnsupported
 	}
-	votes, states := r.poll(), make([]backend.State, len(r.nodes))
-	answers, spell := make(chan answer, len(r.nodes)), newSpell(ctx, r.cfg.timeout(backend.MaxTTL))
-	for i, ask := range r.asked() {
-		if !ask {
-			votes.count(i, errPassedOver)
+	votes, states := r.newVotes(), make([]backend.State, len(r.nodes))
+	answers := make(chan answer, len(r.nodes))
+	for i, healthy := range r.healthy() {
+		if !healthy {
+			votes.count(i, r.nodes[i].skipped())
 			continue
 		}
-		r.tasks.Add(1) // as start has counted this verb, Close is still to wait
+		r.tasks.Add(1) // Close still waits for this call
 		go func() {
 			defer r.tasks.Done()
-			err := r.nodes[i].ask(spell, func(ctx context.Context, b backend.Backend) (err error) {
+			timeout := r.cfg.timeout(backend.MaxTTL)
+			err := r.nodes[i].ask(context.WithoutCancel(ctx), timeout, func(ctx context.Context, b backend.Backend) (err error) {
 				states[i], err = b.Inspect(ctx, key)
 				return err
 			})
@@ -65,46 +67,29 @@ type answer struct {
 	err  error
 }
 
-// merge shows a hold that at least so many of the states have. Its lease ends when less than a majority has it.
+// merge shows a hold that at least so many of the states have. Its lease ends when less than a
+// majority has it; its token is the one that a majority has stored, as a node that was filled in
+// may have a higher one.
 func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
-	byOwner := map[string][]backend.Holder{}
+	holds := map[string][]backend.Holder{}
 	for _, s := range states {
 		for _, h := range s.Holders {
-			h.Owner = ownerOf(h.Owner)
-			h.Meta, _, _ = untagged(h.Meta)
-			byOwner[h.Owner] = append(byOwner[h.Owner], h)
+			h.Owner, h.Meta.Quorum = ownerOf(h.Owner), ""
+			holds[h.Owner] = append(holds[h.Owner], h)
 		}
 		merged.Token = max(merged.Token, s.Token)
 	}
-	for _, holds := range byOwner {
-		if len(holds) < max(atLeast, 1) {
+	for _, on := range holds {
+		if len(on) < max(atLeast, 1) {
 			continue
 		}
-		h := holds[0]
-		slices.SortFunc(holds, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
-		h.TTL = max(holds[min(quorum, len(holds))-1].TTL, time.Nanosecond)
-		h.Token = usual(holds)
+		last := min(quorum, len(on)) - 1
+		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.Token, a.Token) })
+		h := on[last]
+		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
+		h.TTL = max(on[last].TTL, time.Nanosecond)
 		merged.Holders = append(merged.Holders, h)
-	}
-	slices.SortFunc(merged.Holders, func(a, b backend.Holder) int {
-		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Owner, b.Owner))
-	})
-	if n := len(merged.Holders); n > 0 {
-		merged.Token = merged.Holders[n-1].Token
+		merged.Token = h.Token
 	}
 	return merged
-}
-
-// usual is the token that most have: a node that was filled in later may have a higher one, one that came last not yet the hold's.
-func usual(holds []backend.Holder) (token uint64) {
-	count, most := map[uint64]int{}, 0
-	for _, h := range holds {
-		count[h.Token]++
-	}
-	for t, n := range count {
-		if n > most || n == most && t > token {
-			token, most = t, n
-		}
-	}
-	return token
 }

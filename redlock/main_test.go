@@ -38,8 +38,8 @@ func dial(t testing.TB, url string) backend.Backend {
 	return b
 }
 
-// harness is for quorums of nodes in memory: a client has a connection of its own to each, as wrap makes it. Stores belong to a
-// test, and go with it.
+// harness is for quorums of nodes in memory: a client has a connection of its own to each, as wrap
+// makes it. Stores belong to a test, and go with it.
 func harness(n int, wrap func(node, client int, b backend.Backend) backend.Backend) backendtest.Harness {
 	var mu sync.Mutex
 	stores, clients := map[string][]*membackend.Backend{}, 0

@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,45 +14,46 @@ import (
 )
 
 const (
-	// sickAfter is how many requests in a row must fail for a node to be passed over.
-	sickAfter = 3
+	// maxLead: a node whose backlog is over maxLead + 4 × the smallest one is skipped, so that a
+	// node that hangs cannot pile up requests before the first of them times out.
+	maxLead = 32
 
-	// lag is by how many requests without an answer more than four times those of the others a node is passed over: one that has begun to hang
-	// must not gather thousands before the first of them is given up.
-	lag = 32
+	// failureWeight is how many requests in flight a failed one counts for, until the next answer:
+	// three in a row are too many.
+	failureWeight = 16
 
-	// probes come at first and at most this far apart.
-	probeFirst = 50 * time.Millisecond
-	probeMost  = time.Second
+	// The first probe of a node that fails comes after minProbe, later ones up to maxProbe apart.
+	minProbe = 50 * time.Millisecond
+	maxProbe = time.Second
 
-	// probeLimit bounds a probe, and what a node is asked when it is opened.
-	probeLimit = time.Second
+	// probeTimeout bounds a probe, and what a node is asked when it is opened.
+	probeTimeout = time.Second
 
-	// mostDebts bounds how many releases a node that is away is owed. What is beyond runs out by itself.
-	mostDebts = 10_000
+	// maxOwed bounds the releases that are kept for a node. What is beyond runs out by itself.
+	maxOwed = 10_000
 )
 
-// A node is one of the backends, and what is known of its health. Its fields are guarded by mu; b does not change once it is set.
+// A node is one of the backends, with its health. Its fields are guarded by mu; b does not change
+// once it is set.
 type node struct {
 	red  *Backend
 	name string
-	open func(context.Context) (backend.Backend, error) // makes b, where it could not be opened yet; else nil
+	open func(context.Context) (backend.Backend, error) // of a node of a URL; else nil
 
-	fails   atomic.Int32
-	sick    atomic.Bool
-	waiting atomic.Int32 // requests that have no answer yet
+	inFlight atomic.Int64 // requests
+	failed   atomic.Int64 // requests since the last answer
+	recheck  atomic.Bool  // whether to ask who it is
 
-	mu      sync.Mutex
-	b       backend.Backend // nil until open has succeeded
-	id      string          // its Identity, as last seen; empty unknown
-	why     error           // why it is barred: it must not be counted; nil
-	debts   []debt
-	probing bool
-	paying  bool
+	mu        sync.Mutex
+	b         backend.Backend // nil until open has succeeded
+	id        string          // its Identity, as last seen; empty if unknown
+	barred    error           // why it must not be counted; nil
+	owed      []owed
+	repairing bool
 }
 
-// A debt is a release that a node has not confirmed, and until when it matters.
-type debt struct {
+// An owed is a release that a node has not confirmed, and until when it matters.
+type owed struct {
 	claim backend.Claim
 	until time.Time
 }
@@ -60,206 +63,265 @@ func (n *node) backend() (backend.Backend, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.why != nil:
-		return nil, n.why
+	case n.barred != nil:
+		return nil, n.barred
 	case n.b == nil:
-		return nil, errPassedOver
+		return nil, errSkipped
 	}
 	return n.b, nil
 }
 
-// start makes a request that lasts as long as s says, and takes note of whether the node answers. done gets the answer, which may be before
-// start returns.
-func (n *node) start(s *spell, v backend.Verb, c backend.Claim, done func(backend.Grant, error)) {
-	go func() { done(n.wait(s, v, c)) }()
+// skipped is the vote of a node that is not asked.
+func (n *node) skipped() error {
+	if _, err := n.backend(); err != nil {
+		return err
+	}
+	return errSkipped
 }
 
-// wait is start for who waits.
-func (n *node) wait(s *spell, v backend.Verb, c backend.Claim) (g backend.Grant, err error) {
-	err = n.ask(s, func(ctx context.Context, b backend.Backend) (err error) {
-		g, err = v.Do(ctx, b, c)
+// A send makes one request of a backend.
+type send func(context.Context, backend.Backend) error
+
+// do makes one request of a claim.
+func (n *node) do(q request) (g backend.Grant, err error) {
+	err = n.ask(q.round.ctx, q.round.timeout, func(ctx context.Context, b backend.Backend) (err error) {
+		switch q.verb {
+		case acquire:
+			g, err = b.TryAcquire(ctx, q.claim)
+		case renew:
+			err = b.Renew(ctx, q.claim)
+		case release:
+			err = b.Release(ctx, q.claim)
+		}
 		return err
 	})
 	return g, err
 }
 
-// ask sends one request, waits for it as long as s says, and takes note of whether the node answers.
-func (n *node) ask(s *spell, send func(context.Context, backend.Backend) error) error {
+// ask makes one request, and records whether the node answered.
+func (n *node) ask(ctx context.Context, timeout time.Duration, f send) error {
 	b, err := n.backend()
 	if err != nil {
 		return err
 	}
-	w := s.enter()
-	defer s.leave(w)
-	n.waiting.Add(1)
-	defer n.waiting.Add(-1)
-	err = send(w.ctx, b)
-	return n.heard(s, err, w.ctx.Err() != nil)
-}
-
-// heard takes note of the node's answer, and returns it.
-func (n *node) heard(s *spell, err error, over bool) error {
-	if err != nil && backend.AnswerOf(err) == backend.Unknown &&
-		(over || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		err = silentError{s.limit} // a client may be a moment before its ctx
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	n.inFlight.Add(1)
+	err = f(ctx, b)
+	n.inFlight.Add(-1)
+	ended := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if ended && backend.AnswerOf(err) == backend.Unknown { // a client may be a moment before its ctx
+		err = silentError{timeout}
 	}
-	n.note(err)
+	n.record(err)
 	return err
 }
 
-// note takes an answer, or its absence, for a sign of the node's health.
-func (n *node) note(err error) {
-	answered := backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
-	if answered {
-		if n.fails.Load() != 0 && n.fails.Swap(0) != 0 {
-			n.look() // it may have been restarted
+// record takes an answer, or its absence, for a sign of the node's health.
+func (n *node) record(err error) {
+	switch {
+	case !answered(err):
+		n.failed.Add(1)
+	case n.failed.Load() != 0 && n.failed.Swap(0) != 0:
+		n.recheck.Store(true) // it may have been restarted
+		n.repair()
+	}
+}
+
+// answered reports whether err is an answer of a node that is at work.
+func answered(err error) bool {
+	return backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
+}
+
+// backlog is the number that health goes by: requests that have no answer.
+func (n *node) backlog() int64 { return n.inFlight.Load() + failureWeight*n.failed.Load() }
+
+// healthy tells which nodes answer and keep up with the others.
+func (r *Backend) healthy() []bool {
+	least := int64(math.MaxInt64 / 8)
+	for _, n := range r.nodes {
+		least = min(least, n.backlog())
+	}
+	healthy := make([]bool, len(r.nodes))
+	for i, n := range r.nodes {
+		if healthy[i] = n.backlog() <= maxLead+4*least; !healthy[i] && n.failed.Load() > 0 {
+			n.repair()
 		}
-		n.sick.Store(false)
-		return
 	}
-	if n.fails.Add(1) >= sickAfter && n.sick.CompareAndSwap(false, true) {
-		n.startProbe()
-	}
+	return healthy
 }
 
-// look asks the node in the background who it is, once.
-func (n *node) look() {
-	if n.red.begin() {
-		go func() {
-			defer n.red.tasks.Done()
-			ctx, cancel := context.WithTimeout(n.red.ctx, probeLimit)
-			defer cancel()
-			_ = n.red.identify(ctx, n)
-		}()
+// owe makes the node forget claim as soon as it can be reached, for as long as it may hold it. As
+// it is not known when that is, the release leaves a tombstone.
+func (n *node) owe(claim backend.Claim) {
+	claim.NoneInFlight = false
+	n.mu.Lock()
+	if len(n.owed) == maxOwed {
+		n.owed = n.owed[1:]
 	}
+	n.owed = append(n.owed, owed{claim, time.Now().Add(2 * claim.TTL)})
+	n.mu.Unlock()
+	n.repair()
 }
 
-func (n *node) startProbe() {
+// repair starts the one goroutine that probes the node while it fails, or to ask who it is, and
+// then makes the releases that it is owed.
+func (n *node) repair() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.probing || !n.red.begin() {
-		return
+	if !n.repairing && n.red.enterTask() {
+		n.repairing = true
+		go n.repairLoop()
 	}
-	n.probing = true
-	go n.probe()
 }
 
-// probe asks the node from time to time until it answers.
-func (n *node) probe() {
+func (n *node) repairLoop() {
 	defer n.red.tasks.Done()
-	wait := waiting.NewBackoff(probeFirst, probeMost)
-	for n.sick.Load() {
-		if !waiting.Pause(n.red.ctx, wait.Next()) {
+	wait := waiting.NewBackoff(minProbe, maxProbe)
+	for waiting.Pause(n.red.ctx, wait.Next()) {
+		if (n.recheck.Swap(false) || n.failed.Load() > 0) && n.probe() != nil {
+			continue
+		}
+		for {
+			o, ok := n.nextOwed()
+			if !ok {
+				break
+			}
+			timeout := n.red.cfg.timeout(o.claim.TTL)
+			err := n.ask(n.red.ctx, timeout, func(ctx context.Context, b backend.Backend) error {
+				return b.Release(ctx, o.claim)
+			})
+			if !answered(err) {
+				break
+			}
+			wait.Reset()
+			n.paid(o)
+		}
+		if n.repaired() {
 			return
 		}
-		if err := n.revive(n.red.ctx); err == nil {
-			break
-		}
-	}
-	n.mu.Lock()
-	n.probing = false
-	n.mu.Unlock()
-	if n.sick.Load() { // it fell sick again while this probe was on its way out
-		n.startProbe()
 	}
 }
 
-// revive opens the node if need be, and asks it something that changes nothing. A renewal never creates.
-func (n *node) revive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+// nextOwed returns the first release that still matters.
+func (n *node) nextOwed() (owed, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.owed) > 0 && !time.Now().Before(n.owed[0].until) {
+		n.owed = n.owed[1:]
+	}
+	if len(n.owed) == 0 {
+		return owed{}, false
+	}
+	return n.owed[0], true
+}
+
+// repaired ends the repair if nothing is left to do. A node that fails again is repaired when
+// somebody wants to ask it.
+func (n *node) repaired() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.owed) == 0 && !n.recheck.Load() {
+		n.owed, n.repairing = nil, false
+	}
+	return !n.repairing
+}
+
+// paid takes o off the list, unless it was dropped to make room meanwhile.
+func (n *node) paid(o owed) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.owed) > 0 && n.owed[0].claim.Owner == o.claim.Owner && n.owed[0].claim.Key == o.claim.Key {
+		n.owed = n.owed[1:]
+	}
+}
+
+// probe opens the node if need be, and asks it who it is and something that changes nothing: a
+// renewal never creates.
+func (n *node) probe() error {
+	ctx, cancel := context.WithTimeout(n.red.ctx, probeTimeout)
 	defer cancel()
-	if err := n.ensure(ctx); err != nil {
+	if err := n.ensureOpen(ctx); err != nil {
 		return err
 	}
-	if err := n.red.identify(ctx, n); err != nil {
+	if err := n.identify(ctx); err != nil {
 		return err
 	}
-	b, err := n.backend()
-	if err != nil {
-		return err
-	}
-	err = b.Renew(ctx, backend.Claim{Key: "redlock probe", Owner: backend.NewOwner(), TTL: max(b.Capabilities().MinTTL, time.Second)})
-	if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {
-		return err
-	}
-	n.note(err)
-	return nil
+	return n.ask(ctx, probeTimeout, func(ctx context.Context, b backend.Backend) error {
+		c := backend.Claim{Key: "redlock probe", Owner: backend.NewOwner()}
+		c.TTL = max(b.Capabilities().MinTTL, time.Second)
+		if err := b.Renew(ctx, c); !answered(err) {
+			return err
+		}
+		return nil
+	})
 }
 
-// ensure opens a node that could not be opened before. One that can do less than was promised for all of them is barred.
-func (n *node) ensure(ctx context.Context) error {
+// ensureOpen opens a node that could not be opened before. One that can do less than was promised
+// for all of them is barred.
+func (n *node) ensureOpen(ctx context.Context) error {
 	n.mu.Lock()
-	opened := n.b != nil
+	b := n.b
 	n.mu.Unlock()
-	if opened {
-		return nil
-	}
-	b, err := n.open(ctx)
-	if err != nil {
-		return err
+	if b == nil {
+		var err error
+		if b, err = n.open(ctx); err != nil {
+			return err
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.b = b
-	if err := capsOf(b).Missing(n.red.caps.need()); err != nil {
-		n.why = err
+	if err := nodeCapabilities(b).Missing(n.red.need()); err != nil {
+		n.barred = err
+		return err
 	}
-	return n.why
+	return nil
 }
 
-// owe makes the node forget claim as soon as it can be reached, for as long as it may hold it.
-func (n *node) owe(claim backend.Claim) {
-	claim.NoneInFlight = false
+// identify asks the node who it is, and bars it if another node is the same: what looks like a
+// majority would be one machine. Neither of two is wrong alone, so it is the one that was asked
+// last. A node that is barred is asked as well: it may have become another.
+func (n *node) identify(ctx context.Context) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.debts) == mostDebts {
-		n.debts = n.debts[1:]
+	b, barred := n.b, n.barred
+	n.mu.Unlock()
+	if b == nil {
+		return errSkipped
 	}
-	n.debts = append(n.debts, debt{claim, time.Now().Add(2 * claim.TTL)})
-	if n.paying || !n.red.begin() {
-		return
+	id, err := b.Identity(ctx)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return barred
+	case err != nil || id == "":
+		if ctx.Err() != nil {
+			n.failed.CompareAndSwap(0, 1) // so that it is asked again when it answers anything
+		}
+		return err
 	}
-	n.paying = true
-	go n.pay()
-}
-
-// pay releases what is owed, until nothing is.
-func (n *node) pay() {
-	defer n.red.tasks.Done()
-	wait := waiting.NewBackoff(probeFirst, probeMost)
-	for waiting.Pause(n.red.ctx, wait.Next()) {
-		for {
-			d, ok := n.firstDebt()
-			if !ok {
-				return
-			}
-			if time.Now().Before(d.until) {
-				_, err := n.wait(newSpell(n.red.ctx, n.red.cfg.timeout(d.claim.TTL)), backend.Release, d.claim)
-				if backend.AnswerOf(err) == backend.Unknown || errors.Is(err, backend.ErrUnavailable) {
-					break
-				}
-				wait.Reset()
-			}
-			n.settle(d)
+	r := n.red
+	r.naming.Lock() // one at a time
+	defer r.naming.Unlock()
+	var twin *node
+	for _, other := range r.nodes {
+		if other != n && other.identity() == id {
+			twin = other
 		}
 	}
+	n.mu.Lock()
+	n.id, n.barred = id, nil
+	if twin != nil {
+		n.id = ""
+		n.barred = fmt.Errorf("%w: it is the same server as %s", backend.ErrUnsafe, twin.name)
+		err = fmt.Errorf("%s: %w", n.name, n.barred)
+	}
+	n.mu.Unlock()
+	r.relist()
+	return err
 }
 
-func (n *node) firstDebt() (debt, bool) {
+func (n *node) identity() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.debts) == 0 {
-		n.paying = false
-		return debt{}, false
-	}
-	return n.debts[0], true
-}
-
-// settle strikes d, unless it was dropped to make room meanwhile.
-func (n *node) settle(d debt) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.debts) > 0 && n.debts[0].claim.Owner == d.claim.Owner && n.debts[0].claim.Key == d.claim.Key {
-		n.debts = n.debts[1:]
-	}
+	return n.id
 }

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
-// A peer is a node of a test, which can hang, be refused, be slow and lose replies, and which notes what it is asked.
+// A peer is a node of a test, which can hang, be refused, be slow and lose replies, and which notes
+// what it is asked.
 type peer struct {
 	*membackend.Backend
 	mu     sync.Mutex
@@ -22,8 +24,11 @@ type peer struct {
 	refuse bool
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
+	late   bool          // acquires get no answer, and are executed by deliver
 	asked  int           // requests of any kind
 	verbs  []string      // executed, in order
+
+	delayed []backend.Claim
 }
 
 func newPeer(cfg membackend.Config) *peer { return &peer{Backend: membackend.NewWith(cfg)} }
@@ -38,6 +43,12 @@ func (p *peer) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked
+}
+
+// executed returns the verbs that p has executed, in order.
+func (p *peer) executed() (verbs []string) {
+	p.set(func() { verbs = slices.Clone(p.verbs) })
+	return verbs
 }
 
 // do carries a request of verb, as the peer's state has it.
@@ -66,8 +77,28 @@ func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 }
 
 func (p *peer) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
+	var late bool
+	p.set(func() {
+		if late = p.late; late {
+			p.asked++
+			p.delayed = append(p.delayed, c)
+		}
+	})
+	if late {
+		<-ctx.Done()
+		return g, ctx.Err()
+	}
 	err = p.do(ctx, "acquire", func() (err error) { g, err = p.Backend.TryAcquire(context.WithoutCancel(ctx), c); return err })
 	return g, err
+}
+
+// deliver executes the acquires that were late, and returns how many there were and what became of
+// the last one.
+func (p *peer) deliver() (n int, err error) {
+	for _, c := range p.delayed {
+		_, err = p.Backend.TryAcquire(context.Background(), c)
+	}
+	return len(p.delayed), err
 }
 
 func (p *peer) Renew(ctx context.Context, c backend.Claim) error {

@@ -16,8 +16,9 @@ func init() { backend.Register("redlock", open) }
 // mostNodes bounds the nodes of a URL. More do not make a lock safer, and each request goes to all.
 const mostNodes = 25
 
-// open opens the nodes of a URL. A majority must answer now; one that does not is tried again in the background. A node's own
-// refusal (a bad URL, wrong credentials, an unsafe setting) is an error, however many others are well.
+// open opens the nodes of a URL. A majority must answer now; one that does not is tried again in
+// the background. A node's own refusal (a bad URL, wrong credentials, an unsafe setting) is an
+// error, however many others are well.
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	urls, cfg, err := parse(u)
 	if err != nil {
@@ -27,7 +28,8 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	errs := make([]error, len(urls))
 	done := make(chan struct{}, len(urls))
 	for i, raw := range urls {
-		nodes[i] = &node{name: backend.Redact(raw), open: opening(ctx, raw)}
+		open := func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }
+		nodes[i] = &node{name: backend.Redact(raw), open: open}
 		go func() {
 			defer func() { done <- struct{}{} }()
 			nodes[i].b, errs[i] = openNode(ctx, nodes[i])
@@ -50,20 +52,20 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 
 // openNode bounds the opening of one node, so that one that hangs does not take the time of all.
 func openNode(ctx context.Context, n *node) (backend.Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*probeLimit)
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
 	return n.open(ctx)
 }
 
 func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
-	votes := &votes{red: &Backend{nodes: nodes, quorum: len(nodes)/2 + 1}, errs: errs, heard: make([]bool, len(nodes))}
+	votes := (&Backend{nodes: nodes, quorum: len(nodes)/2 + 1}).newVotes()
 	for i, err := range errs {
 		if backend.Refused(err) {
 			return nil, fmt.Errorf("node %d: %w", i+1, err)
 		}
 		votes.count(i, err)
 	}
-	if votes.yes < votes.red.quorum {
+	if votes.yes < votes.quorum {
 		return nil, votes.inconclusive()
 	}
 	r, err := newBackend(ctx, nodes, cfg)
@@ -74,7 +76,8 @@ func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Ba
 	return r, nil
 }
 
-// parse reads a URL as the package comment describes it. Errors say nothing of the nodes' URLs, which may have passwords.
+// parse reads a URL as the package comment describes it. Errors say nothing of the nodes' URLs,
+// which may have passwords.
 func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 	invalid := func(field, value, reason string) error {
 		return &backend.InvalidError{Field: field, Value: value, Reason: reason}

@@ -58,7 +58,8 @@ func (d distant) Release(ctx context.Context, c backend.Claim) error {
 	return d.peer.Release(ctx, c)
 }
 
-// Each of five who ask at once is granted by another node, and nobody by a majority: they settle it among themselves.
+// Each of five who ask at once is granted by another node, and nobody by a majority: they settle it
+// among themselves.
 // covers: Q1
 func TestClaimsThatMeetSettleIt(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{}, func(q *quorum) {
@@ -93,7 +94,8 @@ func TestClaimsThatMeetSettleIt(t *testing.T) {
 	})
 }
 
-// Renewal: a majority that proves the hold, or it is lost and the rest is let go. Nodes that lost it are filled in.
+// Renewal: a majority that proves the hold, or it is lost and the rest is let go. Nodes that lost
+// it are filled in.
 // covers: Q7, Q8, Q9
 func TestRenewByMajority(t *testing.T) {
 	quorumTest(t, 5, redlock.Config{}, func(q *quorum) {

@@ -29,7 +29,8 @@ func quorumURL(scheme string, servers []*testserver.Server, more ...string) stri
 	return "redlock://?" + strings.Join(append(nodes, more...), "&")
 }
 
-// TestConformanceOnRedis runs the suite on three real servers, each client with connections of its own.
+// TestConformanceOnRedis runs the suite on three real servers, each client with connections of its
+// own.
 func TestConformanceOnRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite on real servers")
@@ -72,8 +73,9 @@ func cycle(t testing.TB, b backend.Backend, times int) {
 	}
 }
 
-// Five servers: one hangs, another is killed, and the lock goes on; a third, and it does not, and says so. The counts hold the
-// costs of it: a node that is away is asked by probes alone, and no goroutines pile up.
+// Five servers: one hangs, another is killed, and the lock goes on; a third, and it does not, and
+// says so. The counts hold the costs of it: a node that is away is asked by probes alone, and no
+// goroutines pile up.
 //
 // covers: Q14, E2, G1, G6
 func TestRedisNodesFail(t *testing.T) {

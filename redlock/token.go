@@ -8,30 +8,34 @@ import (
 
 // # Tokens of a majority
 //
-// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A majority's token is
+// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A
+// majority's token is
 //
 //	t = the highest c' among ALL nodes that granted,
 //
-// and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds there: either by having
-// granted t itself, or by a renewal that raises c and proves the hold in one step (Claim.MinToken). The wish is the client's clock and a
-// bit, which is usually above all counters and clocks, so that all nodes grant it and one round trip does.
+// and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds
+// there: either by having granted t itself, or by a renewal that raises c and proves the hold in
+// one step (Claim.MinToken). The wish is the client's clock and a bit, which is usually above all
+// counters and clocks, so that all nodes grant it and one round trip does.
 //
-// Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are ordered as on any node
-// that is in both W₁ and W₂. Two majorities have such a node Y. It held for 1 and for 2, one after the other. If 1 was first,
-// c ≥ t₁ was stored while 1 held Y, before 2 was granted there; 2 was given at least t₁+1 by Y, and t₂ is at least that, since t₂ is the
-// highest of all that granted and W₂ is among them. No clock and no timing is in this.
+// Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are
+// ordered as on any node that is in both W₁ and W₂. Two majorities have such a node Y. It held for
+// 1 and for 2, one after the other. If 1 was first, c ≥ t₁ was stored while 1 held Y, before 2 was
+// granted there; 2 was given at least t₁+1 by Y, and t₂ is at least that, since t₂ is the highest
+// of all that granted and W₂ is among them. No clock and no timing is in this.
 //
-// Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on Y: t₂ > t₁.
+// Claim 2, time. If 1's hold was over, or only granted, before 2 was asked for, 1 was the first on
+// Y: t₂ > t₁.
 //
-// Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by its clock, and t₁ was at most the fastest
-// clock's time then and a quarter of the TTL ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as long
-// as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node that forgot during a long hold knows t when
-// it has been filled in.
+// Claim 3, lost memory. Both need a Y that did not forget c in between. If all have, each goes by
+// its clock, and t₁ was at most the fastest clock's time then and a quarter of the TTL
+// ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as
+// long as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node
+// that forgot during a long hold knows t when it has been filled in.
 //
-// Shared holds of one moment may have the same token; any exclusive one differs from them, by claim 1.
-
-// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in time, and a request takes. It
-// must stay below the quarter of a TTL that nodes allow for, but nothing depends on that: what is clamped costs a round trip.
+// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in
+// time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but
+// nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
 
 // wish is the token that the nodes are asked for.
@@ -51,13 +55,12 @@ type tokens struct {
 // A counter is what is known of one node's.
 type counter struct {
 	stored   uint64 // what it has certainly stored while the claim held there; 0 nothing
-	ordered  uint64 // what it was told to store
 	reserved int    // tokens that it has reserved
 }
 
-func (r *Backend) tokens() tokens { return tokens{nodes: make([]counter, len(r.nodes))} }
-
-// granted takes node i's grant. Any grant that is known of counts for the highest, or claim 1 would not hold.
+// granted takes node i's grant. That of every node that may be in W counts for the highest, or
+// claim 1 would not hold. A node that gave a higher token after the majority had decided is in
+// none: a repeat does not ask it.
 func (t *tokens) granted(i int, g backend.Grant) {
 	t.nodes[i].stored, t.nodes[i].reserved = g.Token, max(g.Reserved, 1)
 	t.highest = max(t.highest, g.Token)
@@ -87,54 +90,4 @@ func (t *tokens) reservation(c backend.Claim) int {
 		}
 	}
 	return least
-}
-
-// writeBack orders the nodes that granted less than the highest to store it. The caller has mu.
-func (a *attempt) writeBack() {
-	t := a.tokens.highest
-	for i := range a.tokens.nodes {
-		n := &a.tokens.nodes[i]
-		if n.stored == 0 || n.stored >= t || n.ordered >= t {
-			continue
-		}
-		n.ordered = t
-		a.queue(i, func() { a.raise(a.spell, i, a.claim, t, func(err error) { a.obeyed(i, t, err) }) })
-	}
-}
-
-// raise makes node i store token, in its lane, if the claim still holds there. heard has mu.
-func (u *claimRun) raise(s *spell, i int, c backend.Claim, token uint64, heard func(error)) {
-	u.mu.Lock()
-	on := u.on(i, c)
-	u.mu.Unlock()
-	on.MinToken = min(token, backend.MaxMinToken)
-	u.ask(s, i, backend.Renew, on, func(_ backend.Grant, err error) {
-		switch l := &u.lanes[i]; backend.AnswerOf(err) {
-		case backend.Yes:
-			l.token = max(l.token, token)
-		case backend.No:
-			u.lapsed(i, err)
-		}
-		heard(err)
-	})
-}
-
-// align brings a node that was not needed for the majority in line with it: a lower token is raised, and a hold with a higher one is
-// given back, so that whoever repeats the claim is told the token that it has, whichever nodes answer. It costs a node that the hold
-// could do without.
-func (u *claimRun) align(s *spell, i int, c backend.Claim, token uint64) {
-	u.mu.Lock()
-	l := &u.lanes[i]
-	held, has, current := l.held, l.token, u.token == token && !u.ended
-	if !held || !current || has == token {
-		u.pass(i)
-		u.unlock()
-		return
-	}
-	u.mu.Unlock()
-	if has < token {
-		u.raise(s, i, c, token, func(error) {})
-	} else {
-		u.giveBack(s, i, c)
-	}
 }

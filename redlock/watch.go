@@ -3,17 +3,20 @@ package redlock
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// settling is how long the first wake-up of a release waits for those of the other nodes, so that a waiter asks once, when a majority
-// is free, and not once per node.
-const settling = 5 * time.Millisecond
+// mergeDelay is how long the first wake-up of a release waits for those of the other nodes, so that
+// a waiter tries once, when a majority is free, and not once per node.
+const mergeDelay = 5 * time.Millisecond
 
-// Watch is subscribed on a majority of the nodes before it returns, so it hears of every release that a majority has confirmed. Its wake-ups are
-// hints, and are late by some milliseconds if not all nodes signal.
+// Watch is subscribed on a majority of the nodes before it returns, so it hears of every release
+// that a majority has confirmed. Its wake-ups are hints, and some milliseconds late if not all
+// nodes signal. When less than a majority is left, a release may go unheard, and the channel is
+// closed: poll.
 func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -25,182 +28,159 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if !r.caps.Watch {
 		return nil, errors.ErrUnsupported
 	}
-	c.Queue = false
-	w := &watch{red: r, signals: make(chan signal, 2*len(r.nodes))}
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(r.ctx, cancel)
-	if err := w.subscribe(ctx, c); err != nil {
-		cancel()
-		stop()
-		return nil, err
+	w := &watch{
+		votes: r.newVotes(), pending: len(r.nodes), ready: make(chan struct{}), out: make(chan backend.Wake, 1),
+		woken: map[int]bool{}, cancel: cancel,
 	}
-	out := make(chan backend.Wake, 1)
-	if !r.begin() {
-		cancel()
-		stop()
-		return nil, backend.ErrClosed
+	w.delay = time.AfterFunc(mergeDelay, w.wake)
+	stop := context.AfterFunc(r.ctx, w.close)
+	c.Queue = false
+	var nodes sync.WaitGroup
+	for i, healthy := range r.healthy() {
+		if healthy {
+			nodes.Go(func() { w.listen(ctx, i, c, r.cfg.timeout(max(c.TTL, time.Second))) })
+		} else {
+			w.subscribed(i, r.nodes[i].skipped())
+		}
 	}
+	r.tasks.Add(1) // Close still waits for this call
 	go func() {
 		defer r.tasks.Done()
-		defer cancel()
-		defer stop()
-		w.merge(ctx, out)
+		nodes.Wait()
+		stop()
+		cancel()
+		w.delay.Stop()
 	}()
-	return out, nil
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.listening >= r.quorum:
+		return w.out, nil
+	case r.ctx.Err() != nil:
+		return nil, backend.ErrClosed
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	cancel()
+	return nil, w.votes.inconclusive()
 }
 
 // A watch is one subscription on all nodes.
 type watch struct {
-	red     *Backend
-	signals chan signal
-	listens int // nodes that are subscribed
-	waiting int // nodes that have not said
+	cancel func() // ends the nodes' watches
+	out    chan backend.Wake
+	ready  chan struct{} // closed when a majority is subscribed, or cannot be
+	delay  *time.Timer   // until the wake-ups that were heard are one
+
+	mu        sync.Mutex
+	votes     votes // of those that could not be subscribed
+	pending   int   // nodes that are not subscribed yet
+	listening int   // nodes that are
+	woken     map[int]bool
+	closed    bool
 }
 
-// A signal is what one node's part of a watch has to say.
-type signal struct {
-	node int
-	kind signalKind
-	err  error
-}
-
-type signalKind uint8
-
-const (
-	subscribed signalKind = iota
-	failed
-	woken
-	over
-)
-
-// subscribe returns when a majority of the nodes is subscribed, or cannot be.
-func (w *watch) subscribe(ctx context.Context, c backend.Claim) error {
-	votes := w.red.poll()
-	for i, ask := range w.red.asked() {
-		if !ask {
-			votes.count(i, errPassedOver)
-			continue
-		}
-		if !w.red.begin() {
-			return backend.ErrClosed
-		}
-		w.waiting++
-		go func() {
-			defer w.red.tasks.Done()
-			w.listen(ctx, i, c)
-		}()
-	}
-	for w.listens < w.red.quorum {
-		if w.listens+w.waiting < w.red.quorum {
-			return votes.inconclusive()
-		}
-		select {
-		case s := <-w.signals:
-			w.hear(s)
-			if s.kind == failed {
-				votes.count(s.node, s.err)
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-func (w *watch) hear(s signal) {
-	switch s.kind {
-	case subscribed:
-		w.listens++
-		w.waiting--
-	case failed:
-		w.waiting--
-	case over:
-		w.listens--
-	}
-}
-
-// listen is one node's part. The subscription lasts for as long as ctx; only the wait for it is bounded.
-func (w *watch) listen(ctx context.Context, i int, c backend.Claim) {
-	say := func(s signal) {
-		select {
-		case w.signals <- s:
-		case <-ctx.Done():
-		}
-	}
-	b, err := w.red.nodes[i].backend()
+// listen is one node's part. The subscription lasts for as long as ctx; only the wait for it is
+// bounded.
+func (w *watch) listen(ctx context.Context, i int, c backend.Claim, timeout time.Duration) {
+	b, err := w.votes.nodes[i].backend()
 	if err != nil {
-		say(signal{i, failed, err})
+		w.subscribed(i, err)
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limit := w.red.cfg.timeout(max(c.TTL, time.Second))
-	slow := time.AfterFunc(limit, cancel)
+	slow := time.AfterFunc(timeout, cancel)
 	wakes, err := b.Watch(ctx, c)
-	if !slow.Stop() && err == nil {
-		err = silentError{limit}
+	if !slow.Stop() {
+		err = silentError{timeout}
 	}
-	if err != nil {
-		select { // ctx may be over by our own hand
-		case w.signals <- signal{i, failed, err}:
-		case <-w.red.ctx.Done():
-		default:
-		}
+	if w.subscribed(i, err); err != nil {
 		return
 	}
-	say(signal{node: i, kind: subscribed})
 	for {
 		select {
 		case _, open := <-wakes:
 			if !open {
-				say(signal{node: i, kind: over})
+				w.unsubscribed()
 				return
 			}
-			say(signal{node: i, kind: woken})
+			w.heard(i)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// merge makes one wake-up of those that a majority gives, or of the first after some time. When less than a majority is subscribed, a
-// release may go unheard, and the channel is closed: poll.
-func (w *watch) merge(ctx context.Context, out chan<- backend.Wake) {
-	heard := make(map[int]bool, len(w.red.nodes))
-	patience := time.NewTimer(settling)
-	defer patience.Stop()
-	wake := func() {
-		clear(heard)
-		select {
-		case out <- backend.Wake{}:
-		default: // one is waiting there
+// subscribed records that node i is subscribed, or why not.
+func (w *watch) subscribed(i int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending--
+	if err == nil {
+		w.listening++
+	} else {
+		w.votes.count(i, err)
+	}
+	select {
+	case <-w.ready:
+	default:
+		if w.listening >= w.votes.quorum || w.listening+w.pending < w.votes.quorum {
+			close(w.ready)
 		}
 	}
-	for {
-		select {
-		case s := <-w.signals:
-			if w.hear(s); w.listens < w.red.quorum {
-				close(out)
-				return
-			}
-			if s.kind != woken {
-				continue
-			}
-			if heard[s.node] = true; len(heard) == 1 {
-				patience.Reset(settling)
-			}
-			if len(heard) >= w.red.quorum {
-				wake()
-			}
-		case <-patience.C:
-			if len(heard) > 0 {
-				wake()
-			}
-		case <-ctx.Done():
-			if w.red.ctx.Err() != nil {
-				close(out)
-			}
-			return
-		}
+}
+
+// unsubscribed records that a node hears no more.
+func (w *watch) unsubscribed() {
+	w.mu.Lock()
+	w.listening--
+	few := w.listening+w.pending < w.votes.quorum
+	w.mu.Unlock()
+	if few {
+		w.close()
 	}
+}
+
+// heard makes one wake-up of those that a majority gives, or of the first after mergeDelay.
+func (w *watch) heard(i int) {
+	w.mu.Lock()
+	w.woken[i] = true
+	n := len(w.woken)
+	w.mu.Unlock()
+	switch {
+	case n >= w.votes.quorum:
+		w.wake()
+	case n == 1:
+		w.delay.Reset(mergeDelay)
+	}
+}
+
+func (w *watch) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.woken) == 0 || w.closed {
+		return
+	}
+	clear(w.woken)
+	select {
+	case w.out <- backend.Wake{}:
+	default: // one is waiting there
+	}
+}
+
+// close ends the watch, and tells the caller to poll.
+func (w *watch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.closed = true
+		close(w.out)
+	}
+	w.cancel()
 }

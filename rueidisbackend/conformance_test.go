@@ -25,6 +25,18 @@ func TestConformanceGuarded(t *testing.T) {
 	backendtest.Run(t, redistest.Guarded(t, srv, "rueidis"))
 }
 
+// TestConformanceLeastPrivileges runs it for a user who may do what the package's documentation
+// says, and no more.
+//
+// covers: R20
+func TestConformanceLeastPrivileges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same rules with fewer permissions")
+	}
+	t.Parallel()
+	backendtest.Run(t, redistest.LeastPrivileges(t, testserver.Redis(t), "rueidis"))
+}
+
 // TestConformanceDialect runs what is there of the string dialect.
 func TestConformanceDialect(t *testing.T) {
 	t.Parallel()
@@ -41,9 +53,13 @@ func TestIdentity(t *testing.T) {
 	redistest.SameServer(t, "rueidis")
 }
 
+func TestPermissions(t *testing.T) { redistest.EachPermission(t, "rueidis") }
+
 func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "rueidis") }
 
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Replicas(t, "rueidis")
 }
+
+func TestRefusals(t *testing.T) { redistest.Refusals(t, "rueidis") }

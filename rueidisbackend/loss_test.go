@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A hold that is deleted or flushed is lost within milliseconds, not at the next renewal, which is seconds away.
+// A hold that is deleted or flushed is lost within milliseconds, not at the next renewal, which is
+// seconds away.
 //
 // covers: B2, W3
 func TestLossIsToldAtOnce(t *testing.T) {
@@ -27,13 +28,11 @@ func TestLossIsToldAtOnce(t *testing.T) {
 			g, err := l.Lock(t.Context(), key(t))
 			want(t, "lock", err, nil)
 			eventually(t, "the hold to be watched", func() error {
-				b.track.mu.Lock()
-				defer b.track.mu.Unlock()
-				for _, in := range b.track.keys {
-					for w := range in.watchers {
-						if in.key == g.Hold().Key && w.known {
-							return nil
-						}
+				b.watch.mu.Lock()
+				defer b.watch.mu.Unlock()
+				for w := range b.watch.keys[b.store.Layout.Key(g.Hold().Key)] {
+					if w.known {
+						return nil
 					}
 				}
 				return errors.New("not yet")

@@ -11,13 +11,15 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // ours is a URL of a test server, for this backend.
 func ours(url string) string { return "ruei" + strings.TrimPrefix(url, "re") }
 
-// roundTrip is what each way to reach a server must be good for: all verbs, and both ways to be woken.
+// roundTrip is what each way to reach a server must be good for: all verbs, and both ways to be
+// woken.
 func roundTrip(t *testing.T, b *Backend) {
 	t.Helper()
 	c, line := claim(key(t)), claim("")
@@ -57,8 +59,8 @@ func TestTLS(t *testing.T) {
 
 func TestUserAndDatabase(t *testing.T) {
 	srv := testserver.Redis(t, testserver.WithPassword("p@ss/w:rd"))
-	srv.MustDo("ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys", "allchannels")
-	srv.MustDo("ACL", "SETUSER", "bob", "on", ">s3cret-pw", "+@all", "-client|tracking", "allkeys", "allchannels")
+	srv.MustDo(append([]string{"ACL", "SETUSER", "ann", "on", ">ann's", "+@all", "allkeys"}, redistest.AllChannels(srv)...)...)
+	srv.MustDo(append([]string{"ACL", "SETUSER", "bob", "on", ">s3cret-pw", "+@all", "-client", "allkeys"}, redistest.AllChannels(srv)...)...)
 	three := opened(t, "rueidis://:p%40ss%2Fw%3Ard@"+srv.Addr()+"/3")
 	roundTrip(t, three)
 	roundTrip(t, opened(t, "rueidis://ann:ann%27s@"+srv.Addr()+"/0"))

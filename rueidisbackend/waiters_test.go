@@ -14,3 +14,7 @@ func TestManyWaitersAreQuiet(t *testing.T) { redistest.ManyWaiters(t, "rueidis",
 
 // covers: W1, W2, W10
 func TestEveryPublishIsLost(t *testing.T) { redistest.EveryPublishIsLost(t, "rueidis") }
+
+func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "rueidis") }
+
+func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "rueidis") }

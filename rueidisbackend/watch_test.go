@@ -76,8 +76,8 @@ func TestRenewalWakesNobody(t *testing.T) {
 	woken(t, wake)
 }
 
-// What is released while Watch is on its way is not missed: it is read, or told after. The reply to the first read is held
-// back until the release has been told and read again.
+// What is released while Watch is on its way is not missed: it is read, or told after. The reply
+// to the first read is held back until the release has been told and read again.
 //
 // covers: W1
 func TestMissedNothing(t *testing.T) {
@@ -95,26 +95,26 @@ func TestMissedNothing(t *testing.T) {
 		woken(t, wake)
 	}
 	// The same, in the worst order.
-	name := b.store.Layout.Key("order")
-	w := &watcher{owner: "o", wake: make(chan backend.Wake, 1)}
-	marks, _ := b.track.enter(name, "order", w)
 	holder := claim("order")
 	acquired(t, other, holder)
-	before, err := b.track.read(t.Context(), "order")
-	want(t, "read", err, nil)
+	l := b.store.Layout
+	w := &watcher{name: l.Key("order"), id: "o", wake: make(chan backend.Wake, 1)}
+	b.watch.add(w)
+	before, err := b.look(t.Context(), w.name, w.id)
+	want(t, "look", err, nil)
 	want(t, "release", other.Release(t.Context(), holder), nil)
 	eventually(t, "the release to be told", func() error {
-		b.track.mu.Lock()
-		defer b.track.mu.Unlock()
-		if b.track.keys[name].marks == marks {
+		b.watch.mu.Lock()
+		defer b.watch.mu.Unlock()
+		if w.changes == 0 {
 			return errors.New("not told")
 		}
 		return nil
 	})
-	b.read(t, other)                      // the release was read again, for nobody: w has not seen anything yet
-	b.track.first(name, w, before, marks) // and now sees what is over
+	b.read(t, other)            // there was another look, for nobody: w has not seen anything yet
+	b.watch.first(w, before, 0) // and now sees what is over
 	woken(t, w.wake)
-	b.track.leave(name, w)
+	b.watch.leave(w)
 }
 
 // covers: W2, W3
@@ -160,9 +160,9 @@ func TestWatchersLeave(t *testing.T) {
 	}
 	cancel()
 	eventually(t, "watchers to leave", func() error {
-		b.track.mu.Lock()
-		defer b.track.mu.Unlock()
-		if len(b.track.keys)+len(b.track.marked) > 0 {
+		b.watch.mu.Lock()
+		defer b.watch.mu.Unlock()
+		if len(b.watch.keys)+len(b.watch.due) > 0 {
 			return errors.New("still there")
 		}
 		return nil

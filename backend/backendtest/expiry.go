@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -35,6 +36,9 @@ var expiryRules = []rule{
 // odd are leases that a store which counts in milliseconds or seconds has to round.
 func (e *env) odd() []time.Duration {
 	least := e.caps.MinTTL
+	if !e.h.Bubble {
+		least *= time.Duration(math.Round(slowness))
+	}
 	return []time.Duration{
 		least, least + 1, least + 999*time.Microsecond, least + least/2 + 700*time.Microsecond, 2*least - 1,
 	}
@@ -88,8 +92,11 @@ func renewalNotEarly(e *env) {
 	a, b := e.open(), e.open()
 	for i, ttl := range e.odd() {
 		c, _, _ := e.acquireFor(ttl, a, e.key(fmt.Sprint(i)))
-		sent := time.Now()
-		if err := a.Renew(e.ctx, c); err != nil {
+		var sent time.Time
+		if err := e.answered(func() error {
+			sent = time.Now()
+			return a.Renew(e.ctx, c)
+		}); err != nil {
 			e.lost("Renew", err) // the machine paused for longer than the lease
 			continue
 		}

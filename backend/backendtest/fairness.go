@@ -22,6 +22,7 @@ import (
 // covers: W4, W11, W14
 func FairProcesses(t *testing.T, url string) {
 	t.Helper()
+	calibrate()
 	// How many holds a turn of some milliseconds has depends on the machine; over many turns that evens out.
 	t.Run("each acquisition in the store", func(t *testing.T) { fairProcesses(t, url, -1, 2*time.Second) })
 	t.Run("handed on", func(t *testing.T) { fairProcesses(t, url, 0, 6*time.Second) })
@@ -32,7 +33,6 @@ const (
 	fairShares = 1.2                  // most turns over least
 	fairLine   = "line"               // what a process's turns are recorded as
 	fairSlack  = 3 * time.Millisecond // how long a question may take that takes a place
-	deadWindow = 900 * time.Millisecond
 )
 
 func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) {
@@ -98,6 +98,8 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 // covers: W5, W9, G6
 func KilledWaiter(t *testing.T, url string) {
 	t.Helper()
+	calibrate()
+	deadWindow := slower(900 * time.Millisecond)
 	b, err := backend.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func KilledWaiter(t *testing.T, url string) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	next.await(t, "to lock after the head of the line was killed", deadWindow+slackAfterDeath+patience, func() bool { return next.locked > 0 })
+	next.await(t, "to lock after the head of the line was killed", deadWindow+slackAfterDeath()+patience, func() bool { return next.locked > 0 })
 	next.stop(t)
 	events, err := history.Read(filepath.Join(dir, "next"))
 	if err != nil || len(events) == 0 {
@@ -141,7 +143,7 @@ func KilledWaiter(t *testing.T, url string) {
 	}
 	took := events[0].Start - killed
 	t.Logf("granted %v after the one before it was killed, with a window of %v", took, deadWindow)
-	if took > deadWindow+slackAfterDeath {
+	if took > deadWindow+slackAfterDeath() {
 		t.Errorf("granted %v after the head of the line was killed, want within %v and a second", took, deadWindow)
 	}
 }

@@ -55,6 +55,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("backendtest: a Harness needs Open")
 	}
+	calibrate()
 	s := suite{h: h, caps: capabilities(t, h), name: t.Name()}
 	chosen, left := s.choose(rules(h.Bubble))
 	for _, why := range left {

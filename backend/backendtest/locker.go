@@ -150,7 +150,7 @@ func waitEnds(e *env) {
 	key := e.key("k")
 	defer e.unlock(e.lock(a, key))
 
-	const wait = time.Second // for the first answer, which a new client may need several requests for, on a busy machine
+	wait := e.short // for the first answer, which a new client may need several requests for, on a busy machine
 	_, err := b.Lock(e.ctx, key, locker.WaitLimit(wait))
 	for _, target := range []error{locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld} {
 		e.is("Lock with a WaitLimit", err, target)

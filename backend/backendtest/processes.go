@@ -20,7 +20,7 @@ import (
 
 // slackAfterDeath is how much longer than its lease the lock of a killed process may stay: the waiter's fallback, and a
 // machine that is busy.
-const slackAfterDeath = time.Second
+func slackAfterDeath() time.Duration { return slower(time.Second) }
 
 // Processes lets two processes of eight workers each compete for one lock of the store at url, and kills one of them with
 // SIGKILL while it holds. No two beliefs may overlap, tokens must rise from hold to hold over both processes, and the lock
@@ -32,6 +32,7 @@ const slackAfterDeath = time.Second
 // covers: G6, B11, K1, C10, A1
 func Processes(t *testing.T, url string) {
 	t.Helper()
+	calibrate()
 	ttl, fencing := leaseFor(t, url)
 	dir := t.TempDir()
 	key := "processes-" + rand.Text()
@@ -59,7 +60,7 @@ func Processes(t *testing.T, url string) {
 	killed := history.Now()
 	victim.kill()
 	before := survivor.count()
-	survivor.await(t, "to lock after the other was killed", ttl+slackAfterDeath+patience, func() bool {
+	survivor.await(t, "to lock after the other was killed", ttl+slackAfterDeath()+patience, func() bool {
 		return survivor.locked > before+enough
 	})
 	survivor.stop(t)
@@ -89,7 +90,7 @@ func judgeProcesses(t *testing.T, events []history.Event, killed, ttl time.Durat
 		}
 	}
 	t.Logf("%v holds; free %v after the kill, with a TTL of %v", holds, freed-killed, ttl)
-	if freed-killed > ttl+slackAfterDeath {
+	if freed-killed > ttl+slackAfterDeath() {
 		t.Errorf("the lock of a killed process was free %v after the kill, with a TTL of %v", freed-killed, ttl)
 	}
 	if freed-killed < ttl/10 {
@@ -106,7 +107,7 @@ func leaseFor(t *testing.T, url string) (ttl time.Duration, fencing bool) {
 	}
 	defer func() { _ = b.Close() }()
 	caps := b.Capabilities()
-	return max(time.Second, caps.MinTTL), caps.Fencing
+	return slower(max(time.Second, caps.MinTTL)), caps.Fencing
 }
 
 // A process is a worker process, and what it has said.

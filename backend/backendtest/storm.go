@@ -68,7 +68,7 @@ const (
 
 // covers: A2, A3, A4, B7, B8, W2, W12, W17, C4, C9
 func runStorm(e *env, seed uint64) {
-	s := &storm{env: e, seed: seed, ttl: max(e.caps.MinTTL, 400*time.Millisecond), start: time.Now()}
+	s := &storm{env: e, seed: seed, ttl: slower(max(e.caps.MinTTL, 400*time.Millisecond)), start: time.Now()}
 	defer func() {
 		if e.Failed() {
 			s.tell()

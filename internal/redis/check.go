@@ -11,9 +11,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// Check asks the server once whether it can keep locks: it must not evict them, and must let this user run the scripts. A
-// yes is remembered, anything else is asked again next time. Nothing was acquired if it fails, so an answer that did not
-// come is [backend.ErrUnavailable] here, unless ctx has ended.
+// What a user must be allowed to do. The probe tries every one of them; the packages'
+// documentation has the same lists.
+const (
+	CommandsOnKeys     = "EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL"
+	CommandsOnChannels = "PUBLISH SUBSCRIBE UNSUBSCRIBE"
+
+	needs = CommandsOnKeys + " on the keys, INFO, and for wake-ups " + CommandsOnChannels + " on the channels"
+)
+
+// Check asks the server once whether it can keep locks: it must not evict them, and must let this
+// user run the scripts. A yes is remembered, anything else is asked again next time. Nothing was
+// acquired if it fails, so an answer that did not come is [backend.ErrUnavailable] here, unless
+// ctx has ended.
 func (s *Store) Check(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
@@ -21,6 +31,9 @@ func (s *Store) Check(ctx context.Context) error {
 	err := s.checkMemory(ctx)
 	if err == nil {
 		err = s.checkUser(ctx)
+	}
+	if err == nil {
+		err = s.checkLibrary(ctx)
 	}
 	if err == nil {
 		err = s.checkMark(ctx)
@@ -35,7 +48,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkMemory refuses an evicting server, every primary of a cluster included. (One that joins later is not seen.)
+// checkMemory refuses an evicting server, every primary of a cluster included. (One that joins
+// later is not seen.)
 func (s *Store) checkMemory(ctx context.Context) error {
 	if s.cfg.AllowEviction {
 		return nil
@@ -51,42 +65,41 @@ func (s *Store) checkMemory(ctx context.Context) error {
 		return fmt.Errorf("%w, or insist with AllowEviction (allow_eviction=true)", err)
 	case errors.Is(err, script.ErrNotPermitted):
 		return fmt.Errorf("%w (INFO shows whether locks may be evicted; AllowEviction does without. Needed: %s)",
-			err, script.NeedsCommands)
+			err, needs)
 	}
 	return err
 }
 
-func (s *Store) info(ctx context.Context, section string) ([]string, error) {
-	if !s.Gate.Enter() {
-		return nil, backend.ErrClosed
+// checkLibrary refuses a user that may not do what the client library sends besides our scripts.
+func (s *Store) checkLibrary(ctx context.Context) error {
+	if err := s.Begin(ctx); err != nil {
+		return err
 	}
-	defer s.Gate.Leave()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	infos, err := s.t.Info(ctx, section)
-	return infos, s.Failure(ctx, err)
+	defer s.End()
+	return s.Failure(ctx, s.t.Check(ctx))
 }
 
-// checkMark refuses a server whose other clients have a guard that this one has not, or another one: it would grant while the others
-// wait for what the server has forgotten. One that is added to clients without it is not noticed by those that are connected already.
+// checkMark refuses a server whose other clients have a guard that this one has not, or another
+// one: it would grant while the others wait for what the server has forgotten. One that is added
+// to clients without it is not noticed by those that are connected already.
 func (s *Store) checkMark(ctx context.Context) error {
 	if s.cfg.Dialect != "" {
 		return nil // has no guard, and keys of its own
 	}
-	reply, err := s.Run(ctx, script.Mark, []string{s.Layout.MarkKey()}, nil)
+	reply, _, err := s.run(ctx, []string{s.Layout.MarkKey()}, script.Mark, nil, 0)
 	if err != nil {
 		return err
 	}
 	return s.Layout.CheckMark(reply)
 }
 
-// checkUser refuses a user that may not run what the scripts run. Publishing is not needed to lock.
+// checkUser refuses a user that may not run what the scripts run. Publishing is not needed to
+// lock.
 func (s *Store) checkUser(ctx context.Context) error {
-	reply, err := s.Run(ctx, script.Probe, []string{s.Layout.ProbeKey()}, s.Layout.Probe())
+	reply, _, err := s.run(ctx, []string{s.Layout.ProbeKey()}, script.Probe, s.Layout.Probe(), 0)
 	if err != nil {
 		if errors.Is(err, script.ErrNotPermitted) {
-			return fmt.Errorf("%w (needed: %s)", err, script.NeedsCommands)
+			return fmt.Errorf("%w (needed: %s)", err, needs)
 		}
 		return err
 	}
@@ -99,7 +112,7 @@ func (s *Store) checkUser(ctx context.Context) error {
 	denied = slices.DeleteFunc(denied, func(command string) bool { return command == publish })
 	if len(denied) > 0 {
 		return fmt.Errorf("%w: the user may not run %s on the keys (needed: %s)",
-			backend.ErrDenied, strings.Join(slices.Compact(denied), ", "), script.NeedsCommands)
+			backend.ErrDenied, strings.Join(slices.Compact(denied), ", "), needs)
 	}
 	return nil
 }

@@ -86,11 +86,3 @@ func (cfg *Config) capabilities() backend.Capabilities {
 	}
 	return caps
 }
-
-// fits refuses a claim that would outlive the guard's grace.
-func (cfg *Config) fits(c backend.Claim) error {
-	if cfg.MaxTTL != 0 && c.TTL > cfg.MaxTTL {
-		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + cfg.MaxTTL.String()}
-	}
-	return nil
-}

@@ -51,12 +51,20 @@ func TestGuardOfSentinel(t *testing.T) {
 }
 
 func TestClaimsThatOutliveTheGrace(t *testing.T) {
-	cfg := Config{MaxTTL: time.Minute}
-	if err := cfg.fits(backend.Claim{TTL: time.Minute}); err != nil {
+	s, err := New(&Config{MaxTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := backend.Claim{Key: "k", Owner: "me", TTL: time.Minute}
+	if err := s.validate(&c); err != nil {
 		t.Error(err)
 	}
-	if err := cfg.fits(backend.Claim{TTL: time.Minute + 1}); !errors.Is(err, backend.ErrInvalid) {
+	c.TTL++
+	if err := s.validate(&c); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
+	}
+	if err := s.validateRelease(&c); err != nil {
+		t.Errorf("its release: %v", err)
 	}
 }
 
@@ -73,10 +81,10 @@ func TestKeysThatAClusterCannotKeep(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, v := range []backend.Verb{backend.Acquire, backend.Renew, backend.Release} {
-				err := s.refusal(v, backend.Claim{Key: "a}b", Owner: "me", TTL: time.Minute})
+			c := backend.Claim{Key: "a}b", Owner: "me", TTL: time.Minute}
+			for verb, err := range map[string]error{"acquire": s.validate(&c), "release": s.validateRelease(&c)} {
 				if errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
-					t.Errorf("dialect %q, cluster %v, verb %d: %v", dialect, cluster, v, err)
+					t.Errorf("dialect %q, cluster %v: %s: %v", dialect, cluster, verb, err)
 				}
 			}
 		}

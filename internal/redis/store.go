@@ -1,29 +1,46 @@
+// Package redis is what the Redis backends have in common beyond the scripts of package script:
+// the verbs, the look at the server, what an error means, who watches what, and what a URL may
+// say. It imports no client: what a client library does for it is [Transport] and [Messages].
+//
+// A verb is three steps: make the request from the claim, send it ([Transport]), read the reply or
+// classify the error ([Store.Failure]).
 package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
+// A Request is a script to run on keys, which are of one slot.
+type Request struct {
+	Script   script.Script
+	Keys     []string
+	Args     []string
+	Replicas int // that must have what the script wrote before there is an answer; 0 waits for none
+}
+
 // A Transport is a client library at work. Its methods may be called concurrently.
 type Transport interface {
-	// Run executes the script on keys, which are of one slot: by its SHA1, and by its Source when the server does not know it.
-	// It returns when ctx is done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice
-	// that the server may have executed. What it leaves behind is counted in the Gate.
-	Run(ctx context.Context, s script.Script, keys, args []string) (reply any, err error)
-
-	// RunAcknowledged is Run, and then waits on the same connection until so many replicas have what the script wrote, or
-	// until limit has passed. It returns how many had it.
-	RunAcknowledged(
-		ctx context.Context, s script.Script, keys, args []string, replicas int, limit time.Duration,
-	) (reply any, acknowledged int, err error)
+	// Run executes the script by its SHA1, and by its Source when the server does not know it. It
+	// returns when ctx is done or Config.RequestTimeout has passed, whatever is on the wire, and
+	// never sends anything twice that the server may have executed. With Request.Replicas it then
+	// waits on the same connection, for half of RequestTimeout at most, and returns how many have
+	// it.
+	Run(ctx context.Context, r Request) (reply any, replicas int, err error)
 
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)
+
+	// Check tries what the library sends besides, when the server is looked at for the first time.
+	// It is bounded as Run is.
+	Check(ctx context.Context) error
 
 	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
 	Messages(ctx context.Context) Messages
@@ -32,73 +49,238 @@ type Transport interface {
 	Explain(err error) Failure
 }
 
-// A Store is what a backend is made of, on a Transport. Its Verbs are the backend's methods.
+// A Store is what a backend is made of, on a Transport.
 type Store struct {
+	backend.Base
 	Layout  script.Layout
-	Secrets []string // are in no error
-	Gate    Gate
+	Secrets []string // passwords, which are in no error
 
 	t         Transport
 	cfg       Config
+	caps      backend.Capabilities
 	waiters   *Subscription
 	cluster   bool        // see OnCluster
 	checked   atomic.Bool // the server was found fit, see Check
 	noPublish atomic.Bool // the user may not publish: nobody would be woken
+
+	mu       sync.RWMutex // guards closed, and inFlight.Add from zero against inFlight.Wait
+	closed   bool
+	inFlight sync.WaitGroup
 }
 
-// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error is an
-// *[backend.InvalidError].
+// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error
+// is an *[backend.InvalidError].
 func New(cfg *Config) (*Store, error) {
 	layout, err := cfg.layout()
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: *cfg, Layout: layout.For(backend.NewOwner())}
+	s := &Store{cfg: *cfg, caps: cfg.capabilities(), Layout: layout.For(backend.NewOwner())}
 	s.waiters = newSubscription(s)
 	return s, nil
-}
-
-// OnCluster says that the servers are a cluster, before the first verb. It returns an *[backend.InvalidError] if the Config asks for what a
-// cluster cannot have.
-func (s *Store) OnCluster() error {
-	s.cluster = true
-	return s.cfg.RefuseCluster()
-}
-
-// checkKey refuses a key whose lock a cluster cannot keep.
-func (s *Store) checkKey(key string) error {
-	if !s.cluster {
-		return nil
-	}
-	return s.Layout.CheckKey(key)
 }
 
 // Use sets the Transport, before the first verb.
 func (s *Store) Use(t Transport) { s.t = t }
 
-// Run executes a script unless the Store is closed, and turns what went wrong into one of the three answers.
-func (s *Store) Run(ctx context.Context, script script.Script, keys, args []string) (any, error) {
-	if !s.Gate.Enter() {
-		return nil, backend.ErrClosed
-	}
-	defer s.Gate.Leave()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	reply, err := s.t.Run(ctx, script, keys, args)
-	if err != nil {
-		return nil, s.Failure(ctx, err)
-	}
-	return reply, nil
+// OnCluster says that the servers are a cluster, before the first verb. It returns an
+// *[backend.InvalidError] if the Config asks for what a cluster cannot have.
+func (s *Store) OnCluster() error {
+	s.cluster = true
+	return s.cfg.RefuseCluster()
 }
 
-// Close ends the subscription and waits for requests that are under way. It reports whether this is the first call.
+// Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
+func (s *Store) Capabilities() backend.Capabilities { return s.caps }
+
+// TryAcquire is that of [backend.Backend]. The first one checks the server.
+func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
+	if err = s.validate(&c); err == nil {
+		err = s.Check(ctx)
+	}
+	if err != nil {
+		return g, err
+	}
+	reply, replicas, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Acquire, s.Layout.Acquire(c), s.cfg.Replicas)
+	if err != nil {
+		return g, err
+	}
+	if g, err = script.DecodeAcquire(reply, c); err == nil && replicas < s.cfg.Replicas {
+		return backend.Grant{}, s.lacksReplicas(replicas)
+	}
+	return g, err
+}
+
+// Renew is that of [backend.Backend].
+func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
+	if err := s.validate(&c); err != nil {
+		return err
+	}
+	reply, replicas, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
+	if err != nil {
+		return err
+	}
+	if err = script.DecodeRenew(reply); err == nil && replicas < s.cfg.Replicas {
+		return s.lacksReplicas(replicas)
+	}
+	return err
+}
+
+// Release is that of [backend.Backend].
+func (s *Store) Release(ctx context.Context, c backend.Claim) error {
+	if err := s.validateRelease(&c); err != nil {
+		return err
+	}
+	reply, _, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Release, s.Layout.Release(c), 0)
+	if err != nil {
+		return err
+	}
+	return script.DecodeRelease(reply)
+}
+
+// Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not
+// supported.
+func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	if !s.caps.Queue {
+		return s.Base.Heartbeat(ctx, claims)
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	if len(claims) > backend.MaxHeartbeat {
+		return nil, &backend.InvalidError{Field: "claims", Value: strconv.Itoa(len(claims)),
+			Reason: "are more than " + strconv.Itoa(backend.MaxHeartbeat)}
+	}
+	for i := range claims {
+		c := &claims[i]
+		switch err := s.validate(c); {
+		case err != nil:
+			return nil, err
+		case !c.Queue:
+			return nil, &backend.InvalidError{Field: "claims", Reason: "do not all queue"}
+		case c.Key != claims[0].Key:
+			return nil, &backend.InvalidError{Field: "claims", Reason: "are not of one key"}
+		}
+	}
+	reply, _, err := s.run(ctx, s.Layout.Keys(claims[0].Key), s.Layout.Scripts().Heartbeat, s.Layout.Heartbeat(claims), 0)
+	if err != nil {
+		return nil, err
+	}
+	return script.DecodeHeartbeat(reply, len(claims))
+}
+
+// Inspect reads who holds key. The answer was true on the primary when it was given.
+func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) {
+	err := backend.ValidateKey(key)
+	if err == nil {
+		err = s.Layout.CheckKey(key, s.cluster)
+	}
+	if err != nil {
+		return backend.State{}, err
+	}
+	reply, _, err := s.run(ctx, s.Layout.Keys(key), s.Layout.Scripts().Inspect, s.Layout.Inspect(), 0)
+	if err != nil {
+		return backend.State{}, err
+	}
+	return script.DecodeInspect(reply)
+}
+
+// Identity returns the server's replication id. A cluster has none: the error is
+// [errors.ErrUnsupported].
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	infos, err := s.info(ctx, "replication")
+	if err != nil {
+		return "", err
+	}
+	if len(infos) != 1 {
+		return "", fmt.Errorf("%w: the identity of %d servers", errors.ErrUnsupported, len(infos))
+	}
+	return script.ReplicationID(infos[0])
+}
+
+// Close ends the subscription and waits for requests that are under way. It reports whether this
+// is the first call. The transport's own goroutines may outlast it.
 func (s *Store) Close() (first bool) {
-	first = s.Gate.Shut()
+	s.mu.Lock()
+	first, s.closed = !s.closed, true
+	s.mu.Unlock()
 	s.waiters.close()
-	s.Gate.Wait()
+	s.inFlight.Wait()
 	return first
 }
 
-// Waiters returns the subscription of all who watch.
-func (s *Store) Waiters() *Subscription { return s.waiters }
+// run sends a request, and turns what went wrong into one of the three answers.
+func (s *Store) run(
+	ctx context.Context, keys []string, do script.Script, args []string, replicas int,
+) (reply any, have int, err error) {
+	if err := s.Begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer s.End()
+	reply, have, err = s.t.Run(ctx, Request{Script: do, Keys: keys, Args: args, Replicas: replicas})
+	if err != nil {
+		return nil, 0, s.Failure(ctx, err)
+	}
+	return reply, have, nil
+}
+
+// lacksReplicas is the unknown answer of a write that too few replicas have: the hold might not
+// survive a failover. (With enough of them there is no promise either: another replica may be
+// promoted.)
+func (s *Store) lacksReplicas(have int) error {
+	return fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", have, s.cfg.Replicas, s.cfg.Replicas)
+}
+
+func (s *Store) info(ctx context.Context, section string) ([]string, error) {
+	if err := s.Begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.End()
+	infos, err := s.t.Info(ctx, section)
+	return infos, s.Failure(ctx, err)
+}
+
+// Begin counts a request, for which Close waits until End. The error says that the Store is
+// closed, or is that of ctx.
+func (s *Store) Begin(ctx context.Context) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.inFlight.Add(1)
+	return nil
+}
+
+// End is the end of what Begin counted.
+func (s *Store) End() { s.inFlight.Done() }
+
+// validate refuses a claim that cannot be kept here.
+func (s *Store) validate(c *backend.Claim) error {
+	if err := c.Validate(s.caps); err != nil {
+		return err
+	}
+	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace
+		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + s.cfg.MaxTTL.String()}
+	}
+	return s.Layout.CheckKey(c.Key, s.cluster)
+}
+
+// validateRelease looks only at what a release needs: TTL and mode may be anything, so that
+// nothing that was acquired is stuck.
+func (s *Store) validateRelease(c *backend.Claim) error {
+	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
+		field := "owner"
+		if c.Reentrant {
+			field = "hold"
+		}
+		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+	}
+	if err := c.ValidateRelease(s.caps); err != nil {
+		return err
+	}
+	return s.Layout.CheckKey(c.Key, s.cluster)
+}

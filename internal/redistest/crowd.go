@@ -3,19 +3,17 @@ package redistest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
-	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Crowd checks that requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH. b is on srv, with
-// lanes of its own.
-func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *store.Lanes) {
+// Crowd checks that requests that go together are all answered, each with its own answer, also
+// right after SCRIPT FLUSH. b is on srv.
+func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend) {
 	t.Helper()
 	for range 3 {
 		var crowd sync.WaitGroup
@@ -25,12 +23,6 @@ func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend, lanes *store
 		srv.MustDo("SCRIPT", "FLUSH")
 		crowd.Wait()
 	}
-	storetest.Eventually(t, "all lanes to be idle", func() error {
-		if busy, waiting := lanes.Count(); busy != 0 || waiting != 0 {
-			return fmt.Errorf("%d lanes are busy, %d requests wait", busy, waiting)
-		}
-		return nil
-	})
 }
 
 func oneOfMany(t *testing.T, b backend.Backend) {

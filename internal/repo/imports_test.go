@@ -28,7 +28,6 @@ redlock:                 backend waiting internal/chance  # never a concrete bac
 
 # What applications import: no store's client and no telemetry comes with it.
 locker:                  backend waiting internal/chance
-locker/fence:            locker backend
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend internal/keyclass go.opentelemetry.io/otel/...
 tracing/contention:      locker backend internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
@@ -46,7 +45,8 @@ internal/simulation:     backend waiting locker redlock internal/history interna
 internal/mutants:        # breaks other packages by their text alone
 internal/repo:
 internal/repo/failuremodes:
-internal/repo/gotest:
+internal/repo/path:      backend backend/membackend locker redisbackend rueidisbackend  # what it measures
+internal/repo/skips:
 
 cmd/holdfast:            *
 cmd/holdfast/...:        *
@@ -62,6 +62,15 @@ var testOnly = []string{"backend/backendtest", "internal/history", "internal/tes
 
 func checkImports(tree fs.FS, rules string) (faults []string) {
 	allowed := parseRules(rules)
+	there := map[string]bool{}
+	for _, s := range sources(tree) {
+		there[s.dir()] = true
+	}
+	for pkg := range allowed {
+		if !strings.HasSuffix(pkg, "/...") && !there[pkg] {
+			faults = append(faults, fmt.Sprintf("importRules has a row for %s, which is no package", pkg))
+		}
+	}
 	for _, s := range sources(tree) {
 		if s.test {
 			continue
@@ -138,7 +147,7 @@ func checkTestOnly(tree fs.FS) (faults []string) {
 }
 
 func TestImportsCanFail(t *testing.T) {
-	const rules = "a: b # reason\nb:\nc/...: x.org/y/...\n"
+	const rules = "a: b # reason\nb:\ngone: a\nc/...: x.org/y/...\n"
 	tree := fixture(map[string]string{
 		"a/a.go":        "package a\nimport (\n\"fmt\"\n\"" + module + "/b\"\n)",
 		"a/a_test.go":   "package a\nimport \"" + module + "/d\"",
@@ -150,7 +159,8 @@ func TestImportsCanFail(t *testing.T) {
 		"mod/free.go":   "package free\nimport \"x.org/anything\"",
 		"b/testdata.go": "package b",
 	})
-	expect(t, checkImports(tree, rules), "b/b.go imports "+module+"/a", "b/b2.go imports x.org/y", "package d is not in importRules")
+	expect(t, checkImports(tree, rules), "b/b.go imports "+module+"/a", "b/b2.go imports x.org/y", "package d is not in importRules",
+		"a row for gone")
 
 	tree = fixture(map[string]string{
 		"locker/a.go":      "package locker\nimport _ \"" + module + "/backend/backendtest\"",

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -87,6 +88,40 @@ func files(tree fs.FS) []string {
 	return names
 }
 
+// foreign are folders of other people's files, which a package manager restores.
+var foreign = []string{"node_modules", "vendor", "__pycache__", "site-packages"}
+
+// TestNothingForeign finds other people's files among ours. It asks git, as tests and builds leave such files beside.
+func TestNothingForeign(t *testing.T) {
+	if _, err := os.Stat("../../.git"); err != nil {
+		return // a copy of the tree without its history
+	}
+	tracked, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, checkForeign(strings.Split(strings.TrimSuffix(string(tracked), "\x00"), "\x00")))
+}
+
+func checkForeign(tracked []string) (faults []string) {
+	if !slices.Contains(tracked, "go.mod") {
+		faults = append(faults, "go.mod is not among the files that git tracks")
+	}
+	for _, name := range tracked {
+		for dir := range strings.SplitSeq(path.Dir(name), "/") {
+			if slices.Contains(foreign, dir) {
+				faults = append(faults, name+" belongs to somebody else, and is tracked")
+			}
+		}
+	}
+	return faults
+}
+
+func TestNothingForeignCanFail(t *testing.T) {
+	expect(t, checkForeign([]string{"go.mod", "a/node_modules/b/c.js", "a/node_modules.md", "docs/vendor.md"}), "b/c.js belongs")
+	expect(t, checkForeign(nil), "go.mod is not")
+}
+
 func read(tree fs.FS, name string) string {
 	data, err := fs.ReadFile(tree, name)
 	if err != nil {
@@ -103,11 +138,8 @@ type source struct {
 	*ast.File
 }
 
-func (s source) dir() string           { return path.Dir(s.name) }
-func (s source) pos(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
-func (s source) lines(n ast.Node) int {
-	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
-}
+func (s source) dir() string               { return path.Dir(s.name) }
+func (s source) pos(n ast.Node) string     { return s.fset.Position(n.Pos()).String() }
 func (s source) line(p token.Pos) int      { return s.fset.Position(p).Line }
 func (s source) internal() bool            { return strings.Contains("/"+s.dir()+"/", "/internal/") }
 func (s source) imports() (paths []string) { return importPaths(s.File) }

@@ -1,7 +1,5 @@
 package testserver
 
-import "syscall"
-
 // Kill ends the server with SIGKILL and returns when it is gone. Killing a dead server does nothing.
 func (s *Server) Kill() {
 	s.tb.Helper()
@@ -28,12 +26,7 @@ func (s *Server) Restart() {
 func (s *Server) Stop() {
 	s.tb.Helper()
 	s.refuseIfShared("Stop")
-	proc := s.current()
-	err := proc.signal(syscall.SIGSTOP)
-	if err == nil {
-		err = awaitStopped(proc.pid())
-	}
-	if err != nil {
+	if err := s.current().stop(); err != nil {
 		s.tb.Fatalf("testserver: stop: %v", err)
 	}
 }
@@ -41,7 +34,7 @@ func (s *Server) Stop() {
 // Cont lets a stopped server run on.
 func (s *Server) Cont() {
 	s.tb.Helper()
-	if err := s.current().signal(syscall.SIGCONT); err != nil {
+	if err := s.current().cont(); err != nil {
 		s.tb.Fatalf("testserver: cont: %v", err)
 	}
 }

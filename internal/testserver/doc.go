@@ -6,6 +6,9 @@
 //	set := testserver.Cluster(t)            // three primaries
 //	p   := testserver.NewProxy(t, srv.Addr()) // a TCP proxy that holds, delays, swallows and cuts
 //
+// The environment variable HOLDFAST_REDIS_SERVER names another redis-server or valkey-server than the one in PATH:
+// `make redis-versions` runs the Redis suites on each that we support. A test that needs a version says so by [OnlyWhere].
+//
 // Nothing is skipped: a server that cannot start fails its test, and says to run make deps where a program is missing.
 // A server's log is printed when its test fails.
 //

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -198,12 +197,7 @@ func (m *EtcdMember) Restart() {
 // Stop freezes the member with SIGSTOP: connections stay, nothing answers. It has taken effect when Stop returns.
 func (m *EtcdMember) Stop() {
 	m.tb.Helper()
-	proc := m.current()
-	err := proc.signal(syscall.SIGSTOP)
-	if err == nil {
-		err = awaitStopped(proc.pid())
-	}
-	if err != nil {
+	if err := m.current().stop(); err != nil {
 		m.tb.Fatalf("testserver: stop: %v", err)
 	}
 }
@@ -211,7 +205,7 @@ func (m *EtcdMember) Stop() {
 // Cont lets a stopped member run on.
 func (m *EtcdMember) Cont() {
 	m.tb.Helper()
-	if err := m.current().signal(syscall.SIGCONT); err != nil {
+	if err := m.current().cont(); err != nil {
 		m.tb.Fatalf("testserver: cont: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
 )
 
@@ -66,9 +65,6 @@ func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // fails only for a process that is dead
 	<-p.dead
 }
-
-// signal sends sig unless the process is dead.
-func (p *process) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
 // poll asks ready again and again until it returns nil. It gives up with ready's last error when dead is closed (nil:
 // never) or limit has passed.

@@ -109,13 +109,13 @@ func launch(t testing.TB, cfg config, log logFile) (*Server, error) {
 
 // start makes one attempt, and leaves no process behind if it fails.
 func (s *Server) start() error {
-	proc, err := startProcess(s.log.file, "redis-server", s.args()...)
+	proc, err := startProcess(s.log.file, redisServer(), s.args()...)
 	if err != nil {
 		return err
 	}
 	if err := poll(proc.dead, startLimit, func() error { return s.answers(proc) }); err != nil {
 		proc.kill()
-		return fmt.Errorf("redis-server on port %d: %w", s.cfg.port, err)
+		return fmt.Errorf("%s on port %d: %w", redisServer(), s.cfg.port, err)
 	}
 	s.proc = proc
 	return nil

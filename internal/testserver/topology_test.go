@@ -18,10 +18,7 @@ func TestSentinelFailsOver(t *testing.T) {
 	if now, err := set.Current(); now != set.Primary || err != nil {
 		t.Fatalf("Current = %v, %v", now, err)
 	}
-	set.Primary.MustDo("SET", "k", "v")
-	if got := set.Primary.MustDo("WAIT", "2", "5000"); got != "2" {
-		t.Errorf("WAIT = %s", got)
-	}
+	replicate(t, set.Primary, "SET k v", 2)
 	set.Primary.Kill()
 	next := set.AwaitFailover(t, set.Primary)
 	if got := next.MustDo("GET", "k"); got != "v" {
@@ -61,14 +58,19 @@ func TestClusterWithReplicasFailsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner.MustDo("SET", "k", "v")
-	if got := owner.MustDo("WAIT", "1", "5000"); got != "1" {
-		t.Errorf("WAIT = %s", got)
-	}
+	replicate(t, owner, "SET k v", 1)
 	owner.Kill()
 	if got := set.AwaitFailover(t, "k", owner).MustDo("GET", "k"); got != "v" {
 		t.Errorf("GET = %s", got)
 	}
+}
+
+// replicate writes and waits until n replicas have it. WAIT counts what its own connection has written.
+func replicate(t *testing.T, primary *testserver.Server, command string, n int) {
+	t.Helper()
+	c := dial(t, primary.Addr())
+	c.send("AUTH pw", command, fmt.Sprintf("WAIT %d 5000", n))
+	c.want("+OK", "+OK", fmt.Sprintf(":%d", n))
 }
 
 func TestTopologiesRefuseWhatTheyCannotDo(t *testing.T) {

@@ -1,77 +1,188 @@
--- ACQUIRE(id, px, tail, line, reserve, form, floor or 0, µs that a floor may be ahead) -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
---   | {LOST} | {MISMATCH, limit in use} | {FOREIGN, why}
--- The tail is 'keep id reserve meta' and px is ttl + keep + 1, so that the short way puts them into the key as they are. The
--- form is 'x', or 'mode,limit,owner'; the line is empty, or 'linger lease client', where the lease is of a grant that is
--- handed over. Form, floor and what belongs to it are left out by whoever wants 'x' and no floor.
-local c = claim(ARGV[3], ARGV[6] or 'x')
-local keep = c.keep
-local ttl = ARGV[2] - keep - 1
-c.floor = ARGV[8] and math.min(tonumber(ARGV[7]), us + ARGV[8]) or 0
-c.linger = 0
-if ARGV[4] ~= '' then
-  local linger, lease, client = string.match(ARGV[4], '^(%d+) (%d+) ([^ ]*)$')
-  c.linger, c.lease, c.client = tonumber(linger), tonumber(lease), client
-end
+-- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead)
+--   -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
+--   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
+-- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
+-- The queue is empty or 'lease client ttl' of a place. The form is 'x' or 'mode,limit,owner'; it and
+-- what follows are left out for 'x' without a minimum token.
+local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT = 1, 2, 3, 4, 6, 7, 8
+-- uses: lib/guard
+local key, id = KEYS[1], ARGV[1]
+local refusal, closed
+if guard then refusal, closed = guard() end
+if refusal or closed then return refusal or closed end
+local stored = redis.pcall('GET', key)
 
--- A release of this id was here first, so this attempt is late: nobody believes in it any more, and it must not hold.
-if buried() then return {LOST} end
-
-fetch({'h:' .. id, 'w:' .. id})
-asker = id
-adv()
-
--- The reply to an earlier attempt was lost, or it was sent twice, or the key was handed over to this claim and it says that
--- it lives. Still the same hold, so the same token.
-local token, reserved = extend(ttl)
-if token then return commit(keep, true, {OK, token, reserved}) end
-
-local n, e = own()
-if e then drop(n, e) end -- its lease has run out, and purge has not come to it yet
-local seq, at = mine()
-if seq and at.ends <= now then -- it lapsed in the middle of the line; purging only looks at the head
-  strike(seq, at)
-  seq = nil
-end
-
-if c.mode == 'p' and (gm == 'p' or qp > 0) and gl ~= c.limit and not seq then
-  -- Unless those who are not looked at yet may all be gone: then it is to ask again, but not to stand in a line of another limit.
-  return commit(keep, true, more and {HELD, 1, '', 0, f} or {MISMATCH, gl})
-end
-
--- Nobody overtakes: adv has let in whom it could, so who still stands in line is before this claim. The exception is another
--- hold of a re-entrant owner that holds: it does not take the key from anybody, and might wait for itself for ever.
-if fits(c) and (qn == 0 or gm == 'r') then
-  if seq then strike(seq, at) end
-  token, reserved = admit(c, ttl)
-  return commit(keep, false, {OK, token, reserved})
-end
-
-local keeps = seq ~= nil
-if c.linger > 0 then
-  if keeps then
-    at.ends, at.lease, at.client = math.max(at.ends, now + 1 + c.linger), c.lease, c.client
-  else
-    at, qt, qn = c, qt + 1, qn + 1
-    seq, at.ends = qt, now + 1 + c.linger
-    if c.mode == 'p' then qp, gl = qp + 1, c.limit end
-    put('w:' .. id, text(seq))
+-- The short way: a plain exclusive claim, and a lock that is free or that another holds alone.
+local function short()
+  local counter = not stored and 0 or tonumber(string.match(stored, '^h2 (%d+)$'))
+  if counter then
+    -- Free, and nobody waits, so nobody is overtaken. The token is above every earlier one: by the
+    -- counter while the key lives, by the clock afterwards. A minimum token is at most a quarter of
+    -- the TTL ahead of the clock, and the key outlives any lease for longer than that.
+    local time = redis.call('TIME')
+    local least = time[1] * 1000000 + time[2]
+    if ARGV[8] and ARGV[7] ~= '0' then least = math.max(least, math.min(ARGV[7], least + ARGV[8])) end
+    local token = least
+    if counter >= least then token = counter + 1 end
+    local last = token + ARGV[5] - 1
+    if last > least + 10000 then return end -- ahead of the clock: see NEAR in lib/clock
+    -- The only write, and one command: all of the grant is stored or nothing.
+    local reply = redis.pcall('SET', key, string.format('h2 %.0f ', last) .. ARGV[3], 'PX', ARGV[2])
+    return reply.err and reply or token
+  elseif ARGV[4] == '' then
+    local digits, margin, owner, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
+    if owner and owner ~= id and #digits == 16 then
+      -- Its lease runs. Whole ms, so at least 1 is left: never 0, which is "unknown".
+      local left = redis.call('PTTL', key) - margin
+      if left > 0 then return {HELD, left, meta, 0, tonumber(digits)} end
+    end
   end
-  stand(seq, at)
+end
+local plain = not ARGV[6] or ARGV[6] == 'x'
+local reply = plain and (not stored or type(stored) == 'string') and short()
+if reply then return reply end
+-- uses: lib/clock lib/group
+
+-- The short way into the queue: a plain exclusive claim that does not wait yet, and another that holds
+-- alone. While its lease runs nobody can be let in; places that lapsed are passed over by the script
+-- that lets in. All checks come before the first write, which is refused when out of memory.
+local function join()
+  local left = type(stored) == 'string' and redis.call('PTTL', key) -- before the clock: see lib/lock
+  local owner, expires, counter, meta, count, group
+  read_clock()
+  if left then
+    local margin
+    counter, margin, owner, count, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$')
+    expires, group = margin and now + left - margin, read_group()
+  else
+    local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'm', 'g', 'z', 'w:' .. id)
+    if fields[1] ~= 'h2' or fields[7] or fields[8] then return end
+    owner, expires, counter, meta = fields[2], int(fields[3]), fields[4], fields[5] or ''
+    group = read_group(fields[6])
+  end
+  counter = int(counter)
+  if not (owner and expires and counter and group) or owner == '' or owner == id or expires <= now or
+    group.holders > 0 or counter > us + NEAR or group.tail >= 1e13 then
+    return
+  end
+  local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
+  local ends = now + 1 + ttl
+  local outlasts = math.max(ends, expires) > group.latest
+  if outlasts then group.latest = math.max(ends, expires) + 1000 end -- see outlast in lib/lock
+  group.tail, group.waiting = group.tail + 1, group.waiting + 1
+  local number, joined = text(group.tail), nil
+  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. ARGV[3]
+  if left then
+    joined = redis.pcall('SET', key, stored, 'KEEPTTL') -- refused when out of memory, and DEL is not
+    if joined.err then return joined end
+    redis.pcall('DEL', key)
+    joined = redis.pcall('HSET', key, 'v', 'h2', 'f', text(counter), 'o', owner, 'x', text(expires),
+      'm', meta, 'b', count, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
+  else
+    joined = redis.pcall('HSET', key, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
+  end
+  if type(joined) ~= 'number' then return joined end
+  if outlasts then
+    left = left or redis.pcall('PTTL', key)
+    local needed = group.latest - now + ARGV[2]
+    if type(left) ~= 'number' then left = -1 end
+    if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
+  end
+  return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
+end
+reply = plain and stored and ARGV[4] ~= '' and join()
+if reply then return reply end
+-- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+
+-- position returns that of the place number. With gaps and far behind it may be too high.
+local function position(number)
+  local n, fields = number - lock.head + 1, {}
+  if n == 1 or lock.tail - lock.head + 1 == lock.waiting then return n end
+  if n > STEPS then return math.min(n, lock.waiting) end
+  for i = lock.head, number - 1 do fields[#fields + 1] = 'q:' .. i end
+  fetch(fields)
+  for _, field in ipairs(fields) do
+    if not get(field) then n = n - 1 end
+  end
+  return n
 end
 
--- Who should ask, and when: the head for the line, and whoever does not stand in it for himself.
-local position, ms, meta = seq and rank(seq) or 0, 0, m
-if gn > 0 then
-  local e = slot(1)
-  meta = e and e.meta
+-- held says who holds, and when a claim at place number (none for nil) should ask again: the head for
+-- the queue, whoever does not wait in it for itself, the others never.
+local function held(number, claim)
+  local at, ms = number and position(number) or 0, 0
+  local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
+  if more then
+    ms = 1
+  elseif at <= 1 then
+    local ends = LAST
+    if lock.owner and lock.expires > now then
+      ends = lock.expires
+    elseif lock.holders > 0 and not fits(claim) then
+      -- lock.soonest may be early, as renewals do not move it: look at all while they are not many.
+      local fields = {}
+      if lock.holders > STEPS then ends, meta = lock.soonest, '' end
+      for n = 1, lock.holders <= STEPS and lock.holders or 0 do fields[n] = 'k:' .. n end
+      fetch(fields)
+      for n = 1, #fields do
+        local hold = read_slot(n)
+        if hold.ends < ends then ends, meta = hold.ends, hold.meta end
+      end
+    end
+    local head = not number and lock.waiting > 0 and get('q:' .. lock.head)
+    if head then ends = math.min(ends, read_place(head).ends) end
+    ms = math.max(1, ends - now)
+  end
+  return {HELD, ms, meta, at, lock.counter}
 end
-if more then
-  ms = 1
-elseif position <= 1 then
-  local ends = LAST
-  if o and x > now then ends = x elseif gn > 0 and not fits(c) then ends, meta = soonest() end
-  local head = not seq and qn > 0 and place(qh)
-  if head then ends = math.min(ends, head.ends) end
-  ms = math.max(1, ends - now)
+
+local function long()
+  load('m', 'w:' .. id)
+  -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
+  if buried(lock.tombs, id) then return {LOST} end
+  local lease, client, place_ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
+  local claim = read_place('0 0  ' .. (ARGV[6] or 'x') .. ' ' .. ARGV[3])
+  local ttl = ARGV[2] - claim.keep - 1
+  if ARGV[8] then claim.min_token = math.min(ARGV[7], us + ARGV[8]) end
+
+  advance(id)
+
+  -- An earlier attempt was granted and its reply lost, or it was sent twice, or the key was handed
+  -- over to this claim, which says that it lives. The same hold, so the same token.
+  local token, count = extend(ttl)
+  if token then return commit(claim.keep, true, {OK, token, count}) end
+  local n, hold = find_hold()
+  if hold then drop(n, hold) end -- it is over, and purge has not come to it yet
+  local number, ends, asks, mode = find_place(id)
+  if number and ends <= now then -- it lapsed in the middle, and advance looks at the head only
+    leave(number, id, mode)
+    number = nil
+  end
+
+  if claim.mode == 'p' and (lock.mode == 'p' or lock.permits > 0) and claim.limit ~= lock.limit and
+    not number then
+    -- If those who are not looked at yet may all be gone, it is to ask again, but not to wait.
+    return commit(claim.keep, true, more and {HELD, 1, '', 0, lock.counter} or {MISMATCH, lock.limit})
+  end
+
+  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim. But
+  -- another hold of a re-entrant owner that holds takes the key from nobody, and might wait for itself.
+  if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then
+    if number then leave(number, id, mode) end
+    token, count = admit(claim, ttl)
+    return commit(claim.keep, false, {OK, token, count})
+  end
+
+  local kept = number ~= nil
+  if place_ttl then
+    if not kept then
+      number, ends, asks = lock.tail + 1, 0, claim.asks
+      lock.tail, lock.waiting = number, lock.waiting + 1
+      if claim.mode == 'p' then lock.permits, lock.limit = lock.permits + 1, claim.limit end
+      changes['w:' .. id] = text(number)
+    end
+    write_place(number, math.max(ends, now + 1 + place_ttl), lease, client, asks)
+  end
+  return commit(claim.keep, kept or not place_ttl, held(number, claim))
 end
-return commit(keep, keeps or c.linger == 0, {HELD, ms, meta or '', position, f})
+return answer(long)

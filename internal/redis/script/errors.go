@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -37,46 +38,64 @@ var classes = map[string]error{
 	"BUSY":        backend.ErrUnavailable,
 }
 
-// uncoded are the refusals for which Redis has no word of their own. They are matched at the start only.
+// uncoded are the refusals for which Redis has no word of their own but ERR. They are matched at the start only.
 var uncoded = []struct {
 	start string
 	class error
 }{
-	{"ERR max number of clients", backend.ErrUnavailable},
-	{"ERR The user executing the script", ErrNotPermitted}, // Redis 7.0; NOPERM before and after
-	{"ERR invalid password", backend.ErrDenied},            // before Redis 6
-	{"ERR unknown command", errors.ErrUnsupported},
+	{"max number of clients", backend.ErrUnavailable},
+	{"The user executing the script", ErrNotPermitted}, // before Redis 7.2
+	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
+	{"invalid password", backend.ErrDenied},            // before Redis 6
+	{"unknown command", errors.ErrUnsupported},
+	{"Unknown Redis command called from", errors.ErrUnsupported}, // in a script, if it was renamed
+	{"Unknown command called from", errors.ErrUnsupported},       // the same since Redis 7.2
 }
 
-// ServerError classifies an error reply of the server by its first word. The result wraps one of [backend.ErrForeign],
-// [backend.ErrDenied], [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the word is not known, which
-// the caller must take for an unknown answer.
+// inScript is what Redis 6 puts before an error of a command that a script called.
+var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
+
+// ErrorCode returns an error reply without what server and client library put around it, and its first word, as in
+// READONLY. A library may have taken an ERR from the beginning.
+func ErrorCode(text string) (code, message string) {
+	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
+		text = strings.TrimPrefix(text, before)
+	}
+	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
+	code, _, _ = strings.Cut(text, " ")
+	return code, text
+}
+
+// ServerError classifies an error reply of the server by its first word, whichever version it has and whichever client
+// library read it. The result wraps one of [backend.ErrForeign], [backend.ErrDenied], [backend.ErrUnavailable],
+// [errors.ErrUnsupported], or none of them if the word is not known, which the caller must take for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
-	word, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ") // Redis 6 doubles the '-' of an error from a script
-	if class, ok := classes[word]; ok {
+	code, message := ErrorCode(text)
+	if class, ok := classes[code]; ok {
 		return fmt.Errorf("%w: %s", class, shown)
 	}
 	for _, u := range uncoded {
-		if strings.HasPrefix(text, u.start) {
+		if strings.HasPrefix(message, u.start) {
 			return fmt.Errorf("%w: %s", u.class, shown)
 		}
 	}
 	return errors.New("redis: " + shown)
 }
 
-// withoutArguments cuts the echo of the arguments off an error, which may be those of AUTH, and what is too long for a log.
+// userName is what Redis 7.2 and later say of a user without permissions.
+var userName = regexp.MustCompile(`\bUser \S+ has`)
+
+// withoutArguments cuts off an error the echo of the arguments, which may be those of AUTH, the name of the user, and what is
+// too long for a log.
 func withoutArguments(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
+	text = userName.ReplaceAllString(text, "User *** has")
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "") + "…"
 	}
 	return text
 }
-
-// NeedsCommands is the text of what a user must be allowed to do, for errors.
-const NeedsCommands = "EVALSHA EVAL TIME GET SET DEL HMGET HSET HDEL PEXPIRE PTTL on the keys, INFO, " +
-	"and for wake-ups PUBLISH SUBSCRIBE UNSUBSCRIBE on the channels"
 
 // CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its
 // keys when memory runs out: a lock that is evicted is a lock that two hold.

@@ -21,6 +21,8 @@ func FuzzGroupState(f *testing.F) {
 	f.Add("x 0 1 1 1", "%d 7  reader {}", "2", "%d", "9", uint8(1))
 	f.Add("s 0 2 0 1 5 0 1 0 0 0", "nan 7  reader {}", "1", place, "0", uint8(3))
 	f.Add("p 0 1 0 0 0 0 1 1 1 1", "%d 7", "x", "0 0 me p,0, 60000 waiter 1 ", "1", uint8(3))
+	f.Add(group, "%d 7  reader {}", "1", place, "1", uint8(128))
+	f.Add("- 0 0 0 0 0 %d 1 1 1 0", "", "", place, "1", uint8(128))
 	f.Fuzz(func(t *testing.T, g, slot, index, place, number string, mode uint8) {
 		r := newRig(t)
 		future := r.now() + 60_000
@@ -38,6 +40,19 @@ func FuzzGroupState(f *testing.F) {
 			plainClaim("me"), reader("me"), permit("me", 1), entrant("me", "mine"),
 		}[mode%4]
 		was, wasErr := DecodeInspect(r.eval(own.Inspect))
+		if mode >= 128 { // a heartbeat neither ends a hold that runs, nor writes over what it refuses
+			waiter := queued("waiter")
+			waiter.Key, waiter.TTL = r.key, minute
+			_, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{waiter})...), 1)
+			is, isErr := DecodeInspect(r.eval(own.Inspect))
+			switch {
+			case err != nil && r.stored() != before:
+				t.Fatalf("a heartbeat was refused with %v, and changed the lock", err)
+			case wasErr == nil && (isErr != nil || len(is.Holders) < len(was.Holders)):
+				t.Fatalf("after a heartbeat %+v, %v; before %+v", is, isErr, was)
+			}
+			return
+		}
 		grant, err := r.ask(c)
 		switch {
 		case err != nil && backend.AnswerOf(err) != backend.No:

@@ -1,27 +1,39 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, remaining ms, meta}, …}, {{owner, mode, meta}, …}} | {FOREIGN, why}
--- Reads only. It tells what was true at this instant, and proves nothing to anybody. It reads what is stored, once, and never
--- counts from one number to another: a line has gaps, and damage may have made them as long as the server would run.
-local holders, numbers, line = {}, {}, {}
-if long then
-  local h = redis.call('HGETALL', K)
-  if gn > #h / 2 then damaged('holders') end
-  for i = 1, #h, 2 do
-    was[h[i]] = h[i + 1]
-    local seq = int(string.match(h[i], '^q:(%d+)$'))
-    if seq and seq >= qh and seq <= qt then numbers[#numbers + 1] = seq end
+-- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta}, …}, {{owner, mode, meta}, …}}
+--   | {FOREIGN, why}
+-- Reads only: it tells what was true at this instant. It reads what is stored, once, and never counts
+-- from one number to another: a queue has gaps, and damage may have made them as long as you like.
+local OK, LOST, FOREIGN = 1, 3, 4
+local key, id, closed = KEYS[1], '', false
+local stored = redis.pcall('GET', key)
+-- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/holders lib/queue
+
+local function long()
+  local holders, numbers, waiters = {}, {}, {}
+  load()
+  if hash then
+    local fields = run('HGETALL', key)
+    if lock.holders > #fields / 2 then damaged('holders') end
+    for i = 1, #fields, 2 do
+      cache[fields[i]] = fields[i + 1]
+      local number = int(string.match(fields[i], '^q:(%d+)$'))
+      if number and number >= lock.head and number <= lock.tail then numbers[#numbers + 1] = number end
+    end
+    table.sort(numbers)
   end
-  table.sort(numbers)
+  if lock.owner and lock.expires > now then
+    holders[1] = {lock.owner, 'x', (tokens()), lock.expires - now, cache.m or ''}
+  end
+  for n = 1, lock.holders do
+    local hold = read_slot(n)
+    if hold.ends > now then
+      local owner = hold.owner == '' and hold.id or hold.owner
+      holders[#holders + 1] = {owner, lock.mode, hold.token, hold.ends - now, hold.meta}
+    end
+  end
+  for _, number in ipairs(numbers) do
+    local place = read_place(get('q:' .. number))
+    if place.ends > now then waiters[#waiters + 1] = {place.owner, place.mode, place.meta} end
+  end
+  return {OK, lock.counter, holders, waiters}
 end
-if o and x > now then holders[1] = {o, 'x', (first()), x - now, m or ''} end
-for n = 1, broken and 0 or gn do
-  local e = slot(n)
-  if not e then break end
-  if e.ends > now then holders[#holders + 1] = {e.owner == '' and e.id or e.owner, gm, e.token, e.ends - now, e.meta} end
-end
-for _, seq in ipairs(numbers) do
-  local e = place(seq)
-  if not e then break end
-  if e.ends > now then line[#line + 1] = {e.owner, e.mode, e.meta} end
-end
-if broken then return {FOREIGN, broken} end
-return {OK, f, holders, line}
+return answer(long)

@@ -53,11 +53,8 @@ func unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '{' || r == '}' }
 
 // Scripts returns those that go with this layout, for arguments and keys that it makes.
 func (l Layout) Scripts() Scripts {
-	switch {
-	case l.dialect:
+	if l.dialect {
 		return dialect
-	case l.guard != nil:
-		return guarded
 	}
 	return own
 }
@@ -127,7 +124,7 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
 	line := ""
 	if c.Queue {
-		line = millis(c.WaiterTTL) + " " + millis(min(c.WaiterTTL, c.TTL)) + " " + l.client
+		line = millis(min(c.WaiterTTL, c.TTL)) + " " + l.client + " " + millis(c.WaiterTTL)
 	}
 	args := append(make([]string, 0, 9),
 		id, millis(roundUp(c.TTL)+keep+time.Millisecond), tail(keep, id, count, &c.Meta), line, count)
@@ -135,7 +132,7 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	if l.brief() && form == "x" && c.MinToken == 0 {
 		return args
 	}
-	return l.guarded(append(args,
+	return l.last("acquire", append(args,
 		form, strconv.FormatUint(c.MinToken, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
 }
 
@@ -186,7 +183,7 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return l.guarded(name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.MinToken, 10))
+	return l.last("renew", name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.MinToken, 10))
 }
 
 // Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
@@ -195,21 +192,50 @@ func (l Layout) Release(c backend.Claim) []string {
 	id, keep := name(c.ID()), millis(l.keep(c))
 	switch {
 	case !c.NoneInFlight:
-		return l.guarded(id, keep, millis(2*clamp(c.TTL)+l.inFlight))
+		return l.last("release", id, keep, millis(2*clamp(c.TTL)+l.inFlight))
 	case l.brief():
 		return []string{id, keep}
 	}
-	return l.guarded(id, keep, "0")
+	return l.last("release", id, keep, "0")
 }
 
-// guarded adds the guard's argument.
-func (l Layout) guarded(args ...string) []string { return append(args, l.guard...) }
+// Heartbeat returns the arguments of [Scripts.Heartbeat] for claims of one key that wait in its queue.
+func (l Layout) Heartbeat(claims []backend.Claim) []string {
+	var keep time.Duration
+	for i := range claims {
+		keep = max(keep, l.keep(claims[i]))
+	}
+	args := append(make([]string, 0, 3+3*len(claims)), millis(keep), l.client)
+	for i := range claims {
+		c := &claims[i]
+		args = append(args, name(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL)))
+	}
+	return l.last("heartbeat", args...)
+}
+
+// last adds the last argument of some variants: the guard's rule, or which verb of the string dialect it is.
+func (l Layout) last(verb string, args ...string) []string {
+	if l.dialect {
+		return append(args, verb)
+	}
+	return append(args, l.guard...)
+}
 
 // Inspect returns the arguments of [Scripts.Inspect].
-func (l Layout) Inspect() []string { return nil }
+func (l Layout) Inspect() []string {
+	if l.dialect {
+		return l.last("inspect")
+	}
+	return nil
+}
 
 // Probe returns the arguments of [Probe].
-func (l Layout) Probe() []string { return []string{l.prefix + "probe:free"} }
+func (l Layout) Probe() []string {
+	if l.guard != nil {
+		return []string{l.prefix + "probe:free", "guard"}
+	}
+	return []string{l.prefix + "probe:free"}
+}
 
 // keep is how long a key outlives the last lease.
 func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp(c.TTL), l.retention)) }

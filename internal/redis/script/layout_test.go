@@ -145,7 +145,7 @@ func TestArguments(t *testing.T) {
 	check("acquire", l.Acquire(c), []string{owner, "60012", "60000 " + owner + " 1 ", "", "1"})
 	in := c
 	in.Queue, in.WaiterTTL, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
-	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "1001 11 me", "1", "p,3,", "0", "2750"})
+	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "11 me 1001", "1", "p,3,", "0", "2750"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
 	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "61001", "60000 h%20h 1 ", "", "1", "r,0,w", "0", "250000"})
 	if got := l.Release(in)[0]; got != "h%20h" {

@@ -22,12 +22,12 @@ func appendMeta(b []byte, m *backend.Meta) []byte {
 			return b
 		}
 		same := *m
-		same.Traceparent, same.Since = "", time.Time{}
+		same.Traceparent, same.Since, same.Quorum = "", time.Time{}, ""
 		text, _ := json.Marshal(same) // strings and a number
 		known = &encodedMeta{same, string(text)}
 		lastMeta.Store(known)
 	}
-	if m.Traceparent == "" && m.Since.IsZero() {
+	if m.Traceparent == "" && m.Since.IsZero() && m.Quorum == "" {
 		if known.text == "{}" {
 			return b
 		}
@@ -40,6 +40,9 @@ func appendMeta(b []byte, m *backend.Meta) []byte {
 	}
 	if text, err := m.Since.AppendText(make([]byte, 0, 40)); err == nil && !m.Since.IsZero() { // it has no digits for some years
 		b = append(append(append(comma(b, from), `"since":"`...), text...), '"')
+	}
+	if m.Quorum != "" {
+		b = appendString(append(comma(b, from), `"quorum":`...), m.Quorum)
 	}
 	return append(b, '}')
 }

@@ -1,25 +1,26 @@
--- PROBE(channel) -> names of the commands that the user may not run, on a key that is never a lock
--- Each command is tried in a way that leaves nothing behind. HDEL is first: like every release it is taken when out of
--- memory, and after it so is HSET. A refusal for another reason (a replica, a failing disk) is returned as it is.
-local denied = {}
-for _, c in ipairs({
+-- PROBE(channel, 'guard' or left out) -> {command, error, ...} of those that were refused
+-- Each command of the scripts is tried in a way that leaves nothing behind, on a key that is never a
+-- lock. HDEL is first: like every release it is taken when out of memory, and after it so is HSET.
+local reply = {}
+for _, command in ipairs({
   {'HDEL', KEYS[1], '-'},
   {'TIME'},
   {'GET', KEYS[1]},
+  {'HGET', KEYS[1], 'v'},
   {'HMGET', KEYS[1], 'v'},
+  {'HGETALL', KEYS[1]},
   {'HSET', KEYS[1], '-', ''},
   {'PTTL', KEYS[1]},
   {'PEXPIRE', KEYS[1], 1000},
   {'SET', KEYS[1], '', 'PX', 1},
   {'DEL', KEYS[1]},
   {'PUBLISH', ARGV[1], ''},
+  ARGV[2] and {'INFO', 'replication'},
 }) do
-  local r = redis.pcall(unpack(c))
-  if type(r) == 'table' and r.err then
-    local word = string.match(r.err, '^%-?(%u+) ')
-    -- WRONGTYPE: what another's probe may have left for a ms
-    if word ~= 'ERR' and word ~= 'NOPERM' and word ~= 'WRONGTYPE' then return r end
-    if word ~= 'WRONGTYPE' then denied[#denied + 1] = c[1] end
+  local result = redis.pcall(unpack(command))
+  if type(result) == 'table' and result.err then
+    reply[#reply + 1] = command[1]
+    reply[#reply + 1] = result.err
   end
 end
-return denied
+return reply

@@ -132,16 +132,43 @@ func TestDialectKeysAreApart(t *testing.T) {
 		}
 	}
 	for key, good := range map[string]bool{"a": true, "{a}": true, "a{b": true, "x{y}z}": true, "a}b": false, "{}x": false, "x{}y": false} {
-		err := r.l.CheckKey(key)
+		err := r.l.CheckKey(key, true)
 		if (err == nil) != good || err != nil && !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("CheckKey(%q) = %v", key, err)
 		}
-		if err := layout(t).CheckKey(key); err != nil {
+		if err := layout(t).CheckKey(key, true); err != nil {
 			t.Errorf("our own layout: CheckKey(%q) = %v", key, err)
 		}
 	}
 	if err := ServerError("CROSSSLOT Keys in request don't hash to the same slot"); !backend.Refused(err) {
 		t.Errorf("CROSSSLOT is %v, want a refusal", err)
+	}
+}
+
+// No lock of the string dialect is the side key of another, so nobody can block a lock by the name of his own.
+//
+// covers: R24
+func TestNoLockIsASideKey(t *testing.T) {
+	for _, prefix := range []string{"", "{", "p:", "{p}:", ":holdfast"} {
+		l, err := Dialect(prefix, 0, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, victim := range []string{"victim", "vic{tim}", "{victim}", "victim:free"} {
+			side := l.Keys(victim)[1]
+			for _, name := range []string{side, strings.TrimPrefix(side, prefix), victim + ":tagged:holdfast", "probe:holdfast"} {
+				err := l.CheckKey(name, false)
+				if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) || invalid.Field != "key" {
+					t.Errorf("prefix %q: CheckKey(%q) = %v, and it may be the side key %q", prefix, name, err, side)
+				}
+			}
+			if err := l.CheckKey(victim, false); err != nil {
+				t.Errorf("prefix %q: CheckKey(%q) = %v", prefix, victim, err)
+			}
+		}
+	}
+	if err := layout(t).CheckKey("{victim}:holdfast", true); err != nil {
+		t.Errorf("our own layout: %v", err)
 	}
 }
 

@@ -1,28 +1,103 @@
--- RELEASE(id, keep, tombstone ms or 0, which may be left out) -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
-local keep, tomb = tonumber(ARGV[2]), settled and 0 or tonumber(ARGV[3])
-fetch({'h:' .. id, 'w:' .. id})
+-- RELEASE(id, keep, tombstone ms or 0, which may be left out)
+--   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
+local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
+-- uses: lib/guard
+local key, id = KEYS[1], ARGV[1]
+local refusal, closed
+if guard then refusal, closed = guard() end
+if refusal and refusal[1] ~= UNFIT then return refusal end
+local stored = redis.pcall('GET', key)
+local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
--- The id is compared in the script that deletes, so a late release never frees the next holder. It holds, or stands in line,
--- or neither; a grant that was handed over and not heard of yet is a hold like any other.
-local result, gone = LOST, false
-if o == id then
-  result, gone = x > now and OK or EXPIRED, true
-  vacate()
-else
-  local n, e = own()
-  if e then
-    result, gone = e.ends > now and OK or EXPIRED, true
-    drop(n, e)
+-- The short way: one exclusive holder, nobody waits, and no attempt in flight that needs a tombstone.
+-- The owner is compared in the script that frees, so a late release never frees the next holder. The
+-- counter stays, and the key's expiry with it: what is left of the lease and then the margin.
+local function short()
+  local free, margin, owner = string.match(stored, '^(h2 %d+) (%d+) ([^ ]+) ')
+  if owner ~= id then return end
+  local left = redis.call('PTTL', key)
+  -- Out of memory: the long way frees all the same.
+  if left <= 0 or redis.pcall('SET', key, free, 'KEEPTTL').err then return end
+  -- After the change: whoever is woken finds the key free. A user that may not publish has released
+  -- all the same: those who wait ask again by themselves.
+  redis.pcall('PUBLISH', key .. ':free', 'free')
+  return left > margin + 0 and OK or EXPIRED
+end
+local reply = type(stored) == 'string' and none_in_flight and short()
+if reply then return reply end
+-- uses: lib/clock lib/group
+
+-- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive claim
+-- that is alive at the head of the queue. The id is compared, the hold ended and the next one granted
+-- in one step, so the lock is never free in between and nobody overtakes. If the first write is
+-- refused (out of memory), nothing was changed, and the long way frees all the same.
+local function hand_over()
+  local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'g', 'z')
+  if fields[1] ~= 'h2' or fields[2] ~= id or not fields[5] or fields[6] then return end
+  local expires, counter, group = int(fields[3]), int(fields[4]), read_group(fields[5])
+  if not (expires and counter and group) or group.holders > 0 then return end
+  local place = 'q:' .. text(group.head)
+  local ends, lease, client, tail, keep, who, count, meta =
+    string.match(redis.call('HGET', key, place) or '', '^(%d+) (%d+) ([^ ]*) x ((%d+) ([^ ]+) (%d+) (.*))$')
+  read_clock()
+  if not ends or tonumber(ends) <= now then return end
+  local token = math.max(counter + 1, us)
+  local last = token + count - 1
+  if last > us + NEAR then return end -- the reserve is to be cut, or the key must live longer
+  local done
+  if group.waiting == 1 then
+    done = redis.pcall('SET', key, 'h2 ' .. text(last) .. ' ' .. tail, 'PX', text(lease + keep + 1))
+    if done.err then return end
+  else
+    local lasts = now + 1 + lease
+    local outlasts = lasts > group.latest
+    if outlasts then group.latest = lasts + 1000 end -- see outlast in lib/lock
+    group.head, group.waiting = group.head + 1, group.waiting - 1
+    done = redis.pcall('HSET', key, 'o', who, 'x', text(lasts), 'f', text(last), 'b', count, 'm', meta,
+      'g', write_group(group))
+    if type(done) ~= 'number' then return end
+    redis.pcall('HDEL', key, place, 'w:' .. who)
+    if outlasts and redis.call('PTTL', key) < group.latest - now + keep then
+      redis.pcall('PEXPIRE', key, text(group.latest - now + keep))
+    end
   end
+  if client ~= '' then -- after the change; a message is a hint, or a grant that its token proves
+    redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. '@' .. client,
+      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key)
+  end
+  return expires > now and OK or EXPIRED
 end
-local seq, at = mine()
-if seq then
-  gone = true
-  strike(seq, at)
-end
-adv()
-if tomb > 0 then bury(tomb) end
+reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
+if reply then return reply end
+-- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 
--- Those who do not stand in line are woken if one of them could be let in.
-local room = qn == 0 and not (o and x > now) and (gn == 0 or gm == 's' or (gm == 'p' and gn < gl))
-return commit(keep, true, {result}, gone and room and K .. ':free')
+-- The id holds, or waits, or neither; one that was handed the key and did not ask yet holds.
+local function long()
+  load('h:' .. id, 'w:' .. id)
+  local code, gone = LOST, false
+  local n, hold = find_hold()
+  if lock.owner == id then
+    code, gone = lock.expires > now and OK or EXPIRED, true
+    turn(false, 0, false, false)
+  elseif hold then
+    code, gone = hold.ends > now and OK or EXPIRED, true
+    drop(n, hold)
+  end
+  local number, _, _, mode = find_place(id)
+  if number then
+    gone = true
+    leave(number, id, mode)
+  end
+  advance()
+  if not none_in_flight then
+    bury(lock.tombs, id, tonumber(ARGV[3]))
+    lock.buried = true
+  end
+  -- Those who do not wait in the queue are woken if one of them could be let in.
+  if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or
+    lock.mode == 's' or (lock.mode == 'p' and lock.holders < lock.limit)) then
+    messages[#messages + 1] = {key .. ':free', 'free'}
+  end
+  return commit(tonumber(ARGV[2]), true, {code})
+end
+return answer(long)

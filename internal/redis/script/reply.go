@@ -1,7 +1,9 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -71,19 +73,45 @@ func DecodeRelease(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well.
-func DecodeProbe(reply any) ([]string, error) {
-	r, ok := reply.([]any)
-	if !ok {
+// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for n claims: which of them are still in the queue.
+func DecodeHeartbeat(reply any, n int) ([]bool, error) {
+	r, code := open(reply)
+	if code != codeOK {
+		return nil, no(r, code, reply)
+	}
+	if len(r) != 2 {
 		return nil, unexpected(reply)
 	}
-	var denied []string
-	for _, name := range r {
-		s, ok := name.(string)
-		if !ok {
+	marks, _ := r[1].(string)
+	if len(marks) != n || strings.Trim(marks, "01") != "" {
+		return nil, unexpected(reply)
+	}
+	waiting := make([]bool, n)
+	for i := range waiting {
+		waiting[i] = marks[i] == '1'
+	}
+	return waiting, nil
+}
+
+// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well. A refusal for
+// another reason (a replica, a failing disk) is the error.
+func DecodeProbe(reply any) (denied []string, err error) {
+	r, ok := reply.([]any)
+	if !ok || len(r)%2 != 0 {
+		return nil, unexpected(reply)
+	}
+	for i := 0; i < len(r); i += 2 {
+		command, ok1 := r[i].(string)
+		text, ok2 := r[i+1].(string)
+		refusal := ServerError(text)
+		switch {
+		case !ok1 || !ok2:
 			return nil, unexpected(reply)
+		case errors.Is(refusal, ErrNotPermitted), errors.Is(refusal, errors.ErrUnsupported):
+			denied = append(denied, command)
+		case !errors.Is(refusal, backend.ErrForeign): // WRONGTYPE is what another's probe may have left for a ms
+			return nil, refusal
 		}
-		denied = append(denied, s)
 	}
 	return denied, nil
 }

@@ -13,57 +13,60 @@ type Script struct {
 	SHA1   string // in hex, as Redis computes it from Source
 }
 
-//go:embed *.lua common/*.lua fast/*.lua dialect/*.lua
-var pieces embed.FS
+// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name
+// makes, and its reply is read by the Decode function of that name. The string dialect has no queue,
+// and so no Heartbeat.
+type Scripts struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }
 
-// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name makes, and its reply is
-// read by the Decode function of that name.
-type Scripts struct{ Acquire, Renew, Release, Inspect Script }
-
-// The pieces of our own layout. Between start and rest a script may have its short way.
-const (
-	start = "common/start"
-	rest  = "common/lives common/clock common/head common/tombs common/change common/holders common/line common/commit"
-	state = "dialect/head common/clock dialect/state common/tombs dialect/side" // of the string dialect
-)
+//go:embed *.lua lib/*.lua
+var files embed.FS
 
 var (
 	own = Scripts{
-		Acquire: newScript(start, "common/open fast/plain fast/acquire fast/stand", rest, "acquire"),
-		Renew:   newScript(start, "common/open fast/renew", rest, "renew"),
-		Release: newScript(start, "common/open fast/settled fast/release fast/hand", rest, "release"),
-		Inspect: newScript(start, "common/open", rest, "inspect"),
+		Acquire: load("acquire"), Renew: load("renew"), Release: load("release"), Heartbeat: load("heartbeat"),
+		Inspect: load("inspect"),
 	}
-	guarded = Scripts{
-		Acquire: newScript(start, "common/guard common/fit common/refuse fast/plain fast/acquire fast/stand", rest, "acquire"),
-		Renew:   newScript(start, "common/guard common/fit fast/renew", rest, "renew"),
-		Release: newScript(start, "common/guard fast/settled fast/release fast/hand", rest, "release"),
-		Inspect: own.Inspect,
-	}
-	dialect = Scripts{
-		Acquire: newScript(state, "dialect/acquire"),
-		Renew:   newScript(state, "dialect/renew"),
-		Release: newScript(state, "dialect/release"),
-		Inspect: newScript(state, "dialect/inspect"),
-	}
+	stringDialect = load("dialect") // one script for all verbs; its last argument names the verb
+	dialect       = Scripts{Acquire: stringDialect, Renew: stringDialect, Release: stringDialect, Inspect: stringDialect}
 )
 
+// Commands are the commands that the scripts run, INFO only with a guard. A user of the server needs
+// them all, on the keys (PUBLISH on the channels), and EVALSHA and EVAL.
+var Commands = []string{
+	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH", "SET", "TIME",
+}
+
 // Probe finds out what a user may do; see probe.lua.
-var Probe = newScript("probe")
+var Probe = load("probe")
 
-// Mark reads the guard's mark of a server; see common/guard.lua and [Layout.CheckMark].
-var Mark = newScript("mark")
+// Mark reads the guard's mark of a server, empty if it has none; see lib/guard.lua and
+// [Layout.CheckMark].
+var Mark = newScript("return redis.pcall('GET', KEYS[1]) or ''\n")
 
-// newScript joins the pieces that names lists, by blanks, in their order.
-func newScript(names ...string) Script {
+// load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in the
+// place of that line.
+func load(verb string) Script { return newScript(read(verb)) }
+
+func newScript(text string) Script {
 	var b strings.Builder
-	for _, name := range strings.Fields(strings.Join(names, " ")) {
-		piece, err := pieces.ReadFile(name + ".lua")
-		if err != nil {
-			panic(err) // a piece that is not embedded is a mistake in the list above, and no program with it starts
+	for line := range strings.Lines(text) {
+		b.WriteString(line)
+		libraries, _ := strings.CutPrefix(line, "-- uses: ")
+		if libraries == line {
+			continue
 		}
-		b.Write(piece)
+		for _, library := range strings.Fields(libraries) {
+			b.WriteString(read(library))
+		}
 	}
 	sum := sha1.Sum([]byte(b.String())) // how Redis names scripts; nothing is kept safe by it
 	return Script{Source: b.String(), SHA1: hex.EncodeToString(sum[:])}
+}
+
+func read(name string) string {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // the name is written in a file beside this one; no program starts without it
+	}
+	return string(text)
 }

@@ -1,8 +1,12 @@
 package script
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,8 +17,132 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
+var update = flag.Bool("update", false, "write the golden files")
+
 var scripts = map[string]Script{
-	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "inspect": own.Inspect, "probe": Probe,
+	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
+	"dialect": dialect.Acquire, "probe": Probe, "mark": Mark,
+}
+
+// golden/ has the scripts as they run; go test -update writes them.
+func TestGolden(t *testing.T) {
+	for name, s := range scripts {
+		path := filepath.Join("golden", name+".lua")
+		if *update {
+			if err := os.WriteFile(path, []byte(s.Source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(golden) != s.Source {
+			t.Errorf("%s is not what runs: go test ./internal/redis/script -update writes it", path)
+		}
+	}
+	all, err := filepath.Glob("golden/*")
+	if err != nil || len(all) != len(scripts) {
+		t.Errorf("golden has %q, %v, but there are %d scripts", all, err, len(scripts))
+	}
+}
+
+// The words of a script: comments and strings are skipped, and so is what follows a dot.
+var (
+	skipped = regexp.MustCompile(`--[^\n]*|'[^']*'|\.\s*[a-z_]\w*|\d\w*`)
+	word    = regexp.MustCompile(`[A-Za-z_]\w*`)
+	command = regexp.MustCompile(`'([A-Z]{3,})'`)
+)
+
+// A library uses no name but those it defines, those of Lua, and those that whatever is before it in the script defines; and
+// a verb names no library of which it uses nothing.
+func TestLibraries(t *testing.T) {
+	const lua = "and break do else elseif end false for function if in local nil not or repeat return then true until while " +
+		"KEYS ARGV redis string table math error pcall ipairs next pairs tonumber type unpack _"
+	used := map[string]bool{}
+	for name, s := range scripts {
+		defined := map[string]bool{}
+		for _, w := range strings.Fields(lua) {
+			defined[w] = true
+		}
+		for _, field := range regexp.MustCompile(`[{,]\s*(\w+) = `).FindAllStringSubmatch(s.Source, -1) {
+			defined[field[1]] = true
+		}
+		for _, line := range strings.Split(s.Source, "\n") {
+			if libraries, ok := strings.CutPrefix(line, "-- uses: "); ok {
+				for _, library := range strings.Fields(libraries) {
+					used[library+".lua"] = true
+				}
+			}
+			code := skipped.ReplaceAllString(line, " ")
+			for _, definition := range regexp.MustCompile(`(?:local|for|function)\s+[^=]*|function\s*\w*\([^)]*`).FindAllString(code, -1) {
+				for _, w := range word.FindAllString(definition, -1) {
+					defined[w] = true
+				}
+			}
+			for _, w := range word.FindAllString(code, -1) {
+				if !defined[w] {
+					t.Errorf("%s uses %q, which nothing before it defines: %s", name, w, line)
+				}
+			}
+			if len([]rune(line)) > 110 {
+				t.Errorf("%s has a line of %d bytes: %s", name, len(line), line)
+			}
+		}
+	}
+	libraries, err := fs.Glob(files, "lib/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, library := range libraries {
+		if !used[library] {
+			t.Errorf("no script uses %s", library)
+		}
+	}
+}
+
+// Each code is the same number in every script and here.
+func TestCodes(t *testing.T) {
+	codes := map[string]int{
+		"OK": codeOK, "HELD": codeHeld, "LOST": codeLost, "FOREIGN": codeForeign, "EXPIRED": codeExpired,
+		"MISMATCH": codeMismatch, "QUARANTINE": codeClosed, "UNFIT": codeUnfit,
+	}
+	seen := 0
+	for name, s := range scripts {
+		for _, line := range regexp.MustCompile(`(?m)^local ([A-Z]+(?:, [A-Z]+)*) = ([\d, ]+)$`).FindAllStringSubmatch(s.Source, -1) {
+			numbers := strings.Split(line[2], ", ")
+			for i, code := range strings.Split(line[1], ", ") {
+				if _, ok := codes[code]; ok && fmt.Sprint(codes[code]) != numbers[i] {
+					t.Errorf("%s: %s is %s, and %d in Go", name, code, numbers[i], codes[code])
+				}
+				seen++
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d codes were found", seen)
+	}
+}
+
+// covers: R12
+func TestCommands(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range scripts {
+		for _, c := range command.FindAllStringSubmatch(s.Source, -1) {
+			found[c[1]] = true
+		}
+	}
+	for _, option := range []string{"KEEPTTL", "WRONGTYPE"} {
+		delete(found, option)
+	}
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, Commands) {
+		t.Errorf("the scripts run %q, and Commands are %q", got, Commands)
+	}
+	for _, c := range Commands {
+		if !strings.Contains(Probe.Source, "'"+c+"'") {
+			t.Errorf("the probe does not try %s", c)
+		}
+	}
 }
 
 func TestScripts(t *testing.T) {
@@ -27,28 +155,6 @@ func TestScripts(t *testing.T) {
 		for _, forbidden := range []string{"tostring", "cjson", "SCAN", "KEYS *", "math.random"} {
 			if strings.Contains(code, forbidden) {
 				t.Errorf("%s uses %s", name, forbidden)
-			}
-		}
-	}
-}
-
-// A piece that no script has is a draft that was left behind.
-func TestEveryPieceIsInAScript(t *testing.T) {
-	var all strings.Builder
-	for _, s := range []Scripts{own, guarded, dialect} {
-		for _, one := range []Script{s.Acquire, s.Renew, s.Release, s.Inspect} {
-			all.WriteString(one.Source)
-		}
-	}
-	all.WriteString(Probe.Source + Mark.Source)
-	for _, pattern := range []string{"*.lua", "*/*.lua"} {
-		names, err := fs.Glob(pieces, pattern)
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, names, err)
-		}
-		for _, name := range names {
-			if piece, err := pieces.ReadFile(name); err != nil || !strings.Contains(all.String(), string(piece)) {
-				t.Errorf("%s is in no script (%v)", name, err)
 			}
 		}
 	}

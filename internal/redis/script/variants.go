@@ -85,21 +85,31 @@ func ReplicationID(info string) (string, error) {
 func (l Layout) sideKey(key string) string {
 	k := l.Key(key)
 	if tagged(k) {
-		return k + ":tagged:holdfast"
+		return k + ":tagged" + sideSuffix
 	}
-	return "{" + k + "}:holdfast"
+	return "{" + k + "}" + sideSuffix
 }
+
+const sideSuffix = ":holdfast" // no lock's key ends so: see CheckKey
 
 func tagged(k string) bool {
 	_, after, ok := strings.Cut(k, "{")
 	return ok && strings.Index(after, "}") > 0
 }
 
-// CheckKey refuses a key with which the layout cannot lock in a cluster, with an *[backend.InvalidError]: in the dialect one that has
-// no hash tag and a closing brace, as no second key can be in its slot.
-func (l Layout) CheckKey(key string) error {
-	if k := l.Key(key); l.dialect && strings.Contains(k, "}") && !tagged(k) {
-		return &backend.InvalidError{Field: "key", Value: key, Reason: "has a closing brace that ends no {hash tag}, which the string dialect cannot have in a cluster"}
+// CheckKey refuses a key that cannot be locked, with an *[backend.InvalidError]. In the string dialect that is one that ends as
+// side keys do: it could be that of another lock, and whoever holds it would keep everyone from that lock. In a cluster it
+// is also one with a closing brace that ends no hash tag, as no second key can be in its slot.
+func (l Layout) CheckKey(key string, cluster bool) error {
+	switch k := l.Key(key); {
+	case !l.dialect:
+		return nil
+	case strings.HasSuffix(k, sideSuffix):
+		return &backend.InvalidError{Field: "key", Value: key, Reason: "ends in " + sideSuffix +
+			", which the string dialect keeps for what it stores beside a lock"}
+	case cluster && strings.Contains(k, "}") && !tagged(k):
+		return &backend.InvalidError{Field: "key", Value: key, Reason: "has a closing brace that ends no {hash tag}, " +
+			"which the string dialect cannot have in a cluster"}
 	}
 	return nil
 }

@@ -1,0 +1,148 @@
+package etcdbackend
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// enqueued has a claim wait.
+func enqueued(t *testing.T, b *Backend, c backend.Claim, position int) {
+	t.Helper()
+	_, err := b.TryAcquire(t.Context(), c)
+	var held *backend.HeldError
+	if !errors.As(err, &held) || held.Position != position {
+		t.Fatalf("TryAcquire in the queue = %v, want position %d", err, position)
+	}
+}
+
+// One heartbeat keeps all waiters of a key: with one read, and with one keepalive for all of them
+// if any.
+//
+// covers: W8, W9
+func TestHeartbeatKeepsAll(t *testing.T) {
+	t.Parallel()
+	const waiters, waiterTTL = 100, 4 * time.Second
+	srv := testserver.Etcd(t)
+	var reads, others, keepalives atomic.Int64
+	b, _ := tap{before: func(req any) {
+		switch req.(type) {
+		case *etcdserverpb.RangeRequest:
+			reads.Add(1)
+		case *etcdserverpb.LeaseKeepAliveRequest:
+			keepalives.Add(1)
+		default:
+			others.Add(1)
+		}
+	}}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+	other := opened(t, at(srv.Addr()))
+	holder := claim(key(t))
+	acquired(t, other, holder)
+	var claims []backend.Claim
+	silent := inLine(holder.Key)
+	silent.WaiterTTL = waiterTTL
+	for i := range waiters {
+		c := inLine(holder.Key)
+		c.WaiterTTL = waiterTTL
+		enqueued(t, b, c, i+1)
+		claims = append(claims, c)
+	}
+	enqueued(t, other, silent, waiters+1)
+	reads.Store(0)
+	others.Store(0)
+	keepalives.Store(0)
+	beats, last := int64(0), time.Now()
+	for start := time.Now(); time.Since(start) < 3*waiterTTL; time.Sleep(waiterTTL / 10) {
+		waiting, err := b.Heartbeat(t.Context(), claims)
+		want(t, "Heartbeat", err, nil)
+		if slices.Contains(waiting, false) {
+			t.Fatalf("after %v, and %v since the last heartbeat, some do not wait: %v", time.Since(start), time.Since(last), waiting)
+		}
+		last = time.Now()
+		beats++
+	}
+	if reads.Load() != beats || keepalives.Load() > beats || others.Load() > 0 {
+		t.Errorf("%d heartbeats took %d reads, %d keepalives and %d other requests", beats, reads.Load(), keepalives.Load(), others.Load())
+	}
+	state, err := other.Inspect(t.Context(), holder.Key)
+	want(t, "Inspect", err, nil)
+	for i, w := range state.Waiters {
+		if i >= len(claims) || w.Owner != claims[i].Owner {
+			t.Fatalf("%d wait, and number %d is %q", len(state.Waiters), i+1, w.Owner)
+		}
+	}
+}
+
+// Those that a heartbeat does not find waiting are to ask: who was granted the key, who was
+// released, who is in the queue by another client, and who never was.
+//
+// covers: W2, W7
+func TestHeartbeatTellsWhoWaits(t *testing.T) {
+	srv := testserver.Etcd(t)
+	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
+	holder := claim(key(t))
+	acquired(t, other, holder)
+	next, stays, leaves, others, never := inLine(holder.Key), inLine(holder.Key), inLine(holder.Key), inLine(holder.Key), inLine(holder.Key)
+	enqueued(t, b, next, 1)
+	enqueued(t, b, stays, 2)
+	enqueued(t, b, leaves, 3)
+	enqueued(t, other, others, 4)
+	all := []backend.Claim{never, leaves, next, others, stays}
+	beat := func(want ...bool) {
+		t.Helper()
+		if waiting, err := b.Heartbeat(t.Context(), all); err != nil || !slices.Equal(waiting, want) {
+			t.Errorf("Heartbeat = %v, %v, want %v", waiting, err, want)
+		}
+	}
+	lc, sent := known(b, stays), time.Now()
+	beat(false, true, true, false, true)
+	b.mu.Lock()
+	if lc.asked.Before(sent) || lc.until.Before(sent.Add(stays.WaiterTTL)) {
+		t.Error("a heartbeat does not count as a request of those that it keeps")
+	}
+	b.mu.Unlock()
+	want(t, "Release", b.Release(t.Context(), leaves), backend.ErrLost)
+	beat(false, false, true, false, true)
+	want(t, "Release", other.Release(t.Context(), holder), nil)
+	beat(false, false, false, false, true)
+	acquired(t, b, next)
+	beat(false, false, false, false, true)
+	enqueued(t, b, others, 2) // from now on it is ours
+	beat(false, false, false, true, true)
+
+	for what, bad := range map[string][]backend.Claim{
+		"two keys": {stays, inLine(key(t))}, "no Queue": {claim(stays.Key)}, "too many": make([]backend.Claim, backend.MaxHeartbeat+1),
+	} {
+		_, err := b.Heartbeat(t.Context(), bad)
+		want(t, what, err, backend.ErrInvalid)
+	}
+}
+
+// A heartbeat that cannot keep the lease keeps nobody.
+//
+// covers: X18, W9
+func TestHeartbeatOnRevokedLease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	b, other := on(t, c, Config{}), opened(t, at(srv.Addr()))
+	holder, waiter := claim(key(t)), inLine("")
+	waiter.Key, waiter.WaiterTTL = holder.Key, slackFrom-time.Second
+	acquired(t, other, holder)
+	enqueued(t, b, waiter, 1)
+	b.mu.Lock()
+	id := b.leases[leaseSeconds(waiter.WaiterTTL)].id
+	b.mu.Unlock()
+	_, err := c.Revoke(t.Context(), id)
+	want(t, "revoke", err, nil)
+	if waiting, err := b.Heartbeat(t.Context(), []backend.Claim{waiter}); err != nil || waiting[0] {
+		t.Errorf("Heartbeat = %v, %v", waiting, err)
+	}
+	enqueued(t, b, waiter, 1)
+}

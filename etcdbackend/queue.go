@@ -1,0 +1,315 @@
+package etcdbackend
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// tokenShift makes room in a token for those that a claim reserves: a token is a create revision
+// and, below it, which of the reserved ones it is.
+const tokenShift = 10
+
+// Revision returns the create revision of the etcd key that a token was granted with. Tokens of
+// one etcd cluster are in the order of their grants, whatever their keys.
+func Revision(token uint64) int64 { return int64(token >> tokenShift) }
+
+// A record is an entry's value, in JSON.
+type record struct {
+	Owner     string       `json:"owner"`
+	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
+	Reentrant bool         `json:"reentrant,omitempty"`
+	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
+	Held      bool         `json:"held,omitempty"`  // written by a claim that held, for its TTL
+	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
+	Meta      backend.Meta `json:"meta,omitzero"`
+}
+
+// An entry is one claim that holds or waits.
+type entry struct {
+	record
+	key      string
+	class    byte
+	limit    int
+	created  int64 // revisions
+	modified int64
+	attached int64 // the lease it is on
+	granted  bool
+}
+
+// id is the claim's, see [backend.Claim.ID]. A peer's entry has none.
+func (e *entry) id() string {
+	if e.Reentrant {
+		return e.Hold
+	}
+	return e.Owner
+}
+
+// of reports whether the entry is the claim's.
+func (e *entry) of(c backend.Claim) bool {
+	return e.Owner == c.Owner && e.Reentrant == c.Reentrant && (!c.Reentrant || e.Hold == c.Hold)
+}
+
+func (e *entry) token() uint64 {
+	if e.Token != 0 {
+		return e.Token
+	}
+	return uint64(e.created) << tokenShift
+}
+
+func (e *entry) mode() backend.Mode {
+	switch e.class {
+	case shared:
+		return backend.Shared
+	case permit:
+		return backend.Permit
+	}
+	return backend.Exclusive
+}
+
+// A queue is all entries of a lock at one revision, in the order of their creation.
+//
+// Who holds is a function of the queue alone: the first entry, and behind it those of the same
+// mode for as long as they fit. So the lock is handed over in the very step that deletes an entry,
+// nobody can overtake, and as an entry can only move forward, one that holds does so until its key
+// is deleted. A further hold of a re-entrant owner holds wherever it is in the queue, as it is
+// created only while its owner holds, and keeps all others out.
+//
+// Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant
+// owner, or any number of shared ones, or permits of one limit and no more than it. An entry
+// leaves only when it is released or its lease has ended.
+type queue struct {
+	revision int64
+	entries  []*entry
+}
+
+// read makes a queue of what a range read returned. An entry that is not ours is
+// [backend.ErrForeign]: it will not go away, so waiting for it would be for ever (etcd#6631).
+func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
+	q := &queue{revision: revision, entries: make([]*entry, 0, len(kvs))}
+	for _, kv := range kvs {
+		e, err := p.parse(kv)
+		if err != nil {
+			return nil, err
+		}
+		q.entries = append(q.entries, e)
+	}
+	q.settle()
+	return q, nil
+}
+
+func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
+	e := &entry{
+		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
+	}
+	var ok bool
+	if e.class, e.limit, ok = p.class(e.key); !ok {
+		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
+	}
+	if e.attached == 0 {
+		return nil, fmt.Errorf("%w: etcd key %q has no lease: nothing ends it", backend.ErrForeign, e.key)
+	}
+	// In Etcdctl a peer's entry has no value.
+	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl {
+		return nil, fmt.Errorf("%w: value of etcd key %q", backend.ErrForeign, e.key)
+	}
+	return e, nil
+}
+
+// settle sorts the entries and marks those that hold.
+func (q *queue) settle() {
+	slices.SortFunc(q.entries, func(a, b *entry) int { return cmp.Compare(a.created, b.created) })
+	var entered, first, last *entry
+	n := 0
+	for _, e := range q.entries {
+		if e.class == reentry {
+			e.granted, entered = true, e
+		}
+	}
+	for _, e := range q.entries {
+		switch {
+		case e.class == reentry:
+			continue
+		case first == nil:
+			first = e
+			e.granted = entered == nil
+			if entered != nil && e.Reentrant && e.Owner == entered.Owner {
+				e.granted, e.Token = true, entered.token() // one ownership
+			}
+		default:
+			e.granted = last.granted && e.class == first.class &&
+				(e.class == shared || e.class == permit && n < e.limit)
+		}
+		last = e
+		n++
+	}
+}
+
+// own returns the entry of a claim, or nil. Should there be two, it is the one that is nearer to
+// its turn.
+func (q *queue) own(c backend.Claim) *entry {
+	return q.find(func(e *entry) bool { return e.of(c) })
+}
+
+// at returns the entry with a key, or nil.
+func (q *queue) at(key string) *entry {
+	return q.find(func(e *entry) bool { return e.key == key })
+}
+
+// holder returns an entry that holds for c's re-entrant owner, or nil.
+func (q *queue) holder(c backend.Claim) *entry {
+	return q.find(func(e *entry) bool {
+		return c.Reentrant && e.granted && e.Reentrant && e.Owner == c.Owner
+	})
+}
+
+func (q *queue) find(is func(*entry) bool) *entry {
+	if i := slices.IndexFunc(q.entries, is); i >= 0 {
+		return q.entries[i]
+	}
+	return nil
+}
+
+// heldWith reports whether an entry that has just been deleted from the queue held in it.
+func (q *queue) heldWith(e *entry) bool {
+	deleted := *e
+	before := queue{entries: []*entry{&deleted}}
+	for _, other := range q.entries {
+		one := *other
+		before.entries = append(before.entries, &one)
+	}
+	before.settle()
+	return deleted.granted
+}
+
+// admits reports whether c would hold if it were created now.
+func (q *queue) admits(c backend.Claim) bool {
+	class := byte(exclusive)
+	switch c.Mode {
+	case backend.Shared:
+		class = shared
+	case backend.Permit:
+		class = permit
+	}
+	for _, e := range q.entries {
+		if e.class != class || !e.granted {
+			return false
+		}
+	}
+	return len(q.entries) == 0 || class == shared || class == permit && len(q.entries) < c.Limit
+}
+
+// mismatch is an error if the lock is in use as a semaphore of another limit than c's.
+func (q *queue) mismatch(c backend.Claim) error {
+	for _, e := range q.entries {
+		if c.Mode == backend.Permit && e.class == permit && e.limit != c.Limit {
+			return &backend.MismatchError{InUse: e.limit, Asked: c.Limit}
+		}
+	}
+	return nil
+}
+
+// token is the last token granted, or 0.
+func (q *queue) token() (last uint64) {
+	for _, e := range q.entries {
+		if e.granted {
+			last = max(last, e.token())
+		}
+	}
+	return last
+}
+
+// refusal is what a claim is told; own is its entry, or nil. RetryAfter is the whole length of the
+// lease that blocks: etcd signals the end of a lease, so nobody needs to know it better. Who waits
+// behind others is not told when to ask.
+//
+// Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so
+// who waits in it is told the last token before its own entry: all that were granted until now are
+// not above it, also those of its own earlier entries, and the one that its entry will have is.
+func (q *queue) refusal(own *entry) error {
+	held := &backend.HeldError{Token: q.token()}
+	if own != nil {
+		held.Token = uint64(own.created)<<tokenShift - 1
+		held.Position = q.position(own)
+	}
+	if len(q.entries) > 0 {
+		blocks := q.entries[0]
+		held.Holder = blocks.Meta
+		if held.Position <= 1 {
+			held.RetryAfter = time.Duration(blocks.Lease) * time.Second
+		}
+	}
+	return held
+}
+
+// position counts the claims that wait, up to own's. One may have two entries for a moment, see
+// withdrawDuplicate.
+func (q *queue) position(own *entry) int {
+	claims := make(map[string]struct{}, len(q.entries))
+	for _, e := range q.entries {
+		switch {
+		case e.granted || e.created > own.created:
+		case e.id() == "": // a peer's
+			claims[e.key] = struct{}{}
+		default:
+			claims["\xff"+e.id()] = struct{}{}
+		}
+	}
+	return len(claims)
+}
+
+// Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends
+// between the two reads is left out. It is bounded by ctx and RequestTimeout.
+func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State, err error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return state, err
+	}
+	err = b.verb(ctx, key, func(ctx context.Context) error {
+		state, err = b.inspect(ctx, b.scheme.paths(key))
+		return err
+	})
+	return state, err
+}
+
+func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
+	q, err := b.readQueue(ctx, p)
+	if err != nil {
+		return backend.State{}, err
+	}
+	state := backend.State{Token: q.token()}
+	remaining := map[int64]int64{} // seconds by lease, as holds share them
+	for _, e := range q.entries {
+		if !e.granted {
+			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta}
+			state.Waiters = append(state.Waiters, waiter)
+			continue
+		}
+		seconds, known := remaining[e.attached]
+		if !known {
+			left, _, err := resending(ctx, b.resendAfter(),
+				func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+					return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
+				})
+			if err != nil {
+				return backend.State{}, err
+			}
+			seconds = left.TTL // rounded down; negative if it has ended
+			remaining[e.attached] = seconds
+		}
+		if seconds >= 0 {
+			state.Holders = append(state.Holders, backend.Holder{
+				Owner: e.Owner, Mode: e.mode(), Token: e.token(), Meta: e.Meta,
+				TTL: max(time.Duration(seconds)*time.Second, time.Millisecond),
+			})
+		}
+	}
+	return state, nil
+}

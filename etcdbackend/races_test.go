@@ -1,0 +1,377 @@
+package etcdbackend
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// known is what a client knows of a claim of its own.
+func known(b *Backend, c backend.Claim) *localClaim {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.claims[b.scheme.paths(c.Key).topic(c.ID())]
+}
+
+// Whoever needs a keepalive has waited for its answer when it is told that it holds, or that it
+// waits.
+//
+// covers: X3, A6
+func TestNobodyBelievesBeforeTheKeepalive(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var answers atomic.Int64
+	b, _ := tap{after: func(reply any) {
+		if _, ok := reply.(*etcdserverpb.LeaseKeepAliveResponse); ok {
+			time.Sleep(50 * time.Millisecond)
+			answers.Add(1)
+		}
+	}}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+	short := slackFrom - time.Second // no slack: each request needs a keepalive from after it began
+	first, second, waiter := claim(key(t)), claim(key(t)), inLine("")
+	first.TTL, second.TTL, waiter.Key, waiter.WaiterTTL = short, short, first.Key, short
+	acquired(t, b, first)
+	for what, request := range map[string]func() error{
+		"TryAcquire": func() error {
+			_, err := b.TryAcquire(t.Context(), second)
+			return err
+		},
+		"Renew": func() error { return b.Renew(t.Context(), first) },
+		"TryAcquire in the queue": func() error {
+			if _, err := b.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
+				return err
+			}
+			return nil
+		},
+		"Heartbeat": func() error {
+			if _, err := b.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
+				return err
+			}
+			answers.Store(0)
+			_, err := b.Heartbeat(t.Context(), []backend.Claim{waiter})
+			return err
+		},
+	} {
+		answers.Store(0)
+		want(t, what, request(), nil)
+		if answers.Load() == 0 {
+			t.Errorf("%s was answered before the keepalive", what)
+		}
+	}
+}
+
+// An entry whose claim has ended is removed from a lease that goes on. The claim comes back at the
+// worst moments: either it is told that it is lost, or its entry stays.
+//
+// covers: B3, B8, A4
+func TestBackWhileRemoved(t *testing.T) {
+	for _, moment := range []string{"look", "deletion"} {
+		for _, how := range []string{"TryAcquire", "Renew"} {
+			t.Run(how+" at the "+moment, func(t *testing.T) {
+				srv := testserver.Etcd(t)
+				alive, silent := claim(key(t)), claim(key(t))
+				alive.TTL, silent.TTL = slackFrom-time.Second, slackFrom-time.Second
+				var b *Backend
+				var armed atomic.Bool
+				var back error
+				returned := make(chan struct{})
+				comeBack := func() {
+					if !armed.CompareAndSwap(true, false) {
+						return
+					}
+					if how == "Renew" {
+						back = b.Renew(context.Background(), silent)
+					} else {
+						_, back = b.TryAcquire(context.Background(), silent)
+					}
+					close(returned)
+				}
+				b, _ = tap{
+					before: func(req any) {
+						txn, ok := req.(*etcdserverpb.TxnRequest)
+						if ok && moment == "deletion" && len(txn.Success) == 1 && txn.Success[0].GetRequestDeleteRange() != nil {
+							comeBack()
+						}
+					},
+					after: func(reply any) {
+						if _, ok := reply.(*etcdserverpb.RangeResponse); ok && moment == "look" {
+							comeBack()
+						}
+					},
+				}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+				acquired(t, b, alive)
+				acquired(t, b, silent)
+				lc := known(b, silent)
+				b.mu.Lock()
+				lc.until = time.Now().Add(-time.Millisecond) // as if it had been silent for its TTL
+				b.mu.Unlock()
+				armed.Store(true)
+				want(t, "Renew of the other", b.Renew(t.Context(), alive), nil)
+				select {
+				case <-returned:
+				case <-time.After(patience):
+					t.Fatal("the silent claim's entry was not looked for")
+				}
+				b.tasks.Wait() // for the removal
+				_, err := opened(t, at(srv.Addr())).TryAcquire(t.Context(), claim(silent.Key))
+				if held := errors.Is(err, backend.ErrHeld); back == nil && !held {
+					t.Errorf("%s said that it holds, and another claim was granted", how)
+				} else if back != nil && !errors.Is(back, backend.ErrLost) {
+					t.Errorf("%s = %v", how, back)
+				}
+			})
+		}
+	}
+}
+
+// A slot is not used again while an attempt of its claim is in progress, although the claim was
+// released.
+//
+// covers: A4, C2
+func TestSlotOfAttemptInProgress(t *testing.T) {
+	srv := testserver.Etcd(t)
+	sending, send := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
+		if first.CompareAndSwap(false, true) {
+			close(sending)
+			<-send
+		}
+	})
+	c := claim(key(t))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := b.TryAcquire(context.Background(), c)
+		answer <- err
+	}()
+	<-sending
+	slot := known(b, c).slot
+	want(t, "Release", b.Release(t.Context(), c), backend.ErrLost)
+	next := claim(key(t))
+	acquired(t, b, next)
+	if again := known(b, next).slot; again == slot {
+		t.Errorf("slot %q is used by two claims", slot)
+	}
+	close(send)
+	want(t, "TryAcquire that was released before", <-answer, backend.ErrLost)
+}
+
+// A read that is wrong, such as one from the past, grants nothing: the reply of a write does.
+//
+// covers: X7
+func TestStaleReadGrantsNothing(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var stale atomic.Bool
+	b, _ := tap{after: func(reply any) {
+		if r, ok := reply.(*etcdserverpb.RangeResponse); ok && stale.Load() && len(r.Kvs) > 1 {
+			r.Kvs = r.Kvs[1:] // in the order of keys: see below
+		}
+	}}.through(t, srv.Addr(), Config{})
+	other := opened(t, at(srv.Addr()))
+	b.id, other.id = "2", "1" // so that the holder's key is the first
+	holder, waiter := claim(key(t)), inLine("")
+	waiter.Key = holder.Key
+	acquired(t, other, holder)
+	enqueued(t, b, waiter, 1)
+	stale.Store(true)
+	enqueued(t, b, waiter, 1)
+	want(t, "Renew", b.Renew(t.Context(), holder), backend.ErrLost)
+}
+
+// The holder enters again and then releases its first hold. Whoever is next in the queue, and
+// watches, does not hold yet.
+//
+// covers: W6, G3
+func TestReentryAheadOfTheQueue(t *testing.T) {
+	srv := testserver.Etcd(t)
+	b, other := opened(t, at(srv.Addr())), opened(t, at(srv.Addr()))
+	first := claim(key(t))
+	first.Reentrant, first.Hold = true, backend.NewOwner()
+	second := first
+	second.Hold = backend.NewOwner()
+	waiter := inLine(first.Key)
+	acquired(t, other, first)
+	wake, err := b.Watch(t.Context(), waiter)
+	want(t, "Watch", err, nil)
+	enqueued(t, b, waiter, 1)
+	acquired(t, other, second)
+	lc := known(b, waiter)
+	written := func() int64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return lc.entry.modified
+	}
+	before := written()
+	want(t, "Release of the first hold", other.Release(t.Context(), first), nil)
+	eventually(t, "the waiter to find out whose turn it is", func() error {
+		if written() == before {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	select {
+	case w := <-wake:
+		if w.Granted {
+			t.Fatalf("woken with a grant while another holds: %+v", w)
+		}
+	default:
+	}
+	enqueued(t, b, waiter, 1)
+	want(t, "Release of the second hold", other.Release(t.Context(), second), nil)
+	for timeout := time.After(patience); ; {
+		select {
+		case w := <-wake:
+			if w.Granted {
+				return
+			}
+		case <-timeout:
+			t.Fatal("not woken with the grant")
+		}
+	}
+}
+
+// What a watcher is told of the queue may be older than events that it has seen.
+//
+// covers: W2, X8
+func TestObserve(t *testing.T) {
+	b := on(t, client(t, "127.0.0.1:1"), Config{})
+	p := b.scheme.paths("k")
+	read := func(revision int64, entries ...*entry) *queue { return &queue{revision: revision, entries: entries} }
+	at := func(key string, created int64) *entry {
+		return &entry{key: key, created: created, modified: created, class: exclusive, record: record{Owner: key}}
+	}
+	wake, leave := b.hub.Enter("topic")
+	defer leave()
+	woken := func() bool {
+		select {
+		case <-wake:
+			return true
+		default:
+			return false
+		}
+	}
+	w := &watcher{paths: p, ready: make(chan struct{})}
+	b.watchers[p.queue] = w
+	defer delete(b.watchers, p.queue)
+	b.confirmed(w, 10)
+	observe := func(q *queue) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.observe(p, q, "topic")
+	}
+	observe(read(9, at("a", 5), at("b", 6)))
+	if w.queue != nil || !woken() {
+		t.Errorf("a queue from before the watch is taken: %+v", w.queue)
+	}
+	b.deleted(w, deletion{"a", 12})
+	observe(read(11, at("a", 5), at("b", 6), at("c", 7)))
+	if head := w.queue.entries[0]; len(w.queue.entries) != 2 || head.key != "b" || !head.granted || woken() {
+		t.Errorf("a deletion that was seen before is not heeded: %+v", head)
+	}
+	b.deleted(w, deletion{"b", 13})
+	if head := w.queue.entries[0]; len(w.queue.entries) != 1 || head.key != "c" || !head.granted {
+		t.Errorf("a deletion is not heeded: %+v", head)
+	}
+	observe(read(10, at("a", 5), at("b", 6), at("c", 7)))
+	if len(w.queue.entries) != 1 {
+		t.Error("an older queue takes the place of a newer")
+	}
+	for i := range int64(maxDeletions) {
+		b.deleted(w, deletion{"x", 14 + i})
+	}
+	observe(read(15, at("c", 7)))
+	if w.queue.revision == 15 || !woken() {
+		t.Error("a queue is taken from before deletions that are forgotten")
+	}
+	b.confirmed(w, 5000)
+	if w.queue != nil || len(w.deletions) > 0 {
+		t.Error("a watch that was made anew keeps what it may have missed something of")
+	}
+}
+
+// A Put that was sent twice, and lands once more after its claim was released, creates nothing: although the caller, who was
+// answered, says that nothing is in flight.
+//
+// covers: A4, C2
+func TestResentPutAfterRelease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var put atomic.Pointer[etcdserverpb.TxnRequest]
+	b, c := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) { put.CompareAndSwap(nil, txn) })
+	held := claim(key(t))
+	held.NoneInFlight = true
+	acquired(t, b, held)
+	b.mu.Lock()
+	b.claims[b.scheme.paths(held.Key).topic(held.ID())].putPending = true // as after a resent request
+	b.mu.Unlock()
+	want(t, "Release", b.Release(t.Context(), held), nil)
+	reply, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), put.Load())
+	if err != nil || reply.Succeeded {
+		t.Errorf("the same Put again: made %v, %v", reply.GetSucceeded(), err)
+	}
+}
+
+// Between the read and the write of an attempt the queue changes, and what fitted does not fit any more.
+//
+// covers: W15, G3
+func TestQueueChangesBeforeTheWrite(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var armed atomic.Bool
+	var meanwhile func()
+	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
+		if armed.CompareAndSwap(true, false) {
+			meanwhile()
+		}
+	})
+	other := opened(t, at(srv.Addr()))
+
+	reader, late, writer := claim(key(t)), claim(""), inLine("")
+	reader.Mode, late.Mode, late.Key, writer.Key = backend.Shared, backend.Shared, reader.Key, reader.Key
+	acquired(t, other, reader)
+	meanwhile = func() { enqueued(t, other, writer, 1) }
+	armed.Store(true)
+	_, err := b.TryAcquire(t.Context(), late)
+	want(t, "a reader that would overtake a writer", err, backend.ErrHeld)
+
+	first := claim(key(t))
+	first.Reentrant, first.Hold = true, backend.NewOwner()
+	second, next := first, claim(first.Key)
+	second.Hold = backend.NewOwner()
+	acquired(t, other, first)
+	meanwhile = func() {
+		meanwhile = func() { // before the write that enters; the first one found the lock taken
+			want(t, "Release", other.Release(context.Background(), first), nil)
+			acquired(t, other, next)
+		}
+		armed.Store(true)
+	}
+	armed.Store(true)
+	_, err = b.TryAcquire(t.Context(), second)
+	want(t, "entering again when the first hold is over", err, backend.ErrHeld)
+	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
+}
+
+// A claim's entry is on the lease of the client that renews it, whoever else made it or wrote to it.
+//
+// covers: B8
+func TestRenewalMovesTheEntry(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	one, two := on(t, c, Config{}), on(t, c, Config{})
+	both := claim(key(t))
+	acquired(t, one, both)
+	acquired(t, two, both)
+	want(t, "Renew", one.Renew(t.Context(), both), nil)
+	one.mu.Lock()
+	mine := one.leases[leaseSeconds(both.TTL)].id
+	one.mu.Unlock()
+	reply, err := c.Get(t.Context(), known(one, both).key)
+	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease != int64(mine) {
+		t.Errorf("the entry is %v, %v, want it on lease %d", reply.Kvs, err, mine)
+	}
+}

@@ -1,1 +1,0 @@
-if unfit then return unfit end

@@ -1,1 +1,0 @@
-local closed = false -- there is no guard

@@ -1,0 +1,111 @@
+-- The string dialect: ACQUIRE, RENEW, RELEASE and INSPECT, as in the files of those names, named by
+-- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock text,
+-- redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they exclude it.
+-- An owner that is not ours is any string. Plain exclusive claims only.
+--
+-- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of tombstones>
+-- meta': the last token, and how many our last hold had, its id and its Meta. It outlives the lock.
+-- uses: lib/run lib/clock lib/tombstones
+local OK, HELD, LOST, FOREIGN = 1, 2, 3, 4
+local key, beside, id = KEYS[1], KEYS[2], ARGV[2] and ARGV[1]
+local counter, count, ours, meta, tombs = 0, 1, '', '', {ends = 0}
+local owner
+
+local function load()
+  local stored
+  owner, stored = redis.pcall('GET', key), redis.pcall('GET', beside)
+  for _, reply in ipairs({owner, stored}) do
+    if refused(reply) then
+      stop(string.find(reply.err, 'WRONGTYPE', 1, true) and {FOREIGN, 'not a string'} or reply)
+    end
+  end
+  read_clock()
+  if not stored then
+    if owner and owner == id then stop({FOREIGN, 'a lock of ours without its counter'}) end
+    return
+  end
+  local length, rest
+  counter, count, ours, length, rest = string.match(stored, '^h2 (%d+) (%d+) ([^ ]*) (%d+) (.*)$')
+  counter, count, length = int(counter), int(count), int(length)
+  if not (counter and count and length) or count < 1 or count > 1024 or
+    (counter > 0 and count > counter) or length > #rest then
+    stop({FOREIGN, 'a counter that is not one of ours, or damaged'})
+  end
+  if owner and owner == id and owner ~= ours then
+    stop({FOREIGN, 'a lock of ours without its counter'})
+  end
+  tombs, meta = read_tombstones(string.sub(rest, 1, length)), string.sub(rest, length + 1)
+  if not tombs then stop({FOREIGN, 'a lock with damaged tombstones'}) end
+end
+
+-- keep_beside writes the side key, which must outlive a lease of ms, the tombstones, and then keep.
+local function keep_beside(ms, keep)
+  local list = write_tombstones(tombs)
+  ms = math.max(ms, tombs.ends - now) + keep + ahead(counter)
+  run('SET', beside, 'h2 ' .. text(counter) .. ' ' .. text(count) .. ' ' .. ours .. ' ' .. #list ..
+    ' ' .. list .. meta, 'PX', text(math.max(ms, run('PTTL', beside))))
+end
+
+local function acquire()
+  if buried(tombs, id) then return {LOST} end
+  local keep, reserve, says = string.match(ARGV[3], '^(%d+) [^ ]+ (%d+) (.*)$')
+  keep, reserve = tonumber(keep), tonumber(reserve)
+  local lease = ARGV[2] - keep
+  if owner == id then -- a repeat: the same tokens; a replica refuses to write the lease again
+    lease = math.max(lease, run('PTTL', key))
+    run('PEXPIRE', key, text(lease))
+    keep_beside(lease, keep)
+    return {OK, counter - count + 1, count}
+  elseif owner then -- 0 ms is "unknown": a lock without an end
+    return {HELD, math.max(0, run('PTTL', key)), owner == ours and meta or '', 0, counter}
+  end
+  local least = math.max(us, math.min(ARGV[7], us + ARGV[8]))
+  local token = math.max(counter + 1, least)
+  count = math.max(1, math.min(reserve, least + NEAR - token)) -- as in admit of lib/holders
+  counter = token + count - 1
+  if counter > LAST then return {FOREIGN, 'a lock whose token counter is used up'} end
+  ours, meta = id, says
+  -- The counter first: a token stored and not granted is a gap, the other way round it comes twice.
+  keep_beside(lease, keep)
+  run('SET', key, id, 'PX', text(lease))
+  return {OK, token, count}
+end
+
+-- The lock's own key ends with its lease, so what is not there is over.
+local function renew()
+  if owner ~= id then
+    primary()
+    return {LOST}
+  end
+  local lease, least = ARGV[2] + 1, tonumber(ARGV[4])
+  -- PEXPIRE is taken when out of memory, and so is what follows it in the same script.
+  run('PEXPIRE', key, text(math.max(lease, run('PTTL', key))))
+  counter = math.max(counter, least + count - 1)
+  keep_beside(lease, tonumber(ARGV[3]))
+  return {OK}
+end
+
+local function release()
+  if owner == id then run('DEL', key) else primary() end -- taken when out of memory, not by a replica
+  if tonumber(ARGV[3]) > 0 then
+    bury(tombs, id, tonumber(ARGV[3]))
+    keep_beside(0, tonumber(ARGV[2]))
+  end
+  if owner ~= id then return {LOST} end
+  redis.pcall('PUBLISH', key .. ':free', 'free')
+  return {OK}
+end
+
+-- A peer's lock has no token.
+local function inspect()
+  if not owner then return {OK, counter, {}, {}} end
+  local left = run('PTTL', key)
+  if left < 0 then left = LAST end
+  local token = owner == ours and counter - count + 1 or 0
+  return {OK, counter, {{owner, 'x', token, left, owner == ours and meta or ''}}, {}}
+end
+
+return answer(function()
+  load()
+  return ({acquire = acquire, renew = renew, release = release, inspect = inspect})[ARGV[#ARGV]]()
+end)

@@ -1,1 +1,0 @@
-local plain = not ARGV[6] or ARGV[6] == 'x'

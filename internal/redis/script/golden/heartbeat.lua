@@ -1,0 +1,649 @@
+-- HEARTBEAT(keep, client, then for each claim: id, ttl of its place, lease)
+--   -> {OK, '1' or '0' for each claim} | {UNFIT, why} | {FOREIGN, why}
+-- A place that is still in the queue ('1') lasts for its ttl from now at least. A claim without one
+-- ('0') was let in, or its place has lapsed or was left: its next ACQUIRE tells which. Whoever is next
+-- is let in first, if something is over.
+local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
+-- uses: lib/guard
+-- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
+-- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and the
+-- last argument its rule, 'longest grace'. The replication id changes with every start and every
+-- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
+-- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
+-- what was granted before is over after the grace, as no lease is longer than the longest TTL. The mark
+-- is read in the step that grants. guard returns two things, both false if all is well:
+--   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
+--            gets no lease, new or longer. It may give back what it has.
+--   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
+local guard = KEYS[2] and function()
+  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
+  local rule = longest .. '/' .. grace
+  local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
+  if type(info) == 'table' and info.err then return info end
+  if type(mark) == 'table' then return mark end
+  local time = redis.call('TIME')
+  local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
+  local unfit = {QUARANTINE, 1, 'of another rule'}
+  local life = string.match(info, 'master_replid:(%x+)')
+  if not life then return {UNFIT, 'it has no replication id'}, unfit end
+  local known, since, others, why = string.match(mark or '', '^h2 (%x+) (%d+) (%d+/%d+) (.*)$')
+  if mark and not known then
+    return {FOREIGN, 'the mark of the server is damaged'}
+  elseif not mark then
+    since, why = now, 'new or flushed'
+  elseif others ~= rule then
+    -- First of all: who found a changed server and wrote its own rule would cut the others' grace.
+    return {UNFIT, 'its clients have another max_ttl or replica_lag: max_ttl/grace is ' .. others ..
+      ' ms there, ' .. rule .. ' ms here'}, unfit
+  elseif known ~= life then
+    since, why = now, 'restarted or promoted'
+  elseif tonumber(since) > now then
+    since, why = now, 'set back in time'
+  end
+  local rest = since + grace - now
+  if since == now then
+    mark = redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
+    if mark.err then rest = tonumber(grace) end -- no memory, or a replica: closed until it is written
+  end
+  return false, rest > 0 and {QUARANTINE, rest, why}
+end
+local key, id = KEYS[1], ''
+local refusal, closed
+if guard then refusal, closed = guard() end
+if refusal then return refusal end
+-- uses: lib/clock lib/group
+-- The store's clock is the only clock: no client sends a time of day, only durations. It is read
+-- once, because before Redis 7.2 it goes on within a script.
+local us, now -- in µs and in whole ms
+local function read_clock()
+  local time = redis.call('TIME')
+  us = time[1] * 1000000 + time[2]
+  now = math.floor(us / 1000)
+end
+
+-- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan', which
+-- no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
+local DIGITS = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
+local LAST = 9007199254740990 -- the largest token: above 2^53, n + 1 may be n
+local function text(n) return string.format(DIGITS, n) end
+local function int(digits)
+  local n = digits and #digits <= 16 and string.find(digits, '^%d+$') and tonumber(digits)
+  return n and n <= LAST and n
+end
+
+-- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they rise
+-- also where all was lost but the clock. A counter further ahead is kept until the clock has caught up.
+local NEAR = 10000
+local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 1000)) end
+-- The group: what the field g has, in this order, of those who hold together and of those who wait.
+--   mode     of those who hold: s shared, p permits, r holds of one re-entrant owner, - nobody
+--   limit    of permits
+--   holders  how many hold, in the slots k:1 to k:<holders>, see lib/holders
+--   soonest  not later than the earliest end of their leases
+--   unseen   slots up to this one are still to be seen by a purge under way, which has found that ...
+--   seen     ... the earliest end among the others is this
+--   latest   not earlier than the latest end of a lease or of a place; only the key's expiry needs it
+--   head, tail, waiting, permits   of the queue, see lib/queue
+
+-- read_group returns nil for a damaged one. Without the field nobody holds or waits.
+local function read_group(stored)
+  if not stored then
+    return {mode = '-', limit = 0, holders = 0, soonest = 0, unseen = 0, seen = 0, latest = 0,
+      head = 1, tail = 0, waiting = 0, permits = 0}
+  end
+  local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits =
+    string.match(stored, '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not mode then return end
+  local group = {mode = mode, limit = limit + 0, holders = holders + 0, soonest = soonest + 0,
+    unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
+    head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0}
+  if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
+    group.unseen <= group.holders and group.holders <= 1e9 and group.head > 0 and group.tail <= 1e13 and
+    group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
+    (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
+    math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then
+    return group
+  end
+end
+
+local function write_group(group)
+  local format = DIGITS == '%d' and '%s %d %d %d %d %d %d %d %d %d %d' or
+    '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f'
+  return group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
+    group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
+    group.waiting, group.permits)
+end
+
+-- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A head
+-- that could hold beside those who hold was let in by the script that made room, but for a guard's.)
+local function keep()
+  local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g'}, {'HMGET', key}
+  for i = 3, #ARGV - 2, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end
+  fields = redis.pcall(unpack(fields))
+  local owner, expires, group = fields[2], int(fields[3]), read_group(fields[4])
+  read_clock()
+  if fields[1] ~= 'h2' or not group or group.waiting == 0 or (group.holders > 0) == (owner ~= false) or
+    (owner and not (expires and expires > now)) or (not owner and (guard or now >= group.soonest)) then
+    return
+  end
+  places[3] = 'q:' .. text(group.head)
+  for i = 5, #fields do
+    if fields[i] then places[#places + 1] = 'q:' .. fields[i] end
+  end
+  local found = redis.pcall(unpack(places))
+  local sets, waiting, at, latest = {'HSET', key}, {}, 1, group.latest
+  local head = string.match(found[1] or '', '^(%d+) ')
+  if not head or tonumber(head) <= now then return end
+  for i = 3, #ARGV - 2, 3 do
+    local n = #waiting + 1
+    waiting[n] = '0'
+    if fields[n + 4] then
+      at = at + 1
+      local ends, asks, who = string.match(found[at] or '', '^(%d+) %d+ [^ ]* ([^ ]+ %d+ ([^ ]+) .*)$')
+      if who ~= ARGV[i] then return end
+      if tonumber(ends) > now then
+        waiting[n], ends = '1', math.max(ends, now + 1 + ARGV[i + 1])
+        latest = math.max(latest, ends)
+        sets[#sets + 1] = places[at + 2]
+        sets[#sets + 1] = text(ends) .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[2] .. ' ' .. asks
+      end
+    end
+  end
+  if latest > group.latest then
+    group.latest = latest + 1000 -- see outlast in lib/lock
+    sets[#sets + 1] = 'g'
+    sets[#sets + 1] = write_group(group)
+  end
+  if #sets > 2 and type(redis.pcall(unpack(sets))) ~= 'number' then return end -- out of memory
+  if latest ~= group.latest then
+    local needed = group.latest - now + ARGV[1]
+    if redis.call('PTTL', key) < needed then redis.pcall('PEXPIRE', key, text(needed)) end
+  end
+  return {OK, table.concat(waiting)}
+end
+local reply = keep()
+if reply then return reply end
+local stored = redis.pcall('GET', key)
+-- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
+-- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
+local function refused(reply) return type(reply) == 'table' and reply.err end
+
+-- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table, as
+-- pcall of Redis 7 makes a text of an error with a field err.)
+local function stop(reply) error({reply = reply}, 0) end
+
+local function answer(way)
+  local done, reply = pcall(way)
+  if not done and type(reply) ~= 'table' then error(reply, 0) end
+  return done and reply or reply.reply
+end
+
+-- run executes a command; if the server refuses it, its error is the script's reply.
+local function run(...)
+  local reply = redis.pcall(...)
+  if refused(reply) then stop(reply) end
+  return reply
+end
+
+-- primary stops at a replica, which may lag behind and must not say no: there HDEL is refused. It
+-- deletes nothing, and is taken when out of memory, and so is all that follows it in the same script.
+local function primary()
+  local reply = redis.pcall('HDEL', KEYS[1], '-')
+  if refused(reply) and not string.find(reply.err, 'WRONGTYPE', 1, true) then stop(reply) end
+end
+-- Tombstones, 'until id;': claims that were released while an attempt of them may be in flight. An
+-- attempt that arrives before its tombstone ends is refused. Ids have no blank and no semicolon.
+
+-- read_tombstones returns those that have not ended, nil if the list is damaged.
+local function read_tombstones(list)
+  local tombs, length = {ends = 0}, 0
+  for ends, who in string.gmatch(list, '(%d+) ([^ ;]+);') do
+    length = length + #ends + #who + 2
+    ends = int(ends)
+    if not ends then return end
+    if ends > now then
+      tombs[#tombs + 1] = {ends = ends, id = who}
+      tombs.ends = math.max(tombs.ends, ends)
+    end
+  end
+  return length == #list and tombs or nil
+end
+
+local function write_tombstones(tombs)
+  local list = {}
+  for i, tomb in ipairs(tombs) do list[i] = text(tomb.ends) .. ' ' .. tomb.id .. ';' end
+  return table.concat(list)
+end
+
+local function buried(tombs, who)
+  for _, tomb in ipairs(tombs) do
+    if tomb.id == who then return true end
+  end
+end
+
+-- bury adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
+-- that everyone's work is bounded: then the one that ends first makes room.
+local function bury(tombs, who, ms)
+  local first = 1
+  for i = #tombs, 1, -1 do
+    if tombs[i].id == who then table.remove(tombs, i) end
+  end
+  for i, tomb in ipairs(tombs) do
+    if tomb.ends < tombs[first].ends then first = i end
+  end
+  if #tombs >= 32 then table.remove(tombs, first) end
+  tombs[#tombs + 1] = {ends = now + 1 + ms, id = who}
+  tombs.ends = math.max(tombs.ends, now + 1 + ms)
+end
+-- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing is
+-- written before, so every check comes before the first write, and a script that finds damage has
+-- changed nothing. Scripts run one at a time: no race is inside a script.
+--
+-- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease expires.
+-- counter is the last token; an exclusive hold has the last ones up to it.
+local lock
+local hash = type(stored) == 'table'
+local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
+local messages = {} -- {channel, message}, published after the change: who is woken finds it done
+
+-- STEPS bounds what one script does for others (places passed over or let in, holders looked at);
+-- more says that something is left to the next script, so whoever asks is told to ask again soon.
+local STEPS, more = 128, false
+
+local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
+
+local function fetch(fields)
+  local values = hash and #fields > 0 and run('HMGET', key, unpack(fields))
+  for i, field in ipairs(fields) do cache[field] = values and values[i] or false end
+end
+
+local function get(field)
+  local value = changes[field]
+  if value ~= nil then return value end
+  if cache[field] == nil then fetch({field}) end
+  return cache[field]
+end
+
+-- load reads the lock, and the fields it is given too if it is a HASH. Afterwards there is no data,
+-- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
+local function load(...)
+  local owner, expires, counter = false, 0, 0
+  -- Before the clock: if the server stands still in between, a lease seems to end later, not sooner.
+  local left = type(stored) == 'string' and run('PTTL', key) or -1
+  read_clock()
+  if hash then
+    if not string.find(stored.err, 'WRONGTYPE', 1, true) then stop(stored) end
+    fetch({'v', 'o', 'x', 'f', 'z', 'g', ...})
+    if not cache.v then stop({FOREIGN, 'a hash without a layout version'}) end
+    if cache.v ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
+    owner, expires, counter = cache.o, int(cache.x), int(cache.f)
+    if not counter or owner == '' or (owner and not expires) then damaged('fields') end
+    if not owner then expires = 0 end
+  elseif stored then
+    local version, digits, rest = string.match(stored, '^(h%d+) (%d+)(.*)$')
+    if not version then stop({FOREIGN, 'not a lock'}) end
+    if version ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
+    counter = int(digits)
+    if not counter or left < 0 then damaged('counter, or that never ends') end
+    if rest ~= '' then
+      local margin
+      margin, owner, cache.b, cache.m = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
+      if not int(margin) then damaged('fields') end
+      expires = now + left - margin
+    end
+  end
+  lock = read_group(cache.g)
+  if not lock or (owner and lock.holders > 0) then damaged('group') end
+  lock.owner, lock.expires, lock.was_expires = owner, expires, expires
+  lock.counter, lock.was_counter, lock.left, lock.tombs = counter, counter, left, {ends = 0}
+  if cache.z then lock.tombs = read_tombstones(cache.z) or damaged('tombstones') end
+end
+
+-- outlast makes the key outlast ends. It asks for a second more, so that most scripts on a busy key
+-- find that its expiry is late enough and do not touch it.
+local function outlast(ends)
+  if ends > lock.latest then lock.latest, lock.outlasts = ends + 1000, true end
+end
+
+-- write makes a script's first write. A script that takes something is refused when out of memory, and
+-- has written nothing then. One that frees or keeps is not refused: see primary.
+local function write(frees, ...)
+  local reply = redis.pcall(...)
+  if refused(reply) and frees then
+    primary()
+    reply = redis.pcall(...)
+  end
+  if refused(reply) then stop(reply) end
+end
+
+-- commit writes what was changed and returns reply; frees is true for a script that takes nothing.
+local function commit(keep, frees, reply)
+  local tombs, group = lock.tombs, write_group(lock)
+  if group ~= (cache.g or false) then changes.g = group end
+  if lock.counter ~= lock.was_counter then changes.f = text(lock.counter) end
+  if lock.turned or lock.expires ~= lock.was_expires then
+    changes.x = lock.owner and text(lock.expires)
+  end
+  if lock.turned then changes.o, changes.m, changes.b = lock.owner, lock.meta, lock.count end
+  -- Tombstones that are over go with the next write; they are no reason for one.
+  if lock.buried or (cache.z and next(changes)) then
+    local list = #tombs > 0 and write_tombstones(tombs)
+    if list ~= cache.z then changes.z = list end
+  end
+  if not next(changes) then
+    if reply[1] == LOST then primary() end
+    return reply
+  end
+  keep = math.max(keep, lock.keep or 0) + ahead(lock.counter)
+
+  if not group and #tombs == 0 then
+    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the lease
+    -- by the margin. When another holds, the key is not given less time than it has.
+    local value, left = 'h2 ' .. text(lock.counter), 0
+    if lock.owner and lock.expires > now then
+      left = lock.expires - now
+      if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
+      value = value .. ' ' .. text(keep) .. ' ' .. lock.owner .. ' ' .. (get('b') or '1') .. ' ' ..
+        (get('m') or '')
+    end
+    write(frees, 'SET', key, value, 'PX', text(left + keep))
+  else
+    if not hash then
+      changes.v, changes.f, changes.o = 'h2', text(lock.counter), lock.owner
+      if lock.owner then
+        changes.x, changes.m, changes.b = text(lock.expires), get('m'), get('b')
+      end
+      if stored and frees then
+        write(true, 'DEL', key)
+      elseif stored then
+        write(false, 'SET', key, stored, 'KEEPTTL') -- refused when out of memory, and DEL is not
+        redis.pcall('DEL', key)
+      end
+    end
+    local sets, deletes = {'HSET', key}, {'HDEL', key}
+    for field, value in pairs(changes) do
+      if value then
+        sets[#sets + 1] = field
+        sets[#sets + 1] = value
+      else
+        deletes[#deletes + 1] = field
+      end
+    end
+    if #sets > 2 then write(frees, unpack(sets)) end
+    if hash and #deletes > 2 then
+      local done = redis.pcall(unpack(deletes))
+      if #sets == 2 and refused(done) then stop(done) end
+    end
+    -- The key must outlive its holds, places and tombstones, and then the retention. This collects
+    -- garbage and never ends a hold. Others may have given the key more time: it is not shortened.
+    if not hash or lock.outlasts or #tombs > 0 or lock.counter > us then
+      local left = hash and redis.pcall('PTTL', key) or lock.left
+      local needed = math.max(lock.expires, tombs.ends, lock.latest, now) - now + keep
+      if type(left) ~= 'number' then left = -1 end
+      if not hash or left < needed then redis.pcall('PEXPIRE', key, text(math.max(left, needed))) end
+    end
+  end
+  for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
+  return reply
+end
+-- Holders. An exclusive one is in lock.owner. Those who hold together are in the slots k:1 to
+-- k:<lock.holders>, 'ends token owner id meta', without gaps (an empty owner is the id), and h:<id>
+-- is the number of an id's slot.
+--
+-- Capacity: whoever holds is counted. lock.holders grows only in admit, behind fits, and shrinks
+-- only in drop, for a hold that is released or over by the only clock. So it is never below the
+-- number of running leases, and fits never lets one too many in. A hold that is over may be counted
+-- for a while, which is harmless.
+local function read_slot(n)
+  local ends, token, owner, who, meta =
+    string.match(get('k:' .. n) or '', '^(%d+) (%d+) ([^ ]*) ([^ ]+) (.*)$')
+  ends, token = int(ends), int(token)
+  if not ends or not token then damaged('holders') end
+  return {ends = ends, token = token, owner = owner, id = who, meta = meta}
+end
+
+local function write_slot(n, hold)
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) .. ' ' .. hold.owner .. ' ' ..
+    hold.id .. ' ' .. hold.meta
+end
+
+-- find_hold returns the slot and the hold of id, if it is among several.
+local function find_hold()
+  local n = lock.holders > 0 and get('h:' .. id)
+  if not n then return end
+  n = int(n)
+  if not n or n < 1 or n > lock.holders then damaged('holders') end
+  local hold = read_slot(n)
+  if hold.id ~= id then damaged('holders') end
+  return n, hold
+end
+
+-- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if the
+-- last one was seen, so it was, and else it is now in a slot that is still to be seen.
+local function drop(n, hold)
+  if n < lock.holders then
+    local last = read_slot(lock.holders)
+    write_slot(n, last)
+    changes['h:' .. last.id] = text(n)
+  end
+  changes['k:' .. lock.holders], changes['h:' .. hold.id] = false, false
+  lock.holders = lock.holders - 1
+  lock.unseen = math.min(lock.unseen, lock.holders)
+  if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
+end
+
+-- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks only
+-- when one may be: soonest is lowered by every new lease, and raised at the end of a complete look.
+local function purge()
+  if lock.holders == 0 or now < lock.soonest then return end
+  if lock.unseen == 0 then lock.unseen, lock.seen = lock.holders, LAST end
+  local first, fields = math.max(1, lock.unseen - STEPS + 1), {}
+  for n = first, lock.unseen do fields[#fields + 1] = 'k:' .. n end
+  fetch(fields)
+  for n = lock.unseen, first, -1 do
+    local hold = read_slot(n)
+    if hold.ends > now then lock.seen = math.min(lock.seen, hold.ends) else drop(n, hold) end
+  end
+  lock.unseen = math.min(first - 1, lock.holders)
+  if lock.unseen > 0 then more = true elseif lock.holders > 0 then lock.soonest = lock.seen end
+end
+
+-- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader, permits
+-- below their limit, holds of the same re-entrant owner (whose last one a purge may yet drop).
+local function fits(claim)
+  if closed or (lock.owner and lock.expires > now) then return false end
+  if lock.holders == 0 then return true end
+  if claim.mode ~= lock.mode then return false end
+  if claim.mode == 'p' then return lock.holders < lock.limit and claim.limit == lock.limit end
+  if claim.mode == 's' then return true end
+  local hold = lock.unseen == 0 and read_slot(1)
+  return hold and (hold.owner == '' and hold.id or hold.owner) == claim.owner
+end
+
+-- turn makes owner the exclusive holder, or nobody.
+local function turn(owner, expires, meta, count)
+  lock.owner, lock.expires, lock.turned = owner, expires, true
+  lock.meta, lock.count, cache.m, cache.b = meta, count, meta, count
+end
+
+-- admit lets claim in for lease ms and returns its first token and how many it has. It is the only
+-- place on the long way that grants, and its callers have asked fits. Each token is above counter,
+-- the highest so far, and is stored in the step that grants; so tokens rise in the order of grants.
+-- Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+local function admit(claim, lease)
+  local ends, token, count = now + 1 + lease, nil, 1
+  if lock.mode == 'r' then
+    token = read_slot(1).token
+  else
+    local least = math.max(us, claim.min_token or 0)
+    token = math.max(lock.counter + 1, least)
+    -- A reserve that would end beyond NEAR is cut: however fast the key changes hands, its tokens
+    -- do not run away from the clock. (A single one cannot: no µs sees two grants.)
+    if claim.mode == 'x' then count = math.max(1, math.min(claim.reserve, least + NEAR - token)) end
+    lock.counter = token + count - 1
+    if lock.counter > LAST then stop({FOREIGN, 'a lock whose token counter is used up'}) end
+  end
+  outlast(ends)
+  if claim.mode == 'x' then
+    turn(claim.id, ends, claim.meta, text(count))
+    lock.keep = claim.keep
+    return token, count
+  end
+  if lock.owner then turn(false, 0, false, false) end -- its lease is over, else claim would not fit
+  if lock.holders == 0 then
+    lock.mode, lock.soonest = claim.mode, ends
+    if claim.mode == 'p' then lock.limit = claim.limit end
+  end
+  lock.holders, lock.soonest = lock.holders + 1, math.min(lock.soonest, ends)
+  if lock.unseen > 0 then lock.seen = math.min(lock.seen, ends) end
+  if get('k:' .. lock.holders) then damaged('holders') end -- more hold than were counted
+  changes['h:' .. claim.id] = text(lock.holders)
+  write_slot(lock.holders, {ends = ends, token = token, id = claim.id, meta = claim.meta,
+    owner = claim.owner == claim.id and '' or claim.owner})
+  return token, 1
+end
+
+-- tokens returns the first token of the exclusive hold and how many it has: those up to counter.
+local function tokens()
+  local count = int(get('b') or '1')
+  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end
+  return lock.counter - count + 1, count
+end
+
+-- extend makes id's hold last for ttl from now at least and returns its tokens, if its lease is
+-- running. One that is over is not revived, even if nobody took the key since: its owner may have
+-- been told so. A lease only grows.
+local function extend(ttl)
+  local ends = now + 1 + ttl
+  if lock.owner == id and lock.expires > now then
+    lock.expires = math.max(lock.expires, ends)
+    outlast(lock.expires)
+    return tokens()
+  end
+  local n, hold = find_hold()
+  if not hold or hold.ends <= now then return end
+  hold.ends = math.max(hold.ends, ends)
+  outlast(hold.ends)
+  write_slot(n, hold)
+  return hold.token, 1
+end
+-- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
+-- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
+-- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those for
+-- permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat never
+-- has two.
+
+-- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
+local function read_place(place)
+  local ends, lease, client, form, tail, keep, who, reserve, meta =
+    string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
+  local mode, limit, owner = 'x', 0, ''
+  if form and form ~= 'x' then
+    mode, limit, owner = string.match(form, '^([xspr]),(%d+),(.*)$')
+    limit = int(limit)
+  end
+  keep, reserve, ends = int(keep), int(reserve), int(ends)
+  if not (keep and limit and reserve and ends and int(lease)) or reserve < 1 or reserve > 1024 or
+    (mode == 'p') ~= (limit > 0) then
+    damaged('queue')
+  end
+  return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
+    owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
+    asks = form .. ' ' .. tail}
+end
+
+-- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
+local function find_place(who)
+  local number = lock.waiting > 0 and get('w:' .. who)
+  if not number then return end
+  local ends, asks, mode, found =
+    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (([xspr])[^ ]* %d+ ([^ ]+) .*)$')
+  number, ends = int(number), int(ends)
+  if not (number and ends) or found ~= who or number < lock.head or number > lock.tail then
+    damaged('queue')
+  end
+  return number, ends, asks, mode
+end
+
+local function write_place(number, ends, lease, client, asks)
+  changes['q:' .. number] = text(ends) .. ' ' .. lease .. ' ' .. client .. ' ' .. asks
+  outlast(ends)
+end
+
+-- leave takes the place of who out of the queue.
+local function leave(number, who, mode)
+  changes['q:' .. number], changes['w:' .. who] = false, false
+  lock.waiting = lock.waiting - 1
+  if mode == 'p' then lock.permits = lock.permits - 1 end
+  if lock.waiting < 0 or lock.permits < 0 then damaged('queue') end
+  if number == lock.head then lock.head = number + 1 end
+  if lock.waiting == 0 then lock.head, lock.tail = 1, 0 end
+end
+
+-- advance ends what is over, and then lets the head of the queue in as long as it fits: readers
+-- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
+-- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
+--
+-- Whoever is let in holds from now on, in the step that made the room, for the lease of its place (at
+-- most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its lease
+-- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
+-- that is cancelled has left before, or holds, and its release ends either.
+--
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+local function advance(asking)
+  purge()
+  local steps, fetched = 0, lock.head
+  while lock.waiting > 0 do
+    if steps == STEPS then
+      more = true
+      return
+    end
+    if lock.head > fetched then -- the first was not the last: look at the next ones together
+      local fields = {}
+      fetched = math.min(lock.tail, lock.head + steps)
+      for number = lock.head, fetched do fields[#fields + 1] = 'q:' .. number end
+      fetch(fields)
+    end
+    steps = steps + 1
+    local place = get('q:' .. lock.head)
+    local claim = place and read_place(place)
+    if not claim then -- somebody left
+      lock.head = lock.head + 1
+      if lock.head > lock.tail then damaged('queue') end
+    elseif claim.ends <= now then
+      leave(lock.head, claim.id, claim.mode)
+    elseif fits(claim) then
+      leave(lock.head, claim.id, claim.mode)
+      local token, count = admit(claim, claim.lease)
+      if claim.id ~= asking and claim.client ~= '' then
+        messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
+          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key}
+      end
+    else
+      return
+    end
+  end
+end
+
+local function long()
+  local numbers, places, waiting = {}, {}, {}
+  for i = 3, #ARGV - 2, 3 do numbers[#numbers + 1] = 'w:' .. ARGV[i] end
+  load(unpack(numbers))
+  places[1] = 'q:' .. lock.head
+  for _, field in ipairs(numbers) do
+    if cache[field] then places[#places + 1] = 'q:' .. cache[field] end
+  end
+  fetch(places)
+  advance()
+  for i = 3, #ARGV - 2, 3 do
+    local number, ends, asks = find_place(ARGV[i])
+    local waits = number and ends > now
+    if waits then
+      write_place(number, math.max(ends, now + 1 + ARGV[i + 1]), ARGV[i + 2], ARGV[2], asks)
+    end
+    waiting[#waiting + 1] = waits and '1' or '0'
+  end
+  return commit(tonumber(ARGV[1]), true, {OK, table.concat(waiting)})
+end
+return answer(long)

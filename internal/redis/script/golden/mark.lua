@@ -1,0 +1,1 @@
+return redis.pcall('GET', KEYS[1]) or ''

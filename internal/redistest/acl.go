@@ -1,0 +1,111 @@
+package redistest
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// documented is a line of the table of permissions in a backend's doc.go: where, and commands.
+var documented = regexp.MustCompile(`(?m)^//\t[a-z].*?  +([A-Z][A-Z ]+)$`)
+
+// Permissions returns the commands that doc.go in the working directory says a user needs.
+func Permissions(t testing.TB) (commands []string) {
+	t.Helper()
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "# Permissions")
+	for _, line := range documented.FindAllStringSubmatch(section, -1) {
+		commands = append(commands, strings.Fields(line[1])...)
+	}
+	all := " " + strings.Join(commands, " ") + " "
+	for _, known := range []string{redis.CommandsOnKeys, redis.CommandsOnChannels, "INFO"} {
+		if !strings.Contains(all, " "+known+" ") {
+			t.Fatalf("doc.go lists %v, and not %s", commands, known)
+		}
+	}
+	return commands
+}
+
+// AllChannels is the rule that lets a user use every channel; before Redis 6.2 everybody may.
+func AllChannels(srv *testserver.Server) []string {
+	if !srv.Version().AtLeast(6, 2) {
+		return nil
+	}
+	return []string{"allchannels"}
+}
+
+// SetUser makes a user of srv that may do this and no more, on the keys and channels of the
+// default prefix, and returns the URL of srv for it.
+func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...string) string {
+	t.Helper()
+	words := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "~holdfast:*"}
+	if srv.Version().AtLeast(6, 2) { // before, there are no rules for channels
+		words = append(words, "resetchannels", "&holdfast:*")
+	}
+	for _, command := range commands {
+		if command != "CLIENT" {
+			words = append(words, "+"+strings.ToLower(command))
+			continue
+		}
+		words = append(words, "+client|tracking", "+client|caching")
+	}
+	srv.MustDo(words...)
+	return scheme + "://app:pw@" + srv.Addr()
+}
+
+// LeastPrivileges is a Harness whose clients may do what doc.go in the working directory says, and
+// no more.
+func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
+	h, commands := Harness(srv, scheme), Permissions(t)
+	url := SetUser(t, srv, scheme, commands...)
+	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
+	h.Restart = func(t testing.TB) {
+		srv.Restart()
+		SetUser(t, srv, scheme, commands...)
+	}
+	return h
+}
+
+// EachPermission takes each of the commands that doc.go lists from the user. Then a client is not
+// opened, and the error says which command is denied, and not who the user is; without one for the
+// channels it is opened, and whoever waits polls.
+//
+// covers: R20
+func EachPermission(t *testing.T, scheme string) {
+	srv := testserver.Redis(t)
+	commands := Permissions(t)
+	storetest.Want(t, "close", Dial(t, SetUser(t, srv, scheme, commands...)).Close(), nil)
+	for i, missing := range commands {
+		others := append(append([]string{}, commands[:i]...), commands[i+1:]...)
+		url := SetUser(t, srv, scheme, others...)
+		srv.MustDo("SCRIPT", "FLUSH") // so that EVAL is needed
+		b, err := backend.Open(t.Context(), url)
+		switch {
+		case strings.Contains(redis.CommandsOnChannels, missing):
+			storetest.Want(t, "open without "+missing, err, nil)
+			c := storetest.Claim(storetest.Key(t))
+			c.Queue, c.WaiterTTL = true, c.TTL
+			if _, err := b.Watch(t.Context(), c); missing != "UNSUBSCRIBE" && !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("watch without %s: %v", missing, err)
+			}
+		case !errors.Is(err, backend.ErrDenied):
+			t.Errorf("open without %s: %v, want ErrDenied", missing, err)
+		case !strings.Contains(strings.ToUpper(err.Error()), missing), strings.Contains(err.Error(), "app"):
+			t.Errorf("open without %s: %v, want the command and not the user", missing, err)
+		}
+		if err == nil {
+			storetest.Want(t, "close", b.Close(), nil)
+		}
+	}
+}

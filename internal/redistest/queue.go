@@ -1,0 +1,133 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// LongQueue has a thousand claims wait for one key, and keep their places: first each by itself,
+// as a thousand processes do, then all together by Heartbeat. What the holder's client asks does
+// not grow with the heartbeats of the others: it looks at who holds every TTL/12 at most; and
+// together a thousand places cost four requests.
+//
+// covers: W4, W17
+func LongQueue(t *testing.T, scheme string) {
+	const n, ttl = 1000, 6 * time.Second
+	srv := testserver.Redis(t)
+	url := scheme + "://" + srv.Addr() + "?request_timeout=1m" // all ask at once, and the machine may be busy
+	holder, waiters := Closing(t, url), Closing(t, url)
+	c := storetest.Claim(storetest.Key(t))
+	c.TTL = ttl
+	storetest.Acquired(t, holder, c)
+	began := time.Now()
+	var wake <-chan backend.Wake
+	if holder.Capabilities().Loss {
+		var err error
+		wake, err = holder.Watch(t.Context(), c)
+		storetest.Want(t, "watch", err, nil)
+	}
+	claims := make([]backend.Claim, n)
+	for i := range claims {
+		claims[i] = storetest.Claim(c.Key)
+		claims[i].Queue, claims[i].WaiterTTL = true, time.Minute
+	}
+	before := calls(srv)
+	rounds := 0
+	for ; time.Since(began) < ttl/2; rounds++ {
+		each(64, n, func(i int) {
+			if _, err := waiters.TryAcquire(t.Context(), claims[i]); !errors.Is(err, backend.ErrHeld) {
+				t.Errorf("waiter %d: %v", i, err)
+			}
+		})
+		storetest.Want(t, "renew", holder.Renew(t.Context(), c), nil)
+	}
+	took, after := time.Since(began), calls(srv)
+	looks := after["exec"] - before["exec"]
+	t.Logf("%d heartbeats in %v: %d looks at who holds, %.0f scripts a second", n*rounds, took.Round(time.Millisecond),
+		looks, float64(after["evalsha"]-before["evalsha"])/took.Seconds())
+	if most := 2 * (int(took/(ttl/12)) + 12); looks > most { // two reads each; the pauses double until they are so long
+		t.Errorf("%d looks in %v, want at most %d", looks, took, most)
+	}
+	select {
+	case <-wake:
+		t.Error("a hold that goes on was reported as lost")
+	default:
+	}
+	together(t, srv, holder, waiters, c, claims)
+}
+
+// together keeps the places of all claims by Heartbeat.
+func together(t *testing.T, srv *testserver.Server, holder, waiters backend.Backend, c backend.Claim, claims []backend.Claim) {
+	t.Helper()
+	before := calls(srv)
+	for rest := claims; len(rest) > 0; {
+		some := rest[:min(len(rest), backend.MaxHeartbeat)]
+		rest = rest[len(some):]
+		waiting, err := waiters.Heartbeat(t.Context(), some)
+		storetest.Want(t, "heartbeat", err, nil)
+		for i := range waiting {
+			if !waiting[i] {
+				t.Fatalf("one of %d does not wait any more", len(some))
+			}
+		}
+	}
+	if n := calls(srv)["evalsha"] - before["evalsha"]; n > (len(claims)-1)/backend.MaxHeartbeat+2 {
+		t.Errorf("%d places took %d scripts", len(claims), n)
+	}
+	storetest.Want(t, "release", holder.Release(t.Context(), c), nil)
+	waiting, err := waiters.Heartbeat(t.Context(), claims[:2])
+	if err != nil || waiting[0] || !waiting[1] {
+		t.Errorf("after the release: %v, %v, want the first one to hold", waiting, err)
+	}
+	badHeartbeats(t, waiters, claims)
+}
+
+// badHeartbeats are refused.
+func badHeartbeats(t *testing.T, b backend.Backend, claims []backend.Claim) {
+	t.Helper()
+	alone, elsewhere := claims[0], claims[1]
+	alone.Queue, elsewhere.Key = false, "elsewhere"
+	for why, bad := range map[string][]backend.Claim{
+		"too many":    claims[:backend.MaxHeartbeat+1],
+		"no queue":    {claims[1], alone},
+		"another key": {claims[2], elsewhere},
+		"no owner":    {{Key: claims[0].Key, TTL: time.Minute, Queue: true, WaiterTTL: time.Second}},
+	} {
+		if _, err := b.Heartbeat(t.Context(), bad); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", why, err)
+		}
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Heartbeat(cancelled, claims[:1]); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+var commandCalls = regexp.MustCompile(`cmdstat_([a-z_|]+):calls=(\d+)`)
+
+// calls is how often the server has executed each command.
+func calls(srv *testserver.Server) map[string]int {
+	counts := map[string]int{}
+	for _, found := range commandCalls.FindAllStringSubmatch(srv.MustDo("INFO", "commandstats"), -1) {
+		counts[found[1]], _ = strconv.Atoi(found[2])
+	}
+	return counts
+}
+
+// NoHeartbeat checks that the string dialect, which has no queue, says so.
+func NoHeartbeat(t *testing.T, scheme string) {
+	b := Closing(t, fmt.Sprint(scheme, "://", testserver.SharedRedis(t).Addr(), "?dialect=string&prefix=d:"))
+	if _, err := b.Heartbeat(t.Context(), []backend.Claim{storetest.Claim("k")}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, want ErrUnsupported", err)
+	}
+}

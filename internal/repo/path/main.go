@@ -1,0 +1,150 @@
+// Command path tells what of this module one warm Lock and Unlock passes: functions, files and packages, from coverage
+// counters that are cleared just before. It is a mirror and no gate: look at it before and after a change.
+//
+//	path              a table: mem://, redis:// and rueidis://; a free key, and one that another goroutine holds
+//	path URL MODE     the functions of one row, one a line; MODE is free or local
+//
+// It starts a redis-server where the URL names a scheme alone, as redis:// does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const module = "github.com/holdfast-go/holdfast"
+
+func main() {
+	run := measure
+	if os.Getenv(passEnv) != "" {
+		run = pass // we are the program that is measured
+	}
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "path:", err)
+		os.Exit(1)
+	}
+}
+
+// measure builds this program once more with counters, and runs that.
+func measure(ctx context.Context, args []string) error {
+	dir, err := os.MkdirTemp("", "path")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "path")
+	build := exec.CommandContext(ctx, "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", program,
+		module+"/internal/repo/path")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	server, stop, err := startRedis(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	one := func(url, mode string) ([]string, error) {
+		if strings.HasSuffix(url, "redis://") || strings.HasSuffix(url, "rueidis://") {
+			url += server
+		}
+		return passed(ctx, program, url, mode)
+	}
+
+	if len(args) == 2 {
+		functions, err := one(args[0], args[1])
+		fmt.Println(strings.Join(functions, "\n"))
+		return err
+	}
+	fmt.Printf("%-12s %-6s %9s %5s %8s\n", "store", "mode", "functions", "files", "packages")
+	for _, url := range []string{"mem://", "redis://", "rueidis://"} {
+		for _, mode := range []string{"free", "local"} {
+			functions, err := one(url, mode)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", url, mode, err)
+			}
+			files, packages := map[string]bool{}, map[string]bool{}
+			for _, f := range functions {
+				file, _, _ := strings.Cut(f, ":")
+				files[file], packages[path.Dir(file)] = true, true
+			}
+			fmt.Printf("%-12s %-6s %9d %5d %8d\n", url, mode, len(functions), len(files), len(packages))
+		}
+	}
+	return nil
+}
+
+// passed runs one pair and returns the functions whose counters moved, as "file:line: function".
+func passed(ctx context.Context, program, url, mode string) ([]string, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(program), "counters")
+	if err != nil {
+		return nil, err
+	}
+	child := exec.CommandContext(ctx, program, url, mode)
+	child.Env = append(os.Environ(), passEnv+"="+dir, "GOCOVERDIR="+filepath.Dir(program)) // what it counts at its end is of no interest
+	if out, err := child.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	profile := filepath.Join(dir, "profile")
+	if out, err := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("covdata: %w\n%s", err, out)
+	}
+	table, err := exec.CommandContext(ctx, "go", "tool", "cover", "-func="+profile).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cover: %w", err)
+	}
+	var functions []string
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line) // as in: module/dir/file.go:12: Name 83.3%
+		if len(f) != 3 || f[0] == "total:" || f[2] == "0.0%" || strings.Contains(f[0], "/internal/repo/path/") {
+			continue
+		}
+		functions = append(functions, strings.TrimPrefix(f[0], module+"/")+" "+f[1])
+	}
+	return functions, nil
+}
+
+// startRedis starts a server that keeps nothing, and returns its address when it answers.
+func startRedis(ctx context.Context, dir string) (addr string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	addr = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return "", nil, err
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", nil, err
+	}
+	name := os.Getenv("HOLDFAST_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	server := exec.CommandContext(ctx, name, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)
+	if err := server.Start(); err != nil {
+		return "", nil, fmt.Errorf("%w (run make deps)", err)
+	}
+	stop = func() {
+		_ = server.Process.Kill()
+		_ = server.Wait() // killed
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
+			return addr, stop, conn.Close()
+		}
+		if time.Now().After(deadline) {
+			stop()
+			return "", nil, fmt.Errorf("redis-server on port %s: %w", strconv.Quote(port), err)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	store "github.com/holdfast-go/holdfast/internal/redis"
+)
+
+// A pipeline sends requests through a go-redis client. Requests that come while others are on
+// their way are sent together, which costs client and server less than half of what they cost one
+// by one (ADR 0017 has the numbers).
+//
+// go-redis gives a read the deadline of its context, but does not notice when the context is
+// cancelled. So a sender, in a goroutine of its own, waits for the replies, and a caller whose
+// context is done leaves: what was not sent yet never is, and what was sent ends at its deadline.
+// There are at most as many senders as the client has connections, so a silent server leaves that
+// many goroutines behind, however many callers come and go.
+type pipeline struct {
+	client  redis.UniversalClient
+	timeout time.Duration // of a request, from the call
+	most    int           // senders
+	alone   bool          // requests are never sent together: in a cluster, one node would hold up those to the others
+	inline  bool          // a lone request without cancellation may be sent in its caller's goroutine
+
+	mu      sync.Mutex
+	queue   []*request
+	busy    int  // senders at work
+	called  bool // one of them has yet to look at the queue
+	senders sync.WaitGroup
+}
+
+// A request is one command, or something that needs a connection for itself.
+type request struct {
+	ctx  context.Context
+	cmd  *redis.Cmd
+	own  func(context.Context) // instead of cmd
+	done chan struct{}         // closed by the sender
+}
+
+// do sends a command and returns when it has been answered, with its result in cmd, or when ctx is
+// done or the request timeout has passed. The error is nil, or says why there is no answer.
+func (p *pipeline) do(ctx context.Context, r *request) error {
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	r.ctx = ctx
+	if caller.Done() == nil && p.inline && p.enter() {
+		p.send([]*request{r})
+		p.leave()
+		return nil
+	}
+	r.done = make(chan struct{})
+	p.submit(r)
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if p.withdraw(r) {
+		return &store.ConnectError{Err: errNotSent}
+	}
+	select {
+	case <-r.done: // both at once: the answer counts
+		return nil
+	default:
+		return ctx.Err()
+	}
+}
+
+var errNotSent = errors.New("all connections were occupied")
+
+// enter makes the caller's goroutine a sender, if nobody else is one.
+func (p *pipeline) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy > 0 || len(p.queue) > 0 {
+		return false
+	}
+	p.busy++
+	return true
+}
+
+// leave ends what enter began.
+func (p *pipeline) leave() {
+	p.mu.Lock()
+	p.busy--
+	p.callLocked()
+	p.mu.Unlock()
+}
+
+// submit queues a request.
+func (p *pipeline) submit(r *request) {
+	p.mu.Lock()
+	p.queue = append(p.queue, r)
+	p.callLocked()
+	p.mu.Unlock()
+}
+
+// callLocked starts a sender, if there is something to send, and another one may be at work.
+func (p *pipeline) callLocked() {
+	if len(p.queue) > 0 && !p.called && p.busy < p.most {
+		p.busy++
+		p.called = true
+		p.senders.Go(p.serve)
+	}
+}
+
+// withdraw takes a request out of the queue, and reports whether it was there.
+func (p *pipeline) withdraw(r *request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.queue, r)
+	if i < 0 {
+		return false
+	}
+	p.queue = slices.Delete(p.queue, i, i+1)
+	return true
+}
+
+// serve sends what is queued until there is nothing.
+func (p *pipeline) serve() {
+	runtime.Gosched() // those who are ready to ask do so first, and go along
+	p.mu.Lock()
+	p.called = false
+	for {
+		batch := p.takeLocked()
+		if len(batch) == 0 {
+			break
+		}
+		p.callLocked()
+		p.mu.Unlock()
+		p.send(batch)
+		for _, r := range batch {
+			close(r.done)
+		}
+		p.mu.Lock()
+	}
+	p.busy--
+	p.mu.Unlock()
+}
+
+// takeLocked takes what can be sent together, in order.
+func (p *pipeline) takeLocked() []*request {
+	n := 0
+	for n < len(p.queue) && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
+		n++
+	}
+	batch := p.queue[:n:n]
+	if p.queue = p.queue[n:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	return batch
+}
+
+// send waits for the replies, or for the last deadline. What went wrong is in the commands.
+func (p *pipeline) send(batch []*request) {
+	first := batch[0]
+	switch {
+	case first.own != nil:
+		first.own(first.ctx)
+		return
+	case len(batch) == 1:
+		_ = p.client.Process(first.ctx, attempt{first.cmd})
+		return
+	}
+	var latest time.Time
+	together := p.client.Pipeline()
+	for _, r := range batch {
+		if deadline, _ := r.ctx.Deadline(); deadline.After(latest) {
+			latest = deadline
+		}
+		_ = together.Process(r.ctx, attempt{r.cmd}) // sends nothing yet
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), latest) // not for one of the callers to cancel
+	defer cancel()
+	_, _ = together.Exec(ctx)
+}
+
+// close waits for what was sent. Nothing may be asked any more.
+func (p *pipeline) close() { p.senders.Wait() }
+
+// An attempt is a command that go-redis must not send again by itself, whoever made the client: a
+// release that is repeated after a lost reply would report our own hold as lost, and one error
+// must be about one attempt to say what it did. (It still follows MOVED and ASK, which say that
+// nothing was executed.)
+type attempt struct{ *redis.Cmd }
+
+// NoRetry is asked by go-redis before it retries.
+func (attempt) NoRetry() bool { return true }

@@ -1,0 +1,117 @@
+package redisbackend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Many requests on few connections are all answered, each with its own answer, also right after
+// SCRIPT FLUSH.
+func TestPipelineAnswersAll(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL()+"?pool_size=2")
+	redistest.Crowd(t, srv, b)
+	eventually(t, "all senders to be done", func() error {
+		b.pipe.mu.Lock()
+		defer b.pipe.mu.Unlock()
+		if b.pipe.busy != 0 || len(b.pipe.queue) != 0 {
+			return fmt.Errorf("%d senders, %d requests wait", b.pipe.busy, len(b.pipe.queue))
+		}
+		return nil
+	})
+}
+
+// While all connections are occupied, who waits for one leaves when its context ends; what it
+// asked for is not sent, which is a definite answer. The others go together, as soon as a
+// connection is free.
+//
+// covers: E2, A11
+func TestPipelineWaits(t *testing.T) {
+	p, b, direct := behind(t, "?pool_size=1")
+	c := claim(key(t))
+	acquired(t, b, c)
+	p.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(c.Key)})
+	first := make(chan error, 1)
+	go func() { first <- b.Renew(t.Context(), c) }()
+	p.Await(func(n testserver.Counts) bool { return n.Held > 0 })
+
+	gone := claim(key(t))
+	_, err := b.TryAcquire(quick(t, 20*time.Millisecond), gone)
+	want(t, "acquire without a connection", err, context.DeadlineExceeded)
+	want(t, "acquire without a connection", err, backend.ErrUnavailable)
+	cancelled, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	_, err = b.TryAcquire(cancelled, claim(gone.Key))
+	want(t, "acquire without a connection", err, context.Canceled)
+	var waiting sync.WaitGroup
+	for range 10 {
+		waiting.Go(func() { acquired(t, b, claim(key(t))) })
+	}
+	eventually(t, "ten to wait", func() error {
+		b.pipe.mu.Lock()
+		defer b.pipe.mu.Unlock()
+		if len(b.pipe.queue) != 10 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	p.Pass()
+	waiting.Wait()
+	want(t, "renew", <-first, nil)
+	if s, err := direct.Inspect(t.Context(), gone.Key); err != nil || len(s.Holders) > 0 {
+		t.Errorf("whoever left was granted: %+v, %v", s, err)
+	}
+}
+
+// RequestTimeout counts from the call, not from when a connection was free.
+//
+// covers: E2
+func TestPipelineTimesOut(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, srv.URL()+"?pool_size=1&request_timeout=200ms")
+	acquired(t, b, claim(key(t)))
+	srv.Stop()
+	start := time.Now()
+	var crowd sync.WaitGroup
+	for range 5 {
+		crowd.Go(func() {
+			if err := b.Renew(t.Context(), claim(key(t))); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("renew: %v", err)
+			}
+		})
+	}
+	crowd.Wait()
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	srv.Cont()
+	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+}
+
+// A request that is alone, and that nobody can cancel, is sent from its caller's goroutine.
+func TestLoneRequestStartsNoGoroutine(t *testing.T) {
+	b := opened(t, testserver.SharedRedis(t).URL())
+	c := claim(key(t))
+	if _, err := b.TryAcquire(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	for range 100 {
+		want(t, "renew", b.Renew(context.Background(), c), nil)
+		if n := runtime.NumGoroutine(); n > before {
+			t.Fatalf("%d goroutines, %d before", n, before)
+		}
+	}
+}
+
+// covers: E2, G5
+func TestHungServer(t *testing.T) { redistest.HungServer(t, "redis", 500) }

@@ -1,0 +1,507 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A verb is what a node is asked to do with a claim.
+type verb uint8
+
+const (
+	acquire verb = iota
+	renew
+	release
+)
+
+// A round asks all nodes for one verb, and counts their answers until they decide. It is guarded by
+// its claim's mu.
+type round struct {
+	c       *claim
+	verb    verb
+	claim   backend.Claim
+	shown   string          // what nodes show of the claim to those whom it keeps out
+	ctx     context.Context // of the requests: the caller's, without its end
+	timeout time.Duration   // of each request
+	ask     []bool          // the nodes that are worth asking
+	began   time.Time
+
+	votes
+	over  bool // decided, or abandoned: no vote counts any more
+	done  chan struct{}
+	grant backend.Grant
+	err   error
+
+	// Of an acquire.
+	tokens   tokens
+	tries    int    // of the call, this one included
+	repeats  uint64 // the token of the grant that it repeats; 0 none
+	won      bool
+	collided bool // with another claim, and nobody has a majority
+}
+
+// begin makes a round: it is behind every earlier one on each node. The caller does not have mu.
+func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) *round {
+	r := &round{
+		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load()),
+		began: time.Now(), tries: tries, ctx: context.WithoutCancel(ctx), timeout: c.red.cfg.timeout(cl.TTL),
+		votes: c.red.newVotes(), done: make(chan struct{}),
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.ask = c.askable(v)
+	switch v {
+	case acquire:
+		r.repeats = c.repeatable()
+		c.last, c.released, c.over = r, false, false
+		r.tokens = tokens{nodes: make([]counter, len(c.shares))}
+		c.token, c.target = 0, 0
+		if c.wish == 0 {
+			c.wish = c.red.wish(r.began)
+		}
+		for i := range c.shares {
+			c.shares[i].gone, c.shares[i].raised = false, 0
+		}
+	case renew:
+		c.last = r
+	case release:
+		c.released = true
+	}
+	for i := range c.shares {
+		if !r.ask[i] && v != release { // a release that is owed has its turn like any other
+			r.count(i, c.red.nodes[i].skipped())
+			continue
+		}
+		c.shares[i].queue = append(c.shares[i].queue, r)
+	}
+	for i := range c.shares {
+		c.wake(i)
+	}
+	r.decide()
+	return r
+}
+
+// askable returns which nodes a round goes to: those that are healthy. If those of them that may
+// hold cannot be a majority, but together with the others they can, it goes to all. Every node may
+// come to hold by an acquire. The caller has mu.
+func (c *claim) askable(v verb) []bool {
+	ask, healthy, all := c.red.healthy(), 0, 0
+	for i := range c.shares {
+		s := &c.shares[i]
+		if v == acquire || !c.complete || s.busy || !s.absent() || s.gone {
+			all++
+			if ask[i] {
+				healthy++
+			}
+		}
+	}
+	if healthy < c.red.quorum && all >= c.red.quorum {
+		for i := range ask {
+			ask[i] = true
+		}
+	}
+	return ask
+}
+
+// repeatable returns the token of c's grant if the nodes that hold it are still a majority. Then a
+// repeat goes to them first, so that it is told the same token: one that is to grant again, or came
+// after the majority, may have a higher one. The caller has mu.
+func (c *claim) repeatable() uint64 {
+	n := 0
+	for i := range c.shares {
+		if s := &c.shares[i]; s.holds && s.token <= c.token {
+			n++
+		}
+	}
+	if c.complete && !c.released && n >= c.red.quorum {
+		return c.token
+	}
+	return 0
+}
+
+// request makes r's request to node i, unless the vote is known without it. The caller has mu.
+func (r *round) request(i int) (request, bool) {
+	c := r.c
+	s := &c.shares[i]
+	missing := c.complete && s.absent()
+	q := c.request(i, r.verb, r)
+	q.votes = true
+	switch {
+	case r.verb == acquire && (c.released || r.over && !r.won):
+		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
+	case r.verb == acquire && r.repeats != 0 && (!s.holds || s.token > r.repeats):
+		r.count(i, errNotRepeated)
+	case r.verb == renew && (c.released || missing):
+		r.count(i, errNotHeld)
+	case r.verb == release && s.gone:
+		r.count(i, s.goneAs)
+	case r.verb == release && missing && (r.claim.NoneInFlight || !r.ask[i]):
+		s.gone, s.goneAs = true, errNotHeld
+		r.count(i, errNotHeld)
+	case !r.ask[i]:
+		c.red.nodes[i].owe(q.claim)
+		r.count(i, c.red.nodes[i].skipped())
+	default:
+		switch r.verb {
+		case acquire:
+			q.claim.MinToken = c.wish
+		case renew:
+			q.claim.MinToken = min(c.token, backend.MaxMinToken)
+		case release:
+			// No tombstone only if every attempt is known to have been answered here. Else one may
+			// still be executed, or one of another client or of a record that was forgotten, and
+			// must be refused.
+			q.claim.NoneInFlight = r.claim.NoneInFlight && c.complete && !s.inFlight
+		}
+		return q, true
+	}
+	r.decide()
+	return request{}, false
+}
+
+// answered takes node i's answer to q. The caller has mu.
+func (r *round) answered(i int, q request, g backend.Grant, err error) {
+	if r.over {
+		return
+	}
+	switch {
+	case q.verb == r.verb:
+		r.count(i, err)
+		if r.verb == acquire && err == nil {
+			r.tokens.granted(i, g)
+		}
+	case err == nil: // a hold whose token was raised
+		r.tokens.confirmed(i, q.claim.MinToken)
+	default:
+		r.tokens.drop(i)
+		r.count(i, err)
+	}
+	r.decide()
+}
+
+// decide ends the round if the votes decide it, with all that follows from it. The caller has mu.
+func (r *round) decide() {
+	switch {
+	case r.over:
+	case r.verb == acquire:
+		r.decideAcquire()
+	case r.yes >= r.quorum:
+		r.end(nil)
+		if r.verb == renew {
+			r.c.fillIn()
+			return
+		}
+		r.c.over = true
+		for i := range r.c.shares { // whoever releases again did not hold
+			if s := &r.c.shares[i]; s.gone {
+				s.goneAs = errNotHeld
+			}
+		}
+	case len(r.errs)-r.lost() < r.quorum: // too few are left to be a majority
+		r.end(r.failed(backend.ErrLost))
+		if r.verb == release {
+			r.c.over = true
+		} else {
+			r.c.giveAllBack()
+		}
+	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
+		r.end(r.inconclusive()) // and no answer to come makes it another
+	}
+}
+
+// decideAcquire is decide of an acquire. A yes rests on a majority that holds at this moment, each
+// node for a lease that began after the round did. Two claims that exclude each other cannot both
+// have that: their majorities have a node in common, which holds for one of them. With tokens, a
+// majority has also stored the highest that any node granted; see token.go.
+func (r *round) decideAcquire() {
+	c := r.c
+	granted := r.yes >= r.quorum
+	if granted && c.red.caps.Fencing && r.tokens.backing() < r.quorum {
+		granted, c.target = false, r.tokens.highest
+		for i := range c.shares { // those with a lower token are told
+			c.wake(i)
+		}
+	}
+	if !granted && (r.yes+r.pending() >= r.quorum || r.askTheRest()) {
+		return
+	}
+	var why error
+	if !granted {
+		var final bool
+		if why, final = r.refusal(); !final && r.pending() > 0 {
+			return
+		}
+	}
+	elapsed := time.Since(r.began)
+	c.target = 0
+	if list := r.otherList(); list != "" && r.repeats == 0 {
+		r.end(c.red.mismatch(list))
+		c.giveAllBack()
+		return
+	}
+	switch least := c.red.cfg.MinValidity; {
+	case granted && least > 0 && r.claim.TTL-elapsed < least:
+		c.red.took(elapsed)
+		r.end(r.failed(errLate))
+	case granted:
+		c.red.took(elapsed)
+		r.won, r.grant = true, backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
+		if c.red.caps.Fencing {
+			r.grant.Token = r.tokens.highest
+		}
+		r.end(nil)
+		c.token, c.target = r.grant.Token, r.grant.Token
+		for i := range c.shares {
+			c.wake(i)
+		}
+	case r.yes+r.pending()+r.unknown >= r.quorum:
+		// With the nodes that did not answer there may be a majority: nothing is given back, and
+		// the answer is unknown.
+		r.collided = false
+		r.end(r.failed(r.causes()...))
+	default:
+		c.red.took(elapsed)
+		r.end(why)
+		c.giveAllBack()
+	}
+}
+
+// askTheRest asks the nodes that a repeat has spared, as those with the hold are no majority any more.
+// The caller has mu.
+func (r *round) askTheRest() bool {
+	if r.repeats == 0 {
+		return false
+	}
+	r.repeats = 0
+	for i, err := range r.errs {
+		if errors.Is(err, errNotRepeated) {
+			r.heard[i], r.errs[i] = false, nil
+			r.no--
+			r.c.shares[i].queue = append(r.c.shares[i].queue, r)
+			defer r.c.wake(i) // when all votes are as they are to be
+		}
+	}
+	return r.pending() > 0
+}
+
+func (r *round) end(err error) {
+	r.over, r.err = true, err
+	close(r.done)
+}
+
+// wait returns what the majority said, or that ctx has ended. Then what is in flight stays so: a
+// release comes behind it.
+func (r *round) wait(ctx context.Context) (backend.Grant, error) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if !r.over {
+		r.over = true
+		r.c.target = 0
+		return backend.Grant{}, ctx.Err()
+	}
+	return r.grant, r.err
+}
+
+// refusal is what the noes amount to: what stands in the way of a majority for good, or who holds,
+// or what else it is. It is final when so many say the same that the answers to come cannot change
+// it; a claim that was released must hear so, and claims that collided must not take each other for
+// a holder and go away from a key that is free.
+func (r *round) refusal() (err error, final bool) {
+	var lost, refused, away int
+	var why error
+	var held *backend.HeldError
+	var quarantine *backend.QuarantineError
+	waits := make([]time.Duration, len(r.errs)) // until each node may grant; MaxInt64 if nobody knows
+	longest := time.Duration(0)                 // lease of a holder
+	for i, err := range r.errs {
+		var h *backend.HeldError
+		var q *backend.QuarantineError
+		switch {
+		case err == nil: // yes, or not heard
+		case errors.As(err, &h):
+			waits[i], longest = h.RetryAfter, max(longest, h.RetryAfter)
+			if held == nil || held.Holder == (backend.Meta{}) {
+				held = h
+			}
+		case errors.As(err, &q):
+			waits[i], quarantine = q.RetryAfter, q
+		case errors.Is(err, backend.ErrLost):
+			lost++
+		case backend.Refused(err):
+			refused, why = refused+1, err
+		default:
+			away++
+		}
+		if err != nil && waits[i] <= 0 {
+			waits[i] = math.MaxInt64
+		}
+	}
+	for i := range waits {
+		if !r.heard[i] {
+			waits[i] = longest // by whoever holds the others, or 0: free
+		}
+	}
+	slices.Sort(waits)
+	when := waits[r.quorum-1]
+	if when == math.MaxInt64 {
+		when = 0
+	}
+	switch spare := len(r.errs) - r.quorum; { // so many may say no to the end
+	case refused > spare:
+		return r.failed(why), true
+	case lost > spare:
+		return r.failed(backend.ErrLost), true
+	case away > spare:
+		return r.failed(backend.ErrUnavailable), true
+	case held != nil:
+		holder := held.Holder
+		holder.Quorum = ""
+		taken := r.taken()
+		if r.collided = r.yes > 0 && !taken; r.collided {
+			// All give back what they got, and whoever tries first wins.
+			if d := r.c.red.jitter(r.tries); when == 0 || d < when {
+				when = d
+			}
+		}
+		return &backend.HeldError{RetryAfter: when, Holder: holder}, lost == 0 && (taken || r.collided)
+	case quarantine != nil:
+		return &backend.QuarantineError{RetryAfter: when, Why: quarantine.Why}, true
+	}
+	return r.failed(backend.ErrUnavailable), lost == 0
+}
+
+// taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not
+// say who holds, it cannot be told and is assumed: whoever waits is woken.
+func (r *round) taken() bool {
+	holders := map[string]int{}
+	for _, h := range r.held() {
+		if tag, _ := parseShown(h.Holder.Quorum); tag != "" {
+			if holders[tag]++; holders[tag] >= r.quorum {
+				return true
+			}
+		}
+	}
+	return len(holders) == 0
+}
+
+// otherList returns a holder's list of nodes that is certainly not ours, as far as was heard; empty
+// if there is none.
+func (r *round) otherList() string {
+	for _, h := range r.held() {
+		if _, list := parseShown(h.Holder.Quorum); r.c.red.differs(list) {
+			return list
+		}
+	}
+	return ""
+}
+
+// votes are the nodes' answers.
+type votes struct {
+	nodes   []*node
+	quorum  int
+	errs    []error
+	heard   []bool
+	yes     int
+	no      int // certainly not, and nothing is in flight
+	unknown int
+}
+
+func (r *Backend) newVotes() votes {
+	n := len(r.nodes)
+	return votes{nodes: r.nodes, quorum: r.quorum, errs: make([]error, n), heard: make([]bool, n)}
+}
+
+// count counts node i's answer. Its last one stands.
+func (v *votes) count(i int, err error) {
+	if v.heard[i] {
+		*v.of(v.errs[i])--
+	}
+	v.heard[i], v.errs[i] = true, err
+	*v.of(err)++
+}
+
+func (v *votes) of(err error) *int {
+	switch backend.AnswerOf(err) {
+	case backend.Yes:
+		return &v.yes
+	case backend.No:
+		return &v.no
+	}
+	return &v.unknown
+}
+
+// pending is how many nodes have not answered.
+func (v *votes) pending() int { return len(v.heard) - v.yes - v.no - v.unknown }
+
+// lost is how many nodes certainly do not have what was asked about.
+func (v *votes) lost() (n int) {
+	for _, err := range v.errs {
+		if err != nil && errors.Is(err, backend.ErrLost) {
+			n++
+		}
+	}
+	return n
+}
+
+// held returns the refusals that tell of a holder.
+func (v *votes) held() (all []*backend.HeldError) {
+	for _, err := range v.errs {
+		var h *backend.HeldError
+		if err != nil && errors.As(err, &h) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// causes are the answers that are unknown.
+func (v *votes) causes() (causes []error) {
+	for i, err := range v.errs {
+		if v.heard[i] && backend.AnswerOf(err) == backend.Unknown {
+			causes = append(causes, err)
+		}
+	}
+	return causes
+}
+
+// failed makes an error of the votes, which is what is says.
+func (v *votes) failed(is ...error) error {
+	e := &QuorumError{Need: v.quorum, is: is}
+	for i, n := range v.nodes {
+		err := v.errs[i]
+		if !v.heard[i] {
+			err = errWaiting
+		}
+		e.Nodes = append(e.Nodes, NodeError{n.name, err})
+	}
+	return e
+}
+
+// inconclusive is the error where no majority said yes, or no.
+func (v *votes) inconclusive() error {
+	causes, refusals, refusal := v.causes(), 0, error(nil)
+	if v.pending() > 0 {
+		causes = append(causes, errWaiting)
+	}
+	for _, err := range v.errs {
+		if err != nil && backend.Refused(err) {
+			refusals, refusal = refusals+1, err
+		}
+	}
+	switch {
+	case refusals > len(v.errs)-v.quorum:
+		return v.failed(refusal)
+	case len(causes) == 0:
+		return v.failed(backend.ErrUnavailable)
+	}
+	return v.failed(causes...)
+}

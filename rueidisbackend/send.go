@@ -1,0 +1,217 @@
+package rueidisbackend
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
+)
+
+// transport is rueidis at work for the store. It is apart from Backend so that its methods are not
+// Backend's.
+type transport struct{ *Backend }
+
+var errNotSent = errors.New("too many requests are in flight")
+
+// send makes a request by calling do, which must heed its context as rueidis does. It returns when
+// ctx is done, or after RequestTimeout. rueidis sends the requests of many goroutines together, on
+// one connection and as they come, so as a rule do runs in the caller's goroutine, see conns.
+func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
+	defer cancel()
+	select {
+	case b.conns.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &store.ConnectError{Err: errNotSent}
+	}
+	if b.conns.stable() {
+		return b.attempt(ctx, caller, do)
+	}
+	return b.apart(ctx, do)
+}
+
+// attempt calls do with a slot that was taken for it, and sees what that says of the connections.
+func (b *Backend) attempt(ctx, caller context.Context, do func(context.Context) (any, error)) (any, error) {
+	began, answers := b.conns.disruptions.Load(), b.conns.answers.Load()
+	reply, err := do(ctx)
+	<-b.conns.slots
+	switch code, isReply := replyCode(err); {
+	case err == nil || isReply:
+		b.conns.answered(began)
+		if code == "READONLY" {
+			b.conns.reopen()
+		}
+	case ctx.Err() != nil: // its place in rueidis' queue is still taken
+		b.conns.disrupted()
+		if caller.Err() == nil && b.conns.answers.Load() == answers { // none in a whole RequestTimeout
+			b.conns.reopen()
+		}
+	}
+	return reply, err
+}
+
+// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done
+// leaves it behind; then it goes on for RequestTimeout at most.
+func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
+	type result struct {
+		reply any
+		err   error
+	}
+	done := make(chan result, 1) // one slot: nobody waits for a caller that has left
+	own := context.WithoutCancel(ctx)
+	b.tasks.Go(func() {
+		bounded, cancel := context.WithTimeout(own, b.cfg.RequestTimeout)
+		defer cancel()
+		reply, err := b.attempt(bounded, own, do)
+		done <- result{reply, err}
+	})
+	select {
+	case r := <-done:
+		return r.reply, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done: // both at once: the answer counts
+		return r.reply, r.err
+	default:
+		return nil, ctx.Err()
+	}
+}
+
+// replyCode returns the first word of an error reply. isReply is false for every other error.
+func replyCode(err error) (code string, isReply bool) {
+	if err == nil {
+		return "", false // the usual case, without an allocation
+	}
+	var refused *rueidis.RedisError
+	if !errors.As(err, &refused) {
+		return "", false
+	}
+	code, _ = script.ErrorCode(refused.Error())
+	return code, true
+}
+
+// Run executes a script and returns its reply.
+func (t transport) Run(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
+	if r.Replicas > 0 {
+		return t.acknowledged(ctx, r)
+	}
+	reply, err = t.send(ctx, func(ctx context.Context) (any, error) {
+		return runScript(r, func(command, what string) rueidis.RedisResult {
+			words := t.client.B().Arbitrary(command, what, strconv.Itoa(len(r.Keys)))
+			if t.conns.cluster {
+				words = words.Keys(r.Keys...)
+			} else {
+				words = words.Args(r.Keys...) // without a look at which slot they are of
+			}
+			return t.client.Do(ctx, words.Args(r.Args...).Build())
+		})
+	})
+	return reply, 0, err
+}
+
+// runScript runs a script by its name, and by its source if the server does not know it: a new
+// server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
+// Neither is marked as read-only, so rueidis repeats nothing.
+func runScript(r store.Request, do func(command, what string) rueidis.RedisResult) (any, error) {
+	message, err := do("EVALSHA", r.Script.SHA1).ToMessage()
+	if code, _ := replyCode(err); code == "NOSCRIPT" {
+		message, err = do("EVAL", r.Script.Source).ToMessage()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return message.ToAny()
+}
+
+// acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT
+// holds up all that come behind it on one. (The reply to the script is read first, so a grant
+// without acknowledgement is known as such.)
+func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int, error) {
+	type acknowledged struct {
+		reply    any
+		replicas int64
+	}
+	reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
+		var a acknowledged
+		err := t.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
+			a.reply, err = runScript(r, func(command, what string) rueidis.RedisResult {
+				words := c.B().Arbitrary(command, what, strconv.Itoa(len(r.Keys))).Args(r.Keys...).Args(r.Args...)
+				return c.Do(ctx, words.Build())
+			})
+			if err != nil {
+				return err
+			}
+			limit := max((t.cfg.RequestTimeout / 2).Milliseconds(), 1)
+			a.replicas, err = c.Do(ctx, c.B().Wait().Numreplicas(int64(r.Replicas)).Timeout(limit).Build()).ToInt64()
+			return err
+		})
+		return a, err
+	})
+	a, _ := reply.(acknowledged)
+	return a.reply, int(a.replicas), err
+}
+
+// Info returns the reply to INFO section of each primary.
+func (t transport) Info(ctx context.Context, section string) ([]string, error) {
+	reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
+		var infos []string
+		for _, node := range t.client.Nodes() {
+			results := node.DoMulti(ctx,
+				node.B().Info().Section("replication").Build(), node.B().Info().Section(section).Build())
+			role, err := results[0].ToString()
+			if err != nil {
+				return nil, err
+			}
+			if strings.Contains(role, "role:slave") {
+				continue
+			}
+			text, err := results[1].ToString()
+			if err != nil {
+				return nil, err
+			}
+			infos = append(infos, text)
+		}
+		return infos, nil
+	})
+	infos, _ := reply.([]string)
+	return infos, err
+}
+
+// Check tries PING, which keeps the connections, and what a read through the cache sends.
+func (t transport) Check(ctx context.Context) error {
+	_, err := t.send(ctx, func(ctx context.Context) (any, error) {
+		build := t.client.B
+		for _, r := range t.client.DoMulti(ctx,
+			build().Ping().Build(), build().ClientCaching().Yes().Build(), build().Multi().Build(), build().Exec().Build(),
+		) {
+			if err := r.Error(); err != nil {
+				t.conns.closeAll() // one may be between MULTI and EXEC for ever
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	return err
+}
+
+// Explain says what an error of rueidis means.
+func (t transport) Explain(err error) store.Failure {
+	var reply *rueidis.RedisError
+	switch {
+	case errors.As(err, &reply):
+		return store.Failure{Reply: reply.Error()}
+	case errors.Is(err, rueidis.ErrNoCache): // with the server's reply before it
+		return store.Failure{Reply: err.Error()}
+	}
+	return store.Failure{
+		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(),
+		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
+	}
+}
