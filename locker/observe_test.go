@@ -119,7 +119,9 @@ func TestObserverHearsEvents(t *testing.T) {
 			"grant  lease4 0", "wake cohort  0", "end of wait of lock3 err:false", "grant  lease4 0",
 			"end of lock of lock1 err:false", "end of lock of lock2 err:false", "end of lease of lease4 err:false", "end of lock of lock3 err:false",
 		}
-		got := slices.Clone(r.seen)
+		got := slices.DeleteFunc(slices.Clone(r.seen), func(e string) bool {
+			return e == "wake grant  0" // of the lease, if its first attempt came before the release
+		})
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {

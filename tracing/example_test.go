@@ -27,7 +27,7 @@ func Example() {
 		if err != nil {
 			return nil, nil, err
 		}
-		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each question to the store
+		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each request to the store
 		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs})
 		return l, tp, err
 	}
