@@ -7,32 +7,40 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// The operations that an [Observer] is told of. Each begins under the ctx of the one that it belongs to.
+// The operations that an [Observer] is told of. Each begins under the ctx of the one that it
+// belongs to.
 const (
-	// OpLock is one Lock or TryLock, from the call to the end of the hold, the release included. If nothing is granted,
-	// it ends with Lock's error; after EventGrant it ends with nil after Unlock, and else with why the hold ended.
+	// OpLock is one Lock or TryLock, from the call to the end of the hold, the release included. If
+	// nothing is granted, it ends with Lock's error; after EventGrant it ends with nil after
+	// Unlock, and else with why the hold ended.
 	OpLock = "lock"
 
-	// OpWait belongs to an OpLock that has to wait: from the first attempt that came to nothing, or from joining the
-	// cohort, to the grant (it ends with nil) or the failure.
+	// OpWait belongs to an OpLock that has to wait: from the first attempt that came to nothing, or
+	// from joining the cohort, to the grant (it ends with nil) or the failure.
 	OpWait = "wait"
 
-	// OpLease is the lease of a cohort: from when the process asks the store on behalf of those who wait, under the ctx
-	// of the first of them, to the end of the lease (with nil, or why it was lost), or to the failure. EventGrant says
-	// that the store has granted. Several OpLocks may use the lease, one after the other.
+	// OpLease is the lease of a cohort: from when the process asks the store on behalf of those who
+	// wait, under the ctx of the first of them, to the end of the lease (with nil, or why it was
+	// lost), or to the failure. EventGrant says that the store has granted. Several OpLocks may use
+	// the lease, one after the other.
 	OpLease = "lease"
 
-	OpAttempt = "attempt" // one attempt of an OpLock or an OpLease; it ends with a *backend.HeldError if another holds
+	// OpAttempt is one attempt of an OpLock or an OpLease. It ends with a *backend.HeldError if
+	// another holds.
+	OpAttempt = "attempt"
+
 	OpRenew   = "renew"   // one renewal, or Check, of an OpLock
-	OpRelease = "release" // one release: the end of an OpLock, or the withdrawal of a claim that came to nothing
+	OpRelease = "release" // one release, by Unlock or of a claim that came to nothing
 )
 
-// An Observer is told what happens to locks. Package tracing has one that makes spans and metrics of it. Its methods are
-// called on the path of every lock and concurrently: they must be quick and must not block.
+// An Observer is told what happens to locks. Package tracing has one that makes spans and metrics
+// of it. Its methods are called on the path of every lock and concurrently: they must be quick and
+// must not block.
 type Observer interface {
-	// Begin is called when op begins. Everything that belongs to the operation is done under the ctx that it returns,
-	// which must be derived from ctx; that of an OpLock is the parent of the guard's Context. The function it returns is
-	// called once, when op ends, with what is known of the hold by then and the operation's error.
+	// Begin is called when op begins. Everything that belongs to the operation is done under the
+	// ctx that it returns, which must be derived from ctx; that of an OpLock is the parent of the
+	// guard's Context. The function it returns is called once, when op ends, with what is known of
+	// the hold by then and the operation's error.
 	Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error))
 }
 
@@ -85,15 +93,15 @@ type Hold struct {
 
 type traceparentKey struct{}
 
-// WithTraceparent returns a ctx that carries a W3C traceparent. If Begin of OpLock or OpLease returns such a ctx, the claim
-// takes the traceparent to the store in its metadata, where those who wait for the lock find it. It should name the
-// operation's span.
+// WithTraceparent returns a ctx that carries a W3C traceparent. If Begin of OpLock or OpLease
+// returns such a ctx, the claim takes the traceparent to the store in its metadata, where those who
+// wait for the lock find it. It should name the operation's span.
 func WithTraceparent(ctx context.Context, text string) context.Context {
 	return context.WithValue(ctx, traceparentKey{}, text)
 }
 
-// Observers returns one Observer that tells several: the ctx goes through all of them in order, and ends are told in reverse.
-// Nil ones are left out.
+// Observers returns one Observer that tells several: the ctx goes through all of them in order, and
+// ends are told in reverse. Nil ones are left out.
 func Observers(all ...Observer) Observer {
 	var many observers
 	for _, o := range all {
@@ -157,7 +165,8 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	}
 }
 
-// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's to look at.
+// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's
+// to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	if c.events == nil {
 		return

@@ -94,7 +94,8 @@ func (r *events) Event(_ context.Context, e locker.Event) {
 	}
 }
 
-// The first finds the key free; its lease is passed on once, and for the third the cohort gets another.
+// The first finds the key free; its lease is passed on once, and for the third the cohort gets
+// another.
 func TestObserverHearsEvents(t *testing.T) {
 	r := &events{}
 	cfg := locker.Config{Observer: locker.Observers(nil, &record{}, r), Wait: waiting.Config{Passes: 1, PassTime: time.Minute}}
@@ -130,8 +131,9 @@ func TestObserverHearsEvents(t *testing.T) {
 	})
 }
 
-// An OpWait is there only while somebody waits, with a claim of his own or in a cohort, and it belongs to his OpLock; an OpLease
-// belongs to the first who waits, and ends when nobody does. A lease that is lost says so.
+// An OpWait is there only while somebody waits, with a claim of his own or in a cohort, and it
+// belongs to his OpLock; an OpLease belongs to the first who waits, and ends when nobody does. A
+// lease that is lost says so.
 func TestObserverSeesWaits(t *testing.T) {
 	r := &events{}
 	b := hook()

@@ -22,9 +22,10 @@ type discard struct{}
 func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                             { return nil }
 
-// What a free Lock and Unlock cost without a network, watched in different ways: what watching adds is the difference to "off". With
-// spans, that is what the caller pays until Unlock returns and (cpu-ns/op) with the work of the SDK's batcher and the garbage
-// collector, which does not depend on what else the machine does.
+// What a free Lock and Unlock cost without a network, watched in different ways: what watching adds
+// is the difference to "off". With spans, that is what the caller pays until Unlock returns and
+// (cpu-ns/op) with the work of the SDK's batcher and the garbage collector, which does not depend
+// on what else the machine does.
 func BenchmarkPair(b *testing.B) {
 	for name, v := range map[string]struct {
 		sampler       sdktrace.Sampler // nil: not traced

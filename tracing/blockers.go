@@ -18,9 +18,10 @@ type blocker struct {
 	meta backend.Meta // of another process's; else zero
 }
 
-// blockers knows, per key, which holds were in the way of those who wait for it in this process, as far as was seen: holds of
-// this process, and those that the store named in an answer to any claim of this process. A waiter reads at its end what
-// happened since its beginning, so that a hold costs the same whether one waits for it or a thousand.
+// blockers knows, per key, which holds were in the way of those who wait for it in this process, as
+// far as was seen: holds of this process, and those that the store named in an answer to any claim
+// of this process. A waiter reads at its end what happened since its beginning, so that a hold
+// costs the same whether one waits for it or a thousand.
 //
 // Keys are those that locker gives, without the namespace.
 type blockers struct {
@@ -70,8 +71,8 @@ func (k *blocked) add(one blocker) {
 	k.active = true
 }
 
-// enter begins a wait. named is whom the store named in the answer that it waits because of, if it named anybody. from is
-// what leave wants to know.
+// enter begins a wait. named is whom the store named in the answer that it waits because of, if it
+// named anybody. from is what leave wants to know.
 func (b *blockers) enter(key string, named blocker) (k *blocked, from int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +104,9 @@ func (b *blockers) named(key string, one blocker) {
 	}
 }
 
-// named is add for whom the store has named. Each claim has another name, so who was seen already is no news, and neither is the
-// last hold of this process, which is known by its span. The caller has mu.
+// named is add for whom the store has named. Each claim has another name, so who was seen already
+// is no news, and neither is the last hold of this process, which is known by its span. The caller
+// has mu.
 func (k *blocked) named(one blocker) {
 	if !one.span.IsValid() || k.claim.SpanID() == one.span.SpanID() ||
 		slices.ContainsFunc(k.seen, func(b blocker) bool { return b.span.SpanID() == one.span.SpanID() }) {

@@ -59,7 +59,8 @@ func (refusing) TryAcquire(_ context.Context, c backend.Claim) (backend.Grant, e
 	return backend.Grant{}, fmt.Errorf("key %q: %w", c.Key, backend.ErrUnsafe)
 }
 
-// Keys are shown on request only, even where an error quotes them. What an operator must repair is logged, once.
+// Keys are shown on request only, even where an error quotes them. What an operator must repair is
+// logged, once.
 func TestKeysAreNotShown(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		t.Run(fmt.Sprint(show), func(t *testing.T) {

@@ -48,8 +48,8 @@ func (p *process) waitOf(t *testing.T, lock tracetest.SpanStub) tracetest.SpanSt
 	return tracetest.SpanStub{}
 }
 
-// Goroutines of one process hand the lease on. The first, who found the key free, is named by the claim: the others link to it.
-// Who waits links to all who held meanwhile.
+// Goroutines of one process hand the lease on. The first, who found the key free, is named by the
+// claim: the others link to it. Who waits links to all who held meanwhile.
 func TestPasses(t *testing.T) {
 	s := setup{lock: locker.Config{Wait: waiting.Config{Passes: 8, PassTime: time.Minute}}}
 	bubble(t, mem, s, func(t *testing.T, p, _ *process) {
@@ -96,8 +96,8 @@ func TestPasses(t *testing.T) {
 	})
 }
 
-// The lease of those who wait is a span of its own, which leads to those who used it. Other processes see the lock that made the
-// claim, whose trace it is in.
+// The lease of those who wait is a span of its own, which leads to those who used it. Other
+// processes see the lock that made the claim, whose trace it is in.
 func TestLeaseOfACohort(t *testing.T) {
 	s := setup{lock: locker.Config{Wait: waiting.Config{Passes: 8, PassTime: time.Minute}}}
 	bubble(t, mem, s, func(t *testing.T, one, two *process) {
@@ -132,8 +132,8 @@ func TestLeaseOfACohort(t *testing.T) {
 	})
 }
 
-// Without passes every hold has a lease of its own. A process that queues again for those who wait names its lease, and is told who
-// holds in between.
+// Without passes every hold has a lease of its own. A process that queues again for those who wait
+// names its lease, and is told who holds in between.
 func TestHoldersInBetween(t *testing.T) {
 	bubble(t, mem, setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}}}, func(t *testing.T, one, two *process) {
 		var wg sync.WaitGroup
@@ -180,8 +180,8 @@ func (l *lagging) Release(ctx context.Context, c backend.Claim) error {
 	return err
 }
 
-// A process queues again beside its release. It may be told that it still holds itself, which is no news, or who is next, which is,
-// even if the release is not answered yet.
+// A process queues again beside its release. It may be told that it still holds itself, which is no
+// news, or who is next, which is, even if the release is not answered yet.
 func TestAttemptBesideRelease(t *testing.T) {
 	for name, store := range map[string]*lagging{"late": {there: 500 * time.Millisecond}, "answered late": {back: 500 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,8 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
-// Whatever happens, every span ends once, nothing is remembered, and every link leads to a span, at any sampling.
+// Whatever happens, every span ends once, nothing is remembered, and every link leads to a span, at
+// any sampling.
 func TestManyAtOnce(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

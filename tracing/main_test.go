@@ -62,7 +62,8 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	return p
 }
 
-// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they remember anything.
+// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they
+// remember anything.
 func bubble(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,8 @@ const (
 	EventPass    = "pass"    // of lock: the lease goes to the next goroutine of this process
 )
 
-// The attributes. Those of spans alone may have any number of values; those marked with (m) are metrics' too.
+// The attributes. Those of spans alone may have any number of values; those marked with (m) are
+// metrics' too.
 const (
 	AttrClass    = attribute.Key("holdfast.key.class") // (m) what kind of lock it is; see Config.KeyClass
 	AttrKey      = attribute.Key("holdfast.key")       // the key itself, with Config.ShowKeys
@@ -103,7 +104,8 @@ const (
 	MetricHolds        = "holdfast.holds"         // up-down counter, by class, mode
 )
 
-// Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock that is stuck.
+// Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock
+// that is stuck.
 var Buckets = []float64{
 	0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 }

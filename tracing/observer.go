@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// An Observer is a [locker.EventObserver] that makes spans and metrics of what happens to locks. It has no goroutine, and
-// nothing to flush or close. One is enough for all clients of a program whose keys mean the same; clients with different
-// namespaces and equal keys should have one each, as waits are matched with holders by key.
+// An Observer is a [locker.EventObserver] that makes spans and metrics of what happens to locks. It
+// has no goroutine, and nothing to flush or close. One is enough for all clients of a program whose
+// keys mean the same; clients with different namespaces and equal keys should have one each, as
+// waits are matched with holders by key.
 type Observer struct {
 	cfg      Config
 	tracer   trace.Tracer

@@ -24,7 +24,8 @@ import (
 
 func mem() backend.Backend { return membackend.New() }
 
-// A free lock is one span, from the call to the end of the hold, with what is done for it and under it inside.
+// A free lock is one span, from the call to the end of the hold, with what is done for it and under
+// it inside.
 func TestUncontended(t *testing.T) {
 	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
 		ctx, request := p.tp.Tracer("test").Start(t.Context(), "request")
@@ -72,7 +73,8 @@ func TestUncontended(t *testing.T) {
 	})
 }
 
-// A processor is told of each span in the goroutine that begins or ends it, which is the caller's for a lock: nothing is put off.
+// A processor is told of each span in the goroutine that begins or ends it, which is the caller's
+// for a lock: nothing is put off.
 type processor struct {
 	sdktrace.SpanProcessor
 	told []string
@@ -86,8 +88,8 @@ func (p *processor) OnEnd(s sdktrace.ReadOnlySpan)  { p.told = append(p.told, "e
 func (*processor) ForceFlush(context.Context) error { return nil }
 func (*processor) Shutdown(context.Context) error   { return nil }
 
-// The spans are the SDK's own, begun and ended when it happens: code under the lock finds them in its context, and processors
-// see them in order.
+// The spans are the SDK's own, begun and ended when it happens: code under the lock finds them in
+// its context, and processors see them in order.
 func TestPlainSpans(t *testing.T) {
 	p := startProcess(t, mem(), setup{unseen: true})
 	seen := &processor{}
@@ -113,7 +115,8 @@ func TestPlainSpans(t *testing.T) {
 	expect("closed")
 }
 
-// A wait in one process links to the lock that held in the other, whatever the way to wait. The store is asked nothing for it.
+// A wait in one process links to the lock that held in the other, whatever the way to wait. The
+// store is asked nothing for it.
 func TestLinksBetweenProcesses(t *testing.T) {
 	for _, mode := range []waiting.Mode{waiting.Handoff, waiting.Notify, waiting.Poll} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -327,7 +330,8 @@ func TestRenewalsOnRequest(t *testing.T) {
 	})
 }
 
-// A holder that is not sampled is named by attributes, and never by a link, which would lead nowhere. It is counted all the same.
+// A holder that is not sampled is named by attributes, and never by a link, which would lead
+// nowhere. It is counted all the same.
 func TestHolderThatIsNotSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mem()

@@ -17,8 +17,8 @@ import (
 // opKey is where ctx has the *lock or *lease that it belongs to.
 type opKey struct{}
 
-// A lock is one Lock or TryLock, from the call to the end of the hold. Until the grant it is used by one goroutine at a time,
-// and renewals leave it alone.
+// A lock is one Lock or TryLock, from the call to the end of the hold. Until the grant it is used
+// by one goroutine at a time, and renewals leave it alone.
 type lock struct {
 	o           *Observer
 	ctx         context.Context
@@ -48,8 +48,8 @@ func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Contex
 	return l.ctx, l.end
 }
 
-// contended reports whether the key was found held: by an attempt of its own, or by others of the cohort, which it joined
-// without one.
+// contended reports whether the key was found held: by an attempt of its own, or by others of the
+// cohort, which it joined without one.
 func (l *lock) contended(err error) bool {
 	return l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld))
 }
@@ -141,8 +141,8 @@ func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Contex
 	}
 }
 
-// blockedBy says who was in the way: by links, and of the last one that was not sampled, to which a link would lead nowhere,
-// by attributes.
+// blockedBy says who was in the way: by links, and of the last one that was not sampled, to which a
+// link would lead nowhere, by attributes.
 func blockedBy(span trace.Span, all ...blocker) {
 	var unsampled blocker
 	for _, b := range all {
@@ -153,7 +153,8 @@ func blockedBy(span trace.Span, all ...blocker) {
 		}
 	}
 	if unsampled.span.IsValid() {
-		span.SetAttributes(append(holder(unsampled.meta), AttrHolderTrace.String(unsampled.span.TraceID().String()))...)
+		traceID := unsampled.span.TraceID().String()
+		span.SetAttributes(append(holder(unsampled.meta), AttrHolderTrace.String(traceID))...)
 	}
 }
 
@@ -197,7 +198,9 @@ func holder(m backend.Meta) []attribute.KeyValue {
 	if m == (backend.Meta{}) {
 		return nil
 	}
-	return []attribute.KeyValue{AttrHolderService.String(m.Service), AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID)}
+	return []attribute.KeyValue{
+		AttrHolderService.String(m.Service), AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID),
+	}
 }
 
 // A lease is what the process got for its cohort.
@@ -235,7 +238,8 @@ func (l *lease) grant(got locker.Lease) {
 	l.span.AddEvent(EventGranted, trace.WithAttributes(token(got.Token)))
 }
 
-// leases are the spans of those leases of this process that are not over, by traceparent, so that their holds can link.
+// leases are the spans of those leases of this process that are not over, by traceparent, so that
+// their holds can link.
 type leases struct {
 	mu  sync.Mutex
 	all map[string]trace.Span
@@ -294,7 +298,8 @@ func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(lock
 		if err != nil && span.IsRecording() {
 			result := resultOf(err)
 			span.SetAttributes(AttrResult.String(result))
-			if result != ResultLost || l != nil && !l.granted.IsZero() { // what was never held is rightly unknown to the store
+			// What was never held is rightly unknown to the store.
+			if result != ResultLost || l != nil && !l.granted.IsZero() {
 				o.fail(span, h.Key, result, err)
 			}
 		}

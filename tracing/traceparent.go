@@ -18,7 +18,8 @@ func traceparent(sc trace.SpanContext) string {
 	return string(hex.AppendEncode(append(b, '-'), []byte{byte(sc.TraceFlags() & trace.FlagsSampled)}))
 }
 
-// parseTraceparent reads what another process wrote; what is not a traceparent is an invalid SpanContext.
+// parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
+// SpanContext.
 func parseTraceparent(s string) trace.SpanContext {
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return trace.SpanContext{}

@@ -17,14 +17,15 @@ import (
 type Store struct {
 	Tracer trace.TracerProvider // default: otel.GetTracerProvider()
 
-	// Name tells backends apart, such as the nodes of a quorum. Default: the backend's package. System is the store's kind as
-	// OpenTelemetry names it (redis, etcd), for db.system.name; default none.
+	// Name tells backends apart, such as the nodes of a quorum. Default: the backend's package.
+	// System is the store's kind as OpenTelemetry names it (redis, etcd), for db.system.name;
+	// default none.
 	Name, System string
 }
 
-// Wrap returns b with a span for each request to the store, but for heartbeats, which are nobody's in particular. It forwards
-// everything, and closes b when it is closed. Wrap the nodes of a quorum one by one to see each one's answer. Whoever knows b by
-// its type must look at it before wrapping.
+// Wrap returns b with a span for each request to the store, but for heartbeats, which are nobody's
+// in particular. It forwards everything, and closes b when it is closed. Wrap the nodes of a quorum
+// one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
 func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.Tracer == nil {
 		s.Tracer = otel.GetTracerProvider()
@@ -52,7 +53,8 @@ func (b *wrapped) start(ctx context.Context, name, operation string) (context.Co
 	return b.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
 
-// end ends the span of a request. Its text leaves the key out: the span around it says what kind of key it is.
+// end ends the span of a request. Its text leaves the key out: the span around it says what kind of
+// key it is.
 func end(span trace.Span, key, result string, err error) {
 	if span.IsRecording() {
 		span.SetAttributes(AttrResult.String(result))
@@ -91,7 +93,8 @@ func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
 	return err
 }
 
-// Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the wait.
+// Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the
+// wait.
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	ctx, span := b.start(ctx, SpanStoreWatch, "Watch")
 	wakes, err := b.Backend.Watch(ctx, c)

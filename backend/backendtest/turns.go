@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// turns records when a process took its places in the store's queue, and when it was granted the lock: an Observer.
+// turns records when a process took its places in the store's queue, and when it was granted the
+// lock: an Observer.
 type turns struct{ rec *history.Recorder }
 
 // A place is one claim that may be made to the store.

@@ -39,8 +39,9 @@ func (t *Tracker) count(l *lock, d time.Duration) {
 	t.profile[at] = spent{s.count + 1, s.time + d}
 }
 
-// WriteProfile writes the profile of lock waits since the Tracker was made, in the gzipped form that go tool pprof reads. Its
-// samples are the stacks of those who had to wait, with how often and how long, and the label "class".
+// WriteProfile writes the profile of lock waits since the Tracker was made, in the gzipped form
+// that go tool pprof reads. Its samples are the stacks of those who had to wait, with how often and
+// how long, and the label "class".
 func (t *Tracker) WriteProfile(w io.Writer) error {
 	b := builder{
 		Profile: profile.Profile{
@@ -84,7 +85,8 @@ func (b *builder) add(at site, s spent) {
 	b.Sample = append(b.Sample, sample)
 }
 
-// location is where pc is. Frames of the lock itself are left out, so that the one who waits is on top.
+// location is where pc is. Frames of the lock itself are left out, so that the one who waits is on
+// top.
 func (b *builder) location(pc uintptr) *profile.Location {
 	if l, ok := b.locations[pc]; ok {
 		return l

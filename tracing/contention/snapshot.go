@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A Snapshot is what a process holds and waits for at one moment, the oldest first. It is what the page shows.
+// A Snapshot is what a process holds and waits for at one moment, the oldest first. It is what the
+// page shows.
 type Snapshot struct {
 	At    time.Time `json:"at"` // when
 	Holds []Hold    `json:"holds"`

@@ -15,12 +15,13 @@ import (
 
 // Config adjusts a [Tracker]. The zero value is ready for use.
 type Config struct {
-	// KeyClass returns what kind of lock a key is; the profile has it as the label "class". Default: what stands before the
-	// first separator or digit.
+	// KeyClass returns what kind of lock a key is; the profile has it as the label "class".
+	// Default: what stands before the first separator or digit.
 	KeyClass func(key string) string
 }
 
-// A Tracker is a [locker.EventObserver] and an [http.Handler]. Clients may share one. Its methods may be called concurrently.
+// A Tracker is a [locker.EventObserver] and an [http.Handler]. Clients may share one. Its methods
+// may be called concurrently.
 type Tracker struct {
 	class func(key string) string
 	began time.Time

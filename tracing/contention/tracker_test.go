@@ -43,8 +43,8 @@ func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[s
 	return l
 }
 
-// A shop is a process with locks held and waited for. Both the order and the far one are held; two wait for the order, one for
-// the far lock.
+// A shop is a process with locks held and waited for. Both the order and the far one are held; two
+// wait for the order, one for the far lock.
 func shop(t *testing.T, tracker *contention.Tracker) (end func()) {
 	t.Helper()
 	b := membackend.New()
@@ -203,8 +203,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Only who has to wait is shown as waiting, since when he does, and counted in the profile. The place in the store's queue is that of
-// his own claim, if he has one.
+// Only who has to wait is shown as waiting, since when he does, and counted in the profile. The
+// place in the store's queue is that of his own claim, if he has one.
 func TestWaitsAreWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, tracker := membackend.New(), contention.New(contention.Config{})
