@@ -187,7 +187,7 @@ func TestTimeoutsAreCapped(t *testing.T) {
 }
 
 // Only the tokens that a grant has reserved are handed on: one more would be the next holder's in the store.
-// covers: T1, G5
+// covers: K7, G5
 func TestNoMoreTokensThanReserved(t *testing.T) {
 	b := hook()
 	var mu sync.Mutex

@@ -165,3 +165,27 @@ func TestAsleepStandsStillWhileAwake(t *testing.T) {
 		t.Errorf("slept from %v to %v between two calls", before, after)
 	}
 }
+
+// A deadline that has passed while the machine slept is a loss, also if Unlock is the first to look at the clock.
+// covers: B13
+func TestUnlockAfterAnUnnoticedDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(membackend.New(), Bare, Config{TTL: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var slept time.Duration
+		l.core.suspended = func(time.Time) time.Duration { return slept }
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slept = time.Minute
+		if err := g.Unlock(); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock after the deadline = %v, want ErrLost: work may have overlapped", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

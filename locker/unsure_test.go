@@ -194,3 +194,35 @@ func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
 		wantHeld(t, b, "k", false)
 	})
 }
+
+// A hold that was granted to a repeated attempt is released with a tombstone: the first attempt may yet land.
+// covers: A4, X10
+func TestReleaseAfterAnUnansweredAttemptLeavesATombstone(t *testing.T) {
+	b := hook()
+	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+		if b.acquires.Load() == 1 {
+			return backend.Grant{}, errSilence // in flight, and executed after the release
+		}
+		return b.Backend.TryAcquire(ctx, c)
+	}
+	var released backend.Claim
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		released = c
+		return b.Backend.Release(ctx, c)
+	}
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		if err := mustLock(t, l, "k").Unlock(); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Backend.TryAcquire(t.Context(), released); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("the attempt that landed after the release = %v, want ErrLost", err)
+		}
+		wantHeld(t, b, "k", false)
+		if err := mustLock(t, l, "other").Unlock(); err != nil {
+			t.Error(err)
+		}
+		if !released.NoneInFlight {
+			t.Error("a claim whose every attempt was answered left a tombstone")
+		}
+	})
+}

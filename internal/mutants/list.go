@@ -5,7 +5,7 @@ import "slices"
 // mutants are the defects. To add one: a short name of what goes wrong, the package, a pattern that matches once, and the
 // tests that guard the line. go run ./internal/mutants -run 'name' tries it.
 func mutants() []mutant {
-	return slices.Concat(contract, memory, judge)
+	return slices.Concat(contract, memory, judge, lockerMutants, redisMutants, redlockMutants, etcdMutants)
 }
 
 // The contract that all backends share.
@@ -17,9 +17,6 @@ var contract = []mutant{
 	{
 		Name: "a store that did not take the request may have executed it", Dir: "backend",
 		Find: `errors.Is\(err, ErrUnavailable\), `, Put: "", Test: "./backend Answer",
-	},
-	{
-		Name: "a refusal is no answer", Dir: "backend", Find: `, Refused\(err\):`, Put: ":", Test: "./backend Answer",
 	},
 	{
 		Name: "held is a refusal for good", Dir: "backend", Find: `\{ErrInvalid, ErrForeign,`, Put: "{ErrHeld, ErrInvalid, ErrForeign,",
@@ -40,14 +37,6 @@ var contract = []mutant{
 	{
 		Name: "a wish for a token may run away from the clock", Dir: "backend", Find: `now\.Add\(ttl / 4\)`, Put: "now.Add(4000 * ttl)",
 		Test: "./backend MinTokenLimit",
-	},
-	{
-		Name: "a lease may be as long as it likes", Dir: "backend", Find: `case ttl > MaxTTL:`, Put: "case ttl > 100*MaxTTL:",
-		Test: "./backend Validate",
-	},
-	{
-		Name: "a lease may be below what the store can keep", Dir: "backend", Find: `case ttl < atLeast:`, Put: "case false:",
-		Test: "./backend Validate",
 	},
 	{
 		Name: "all holds of a re-entrant owner are one", Dir: "backend", Find: `return c\.Hold`, Put: "return c.Owner",
@@ -90,24 +79,6 @@ var memory = []mutant{
 		Put: "now.Add(time.Millisecond)", Test: "./backend/membackend Conformance/tombstone",
 	},
 	{
-		Name: "mem: a tombstone is for the owner", Dir: "internal/memstore", Find: `s\.tombs\[tombstone\{c\.Key, c\.ID\(\)\}\] =`,
-		Put: "s.tombs[tombstone{c.Key, c.Owner}] =", Test: "./backend/membackend Conformance/",
-	},
-	{
-		Name: "mem: a renewal shortens", Dir: "internal/memstore",
-		Find: `(return backend\.ErrLost\s+\}\s+h\.expires = )later\(h\.expires, (__\(__\))\)`, Put: "$1$2",
-		Test: "./backend/membackend Conformance/renew",
-	},
-	{
-		Name: "mem: a renewal takes what it needs not hold", Dir: "internal/memstore",
-		Find: `h := l\.holdOf\(c\.ID\(\)\)(\s+if h == nil \{\s+return backend\.ErrLost)`, Put: "h := l.holdOf(c.ID())\nif h == nil && len(l.holds) > 0 { h = &l.holds[0] }$1",
-		Test: "./backend/membackend Conformance/renew",
-	},
-	{
-		Name: "mem: what has run out goes on holding", Dir: "internal/memstore", Find: `return !h\.expires\.After\(now\)`, Put: "return false",
-		Test: "./backend/membackend Conformance/expiry",
-	},
-	{
 		Name: "mem: a lease ends early", Dir: "internal/memstore", Find: `return !h\.expires\.After\(now\)`,
 		Put: "return !h.expires.After(now.Add(time.Millisecond))", Test: "./backend/membackend Conformance/expiry",
 	},
@@ -128,44 +99,16 @@ var memory = []mutant{
 		Test: "./backend/membackend Conformance/",
 	},
 	{
-		Name: "mem: a raised token is reached by the next", Dir: "internal/memstore", Find: `s\.token = max\(s\.token, l\.token\)`, Put: "_ = l",
-		Test: "./backend/membackend Conformance/floor",
-	},
-	{
 		Name: "mem: who does not wait overtakes", Dir: "internal/memstore", Find: `len\(l\.line\) == 0 && l\.fits\(c\)`, Put: "l.fits(c)",
 		Test: "./backend/membackend Conformance/",
-	},
-	{
-		Name: "mem: the queue is a stack", Dir: "internal/memstore", Find: `l\.line = append\(l\.line, (place\{c, until\})\)`,
-		Put: "l.line = append([]place{$1}, l.line...)", Test: "./backend/membackend Conformance/(queue|fair)",
 	},
 	{
 		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.mode:`, Put: "case c.Mode == backend.Exclusive:",
 		Test: "./backend/membackend Conformance/",
 	},
 	{
-		Name: "mem: a permit too many", Dir: "internal/memstore", Find: `return len\(l\.holds\) < c\.Limit`, Put: "return len(l.holds) <= c.Limit",
-		Test: "./backend/membackend Conformance/permit",
-	},
-	{
-		Name: "mem: two limits of one semaphore", Dir: "internal/memstore", Find: `h\.mode == backend\.Permit && h\.limit != c\.Limit`, Put: "false",
-		Test: "./backend/membackend Conformance/permit",
-	},
-	{
 		Name: "mem: a store that forgot grants at once", Dir: "internal/memstore", Find: `if !now\.Before\(s\.opens\)`, Put: "if true",
 		Test: "./internal/memstore ./backend/membackend Quarantine",
-	},
-	{
-		Name: "mem: a hold may outlast the quarantine", Dir: "internal/memstore", Find: `s\.grace > 0 && c\.TTL > s\.grace`, Put: "false",
-		Test: "./internal/memstore ./backend/membackend Quarantine",
-	},
-	{
-		Name: "mem: a cancelled claim stays in the queue", Dir: "internal/memstore", Find: `l\.drop\(c\.ID\(\)\), l\.leave\(c\.ID\(\)\)`,
-		Put: "l.drop(c.ID()), false", Test: "./backend/membackend Conformance/",
-	},
-	{
-		Name: "mem: anybody saves", Dir: "internal/memstore", Find: `if held \{(\s+s\.save)`, Put: "if true {$1",
-		Test: "./backend/membackend Conformance/state",
 	},
 }
 

@@ -14,7 +14,7 @@ import (
 //
 // covers: I2, R23
 func TestNoScriptCountsOutAGap(t *testing.T) {
-	const far = 10_000_000_000_000 // the last number that a place may have
+	const far int64 = 10_000_000_000_000 // the last number that a place may have
 	place := func(r rig, id string) string {
 		return fmt.Sprintf("%d 60000 client x 60000 %s 1 {}", r.now()+60_000, id)
 	}

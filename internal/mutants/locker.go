@@ -1,0 +1,120 @@
+package main
+
+// What belief in a lease rests on.
+var lockerMutants = []mutant{
+	{
+		Name: "locker: a deadline is counted from the answer", Dir: "locker",
+		Find: `deadlineOf\(sent, max\(`,
+		Put:  `deadlineOf(c.now(), max(`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a renewed deadline is counted from the answer", Dir: "locker",
+		Find: `deadlineOf\(sent, (__\.TTL)\)`,
+		Put:  `deadlineOf(c.now(), $1)`, Test: "./locker .",
+	},
+	{
+		Name: "locker: no allowance for drift", Dir: "locker",
+		Find: `ttl - ttl/driftRate - margin`,
+		Put:  `ttl`, Test: "./locker .",
+	},
+	{
+		Name: "locker: time asleep does not count", Dir: "locker",
+		Find: `slept > napless`,
+		Put:  `slept > 1<<62`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a grant that comes late is believed", Dir: "locker",
+		Find: `case until\.left\(__\(\)\) < __\.TTL/2:`,
+		Put:  `case false:`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a late yes revives", Dir: "locker",
+		Find: `case (__\.left\(now\) <= 0):( // too late)`,
+		Put:  `case $1 && err != nil:$2`, Test: "./locker .",
+	},
+	{
+		Name: "locker: the store says lost, and the hold goes on", Dir: "locker",
+		Find: `refuted := errors\.Is\(err, backend\.ErrLost\) \|\| errors\.Is\(err, backend\.ErrForeign\)`,
+		Put:  `refuted := false`, Test: "./locker .",
+	},
+	{
+		Name: "locker: no answer to a renewal is a yes", Dir: "locker",
+		Find: `case err == nil:( c\.heard\(\) l\.retry = nil)`,
+		Put:  `case !refuted:$1`, Test: "./locker .",
+	},
+	{
+		Name: "locker: only the timer ends belief", Dir: "locker",
+		Find: `if cause == nil && left <= 0 \{`,
+		Put:  `if cause == nil && left <= -time.Hour {`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a hold that ran out is unlocked with nil", Dir: "locker",
+		Find: `if l\.expired\(now\) \{( // unnoticed)`,
+		Put:  `if false {$1`, Test: "./locker .",
+	},
+	{
+		Name: "locker: tokens beyond those reserved", Dir: "locker",
+		Find: `c\.caps\.Fencing && l\.spare == 0`,
+		Put:  `false`, Test: "./locker .",
+	},
+	{
+		Name: "locker: handed on with the token of the one before", Dir: "locker",
+		Find: `l\.token\+\+`,
+		Put:  ``, Test: "./locker .",
+	},
+	{
+		Name: "locker: a lease that is nearly over is handed on", Dir: "locker",
+		Find: `(l\.until\.left\(now\) >= )min\(`,
+		Put:  `${1}0*min(`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a lost lease is handed on", Dir: "locker",
+		Find: `return l\.lost == nil && !l\.over && `,
+		Put:  `return `, Test: "./locker .",
+	},
+	{
+		Name: "locker: a hand-over of an earlier grant is believed", Dir: "locker",
+		Find: `__\.Token <= w\.refToken \|\| `,
+		Put:  ``, Test: "./locker .",
+	},
+	{
+		Name: "locker: a hand-over counts from the message", Dir: "locker",
+		Find: `deadlineOf\(w\.queued, `,
+		Put:  `deadlineOf(w.core.now(), `, Test: "./locker .",
+	},
+	{
+		Name: "locker: no tombstone for a claim without an answer", Dir: "locker",
+		Find: `( claim\.NoneInFlight = )!w\.unsure`,
+		Put:  `${1}true`, Test: "./locker .",
+	},
+	{
+		Name: "locker: no tombstone behind a repeated attempt", Dir: "locker",
+		Find: `l\.claim\.NoneInFlight = !w\.unsure`,
+		Put:  `l.claim.NoneInFlight = true`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a claim without an answer is forgotten", Dir: "locker",
+		Find: `if !w\.asked \|\| !w\.unsure && !w\.claim\.Queue \{`,
+		Put:  `if true {`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a grant after the cancellation is kept", Dir: "locker",
+		Find: `case ctx\.Err\(\) != nil:( // granted)`,
+		Put:  `case false:$1`, Test: "./locker .",
+	},
+	{
+		Name: "locker: a release beside a renewal", Dir: "locker",
+		Find: `if under != nil \{( <-under)`,
+		Put:  `if false {$1`, Test: "./locker .",
+	},
+	{
+		Name: "locker: Close leaves belief alone", Dir: "locker",
+		Find: `__\.endHolds\(ErrClosed\)`,
+		Put:  ``, Test: "./locker .",
+	},
+	{
+		Name: "locker: Lead ends for good at MaxHold", Dir: "locker",
+		Find: ` && !errors\.Is\(err, ErrMaxHold\):( return err)`,
+		Put:  `:$1`, Test: "./locker .",
+	},
+}

@@ -1,0 +1,135 @@
+package main
+
+// The scripts of the Redis store, on a real server, and what stands around them.
+var redisMutants = []mutant{
+	{
+		Name: "lua: anybody may release", Dir: "internal/redis/script",
+		Find: `if owner ~= id then return end( local left = redis\.call\('PTTL', key\) (?:--|if))`,
+		Put:  `$1`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: anybody may release where others wait", Dir: "internal/redis/script",
+		Find: `if lock\.owner == id then( code)`,
+		Put:  `if lock.owner then$1`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: a release after the end of the lease says OK", Dir: "internal/redis/script",
+		Find: `return left > margin \+ 0 and OK or EXPIRED`,
+		Put:  `return OK`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: no tombstone is left", Dir: "internal/redis/script",
+		Find: `bury\(lock\.tombs, id, tonumber\(ARGV\[3\]\)\)`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: tombstones are not looked at", Dir: "internal/redis/script",
+		Find: `if buried\(lock\.tombs, id\) then return \{LOST\} end`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: dialect: tombstones are not looked at", Dir: "internal/redis/script",
+		Find: `if buried\(tombs, id\) then return \{LOST\} end`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: dialect: anybody may release", Dir: "internal/redis/script",
+		Find: `if owner == id then( run\('DEL', key\))`,
+		Put:  `if owner then$1`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: anybody may renew", Dir: "internal/redis/script",
+		Find: `if owner ~= id then return end( local left = redis\.call\('PTTL', key\) - margin)`,
+		Put:  `$1`, Test: "./redisbackend TestConformance$/renew", Slow: true,
+	},
+	{
+		Name: "lua: a renewal revives", Dir: "internal/redis/script",
+		Find: `if left <= 0 then return end( local reply)`,
+		Put:  `$1`, Test: "./redisbackend TestConformance$/renew", Slow: true,
+	},
+	{
+		Name: "lua: a renewal revives where others hold", Dir: "internal/redis/script",
+		Find: `if not hold or hold\.ends <= now then return end`,
+		Put:  `if not hold then return end`, Test: "./redisbackend TestConformance$/as-mutex//renew", Slow: true,
+	},
+	{
+		Name: "lua: a renewal shortens", Dir: "internal/redis/script",
+		Find: `math\.max\(left, ARGV\[2\] \+ 1\) \+ margin`,
+		Put:  `ARGV[2] + 1 + margin`, Test: "./redisbackend TestConformance$/renew", Slow: true,
+	},
+	{
+		Name: "lua: tokens come from the clock alone", Dir: "internal/redis/script",
+		Find: `if counter >= least then token = counter \+ 1 end`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: tokens run away from the clock", Dir: "internal/redis/script",
+		Find: `if last > least \+ 10000 then return end`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: tokens run away from the clock where others wait", Dir: "internal/redis/script",
+		Find: `math\.max\(1, math\.min\(claim\.reserve, least \+ NEAR - token\)\)`,
+		Put:  `claim.reserve`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: tokens run away from the clock when handed over", Dir: "internal/redis/script",
+		Find: `if last > us \+ NEAR then return end`,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: the queue is overtaken", Dir: "internal/redis/script",
+		Find: `fits\(claim\) and \(lock\.waiting == 0 or lock\.mode == 'r'\)`,
+		Put:  `fits(claim)`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: a permit too many", Dir: "internal/redis/script",
+		Find: `lock\.holders < lock\.limit and claim`,
+		Put:  `lock.holders <= lock.limit and claim`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: running leases are dropped", Dir: "internal/redis/script",
+		Find: `if hold\.ends > now then lock\.seen = math\.min\(lock\.seen, hold\.ends\) else drop\(n, hold\) end`,
+		Put:  `drop(n, hold)`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: anybody hands over", Dir: "internal/redis/script",
+		Find: `fields\[2\] ~= id or `,
+		Put:  ``, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: a hand-over with an old token", Dir: "internal/redis/script",
+		Find: `local token = math\.max\(counter \+ 1, us\)( local last)`,
+		Put:  `local token = us - 1000000$1`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: handed over to who has gone", Dir: "internal/redis/script",
+		Find: `if not ends or tonumber\(ends\) <= now then return end`,
+		Put:  `if not ends then return end`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: a server that forgot grants at once", Dir: "internal/redis/script",
+		Find: `elseif known ~= life then`,
+		Put:  `elseif false then`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "lua: a release lets somebody in at a server that forgot", Dir: "internal/redis/script",
+		Find: `if closed or \(lock\.owner`,
+		Put:  `if (lock.owner`, Test: "./internal/redis/script .",
+	},
+	{
+		Name: "redis: an unknown error is a no", Dir: "internal/redis/script",
+		Find: `return errors\.New\("redis: " \+ shown\)`,
+		Put:  `return fmt.Errorf("%w: %s", backend.ErrUnavailable, shown)`, Test: "./internal/redis/script Error",
+	},
+	{
+		Name: "redis: no answer is a no", Dir: "internal/redis",
+		Find: `return fmt\.Errorf\("redis: no answer within %v", `,
+		Put:  `return fmt.Errorf("%w: none within %v", backend.ErrUnavailable, `, Test: "./redisbackend Context|Cancel|Answer|Failure|Fail|Hung|Timeout",
+	},
+	{
+		Name: "redis: an evicting server is taken", Dir: "internal/redis",
+		Find: `if s\.cfg\.AllowEviction \{`,
+		Put:  `if true {`, Test: "./redisbackend Evict|Server|Memory|Unsafe|Check",
+	},
+}
