@@ -43,6 +43,7 @@ type waiter struct {
 	ready      chan outcome // one slot; gets one outcome at most
 	prev, next *waiter
 	queued     bool
+	ctx        context.Context // for its values
 	since      time.Time
 	deadline   time.Time // of its ctx, for FailFast; zero without either
 }
@@ -79,7 +80,7 @@ func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, erro
 		}
 		me := co.join(ctx, o)
 		c.mu.Unlock()
-		return c.await(ctx, co, me, &w.claim)
+		return c.await(ctx, co, me, w)
 	}
 	co = &cohort{acquiring: true}
 	c.cohorts[k] = co
@@ -121,7 +122,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, 
 		me := co.joinFirst(ctx, o, w.since)
 		c.startAcquirer(ctx, k, co, w)
 		c.mu.Unlock()
-		return c.await(ctx, co, me, &w.claim)
+		return c.await(ctx, co, me, w)
 	}
 	if co.first != nil { // the claim, and its place in the queue, are the cohort's
 		c.startAcquirer(ctx, k, co, w)
@@ -149,7 +150,10 @@ func (c *core) stopAsking(ctx context.Context, k cohortKey, co *cohort, w *wait)
 }
 
 // await waits for one's turn. Cancellation and turn may come together: leave decides which it was.
-func (c *core) await(ctx context.Context, co *cohort, me *waiter, claim *backend.Claim) (*lease, error) {
+func (c *core) await(ctx context.Context, co *cohort, me *waiter, w *wait) (l *lease, err error) {
+	ctx, end := c.observe(ctx, OpWait, w.info)
+	defer func() { end(w.info, err) }()
+	claim := &w.claim
 	select {
 	case got := <-me.ready:
 		switch {
@@ -208,9 +212,12 @@ func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
 	return co.trouble
 }
 
-// startAcquirer starts the goroutine that asks the store with w. The caller has mu, and
-// is counted. ctx gives values only: an acquirer outlives the call that started it.
+// startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted. The first who waits, or
+// else ctx, gives values only: an acquirer outlives the call that started it.
 func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wait) {
+	if co.first != nil {
+		ctx = co.first.ctx
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
 	timeout := c.storeTimeout(k.ttl)
@@ -230,16 +237,14 @@ func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wa
 // When it ends, nothing is in the store but the lease that it gave.
 func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait) {
 	defer c.done()
-	ctx, end := c.observe(ctx, OpErrand, w.info)
-	w.cohort = co
+	ctx, end := c.observe(ctx, OpLease, w.info)
+	w.cohort, w.tell = co, end
 	c.sign(ctx, &w.claim)
 	c.standBack(ctx, &w.claim)
 	l, err := w.run(ctx)
-	info := w.info
-	if err == nil {
-		info.Token = l.token
+	if err == nil { // before anybody can have it
+		c.observeLease(ctx, EventGrant, l)
 	}
-	end(info, err) // before anybody can have it
 
 	c.mu.Lock()
 	if err == nil && co.first != nil {
@@ -257,6 +262,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 		_ = c.giveUp(ctx, l) // everybody left at the last moment
 	} else {
 		w.withdraw(ctx)
+		end(w.info, err)
 	}
 
 	c.mu.Lock()
@@ -380,13 +386,20 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 func (c *core) drop(ctx context.Context, l *lease) {
 	l.mu.Lock()
 	l.halt()
+	lost := l.lost
 	l.mu.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	_, first := c.leases[l]
 	delete(c.leases, l)
+	info := l.info
+	info.Token = l.token
 	if co := l.cohort; co != nil && co.lease == l {
 		co.lease = nil
-		c.next(ctx, l.key, co, &wait{claim: l.claim, info: Hold{Key: l.info.Key}, mode: l.key.mode})
+		c.next(ctx, l.key, co, &wait{claim: l.claim, info: l.info, mode: l.key.mode})
+	}
+	c.mu.Unlock()
+	if first && l.tell != nil {
+		l.tell(info, lost)
 	}
 }
 
@@ -401,7 +414,7 @@ func (c *core) giveBack(ctx context.Context, l *lease) {
 
 // join adds a waiter at the end. The caller has mu.
 func (co *cohort) join(ctx context.Context, o *call) *waiter {
-	me := &waiter{ready: make(chan outcome, 1), queued: true, since: time.Now(), prev: co.last}
+	me := &waiter{ready: make(chan outcome, 1), queued: true, ctx: ctx, since: time.Now(), prev: co.last}
 	if o.failFast {
 		me.deadline, _ = ctx.Deadline()
 	}

@@ -139,10 +139,9 @@ type hold struct {
 	weak      weak.Pointer[handle]    // knows it, from then on
 }
 
-// newHold makes a hold of the lease. The caller is counted; the count goes on to the hold.
-func (c *core) newHold(ctx context.Context, l *lease, info Hold, where site) *hold {
-	h := &hold{lease: l, info: info, site: where, began: time.Now()}
-	h.parent, h.tell = c.observe(ctx, OpHold, info)
+// newHold makes a hold of the lease, and tell of its end. The caller is counted; the count goes on to the hold.
+func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), where site) *hold {
+	h := &hold{lease: l, info: info, parent: ctx, tell: tell, site: where, began: time.Now()}
 	if c.cfg.MaxHold > 0 {
 		h.maxAt = h.began.Add(c.cfg.MaxHold)
 	}

@@ -23,7 +23,8 @@ import (
 type lease struct {
 	core  *core
 	claim backend.Claim
-	info  Hold // key and mode, for the observer
+	info  Hold              // key and mode, for the observer
+	tell  func(Hold, error) // tells it of the end of a lease that the acquirer got; else nil
 
 	// In a cohort, guarded by core.mu; without one, only its hold uses them.
 	cohort  *cohort // nil without one
@@ -54,7 +55,7 @@ const watchAfter = 10 * time.Millisecond
 func (w *wait) leaseOf(g backend.Grant, until deadline) *lease {
 	c, now := w.core, time.Now()
 	l := &lease{
-		core: c, claim: w.claim, info: Hold{Key: w.info.Key, Mode: w.info.Mode},
+		core: c, claim: w.claim, info: Hold{Key: w.info.Key, Mode: w.info.Mode}, tell: w.tell,
 		token: g.Token, spare: max(g.Reserved-1, 0), granted: now, until: until,
 	}
 	l.claim.NoneInFlight = !w.unsure

@@ -57,7 +57,7 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (h *h
 	}()
 	o := c.options(opts)
 	info := Hold{Key: key, Mode: o.mode}
-	ctx, end := c.observe(ctx, OpWait, info)
+	ctx, end := c.observe(ctx, OpLock, info)
 	l, err := c.obtain(ctx, op, &info, &o)
 	if err != nil {
 		err = notAcquired(ctx, err)
@@ -66,8 +66,7 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (h *h
 	}
 	info.Token = l.token
 	c.observeLease(ctx, EventGrant, l)
-	end(info, nil)
-	return c.newHold(ctx, l, info, o.site), nil
+	return c.newHold(ctx, l, info, end, o.site), nil
 }
 
 // options adds the options of one call up.
@@ -177,8 +176,9 @@ type wait struct {
 	info  Hold         // for the observer
 	mode  waiting.Mode // how it waits
 
-	cohort   *cohort // for which it asks; nil: for one caller
-	failFast bool    // of that caller
+	cohort   *cohort           // for which it asks; nil: for one caller
+	tell     func(Hold, error) // with cohort: tells the observer of the end of the lease
+	failFast bool              // of that caller
 
 	asked      bool      // an attempt was made
 	unsure     bool      // one was not answered: it may have been granted, or may yet be
@@ -304,7 +304,7 @@ func (c *core) silent(since time.Time, timeout time.Duration) bool {
 // trusted: each is followed by an attempt, whose answer alone counts, or carries a grant that handedOver can prove.
 // None is relied on: the sleep ends by itself, and with a place in the queue the claim, or a heartbeat for it, is
 // repeated within the place's WaiterTTL.
-func (w *wait) run(ctx context.Context) (*lease, error) {
+func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	defer w.stop()
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -312,11 +312,14 @@ func (w *wait) run(ctx context.Context) (*lease, error) {
 	if w.cohort != nil { // others have the key: subscribe before the attempt, which saves another one
 		w.subscribe(ctx)
 	}
-	var l *lease
-	var err error
-	for {
+	for waits := w.cohort != nil; ; waits = true {
 		if l, err = w.attemptUntilClosed(ctx); err == nil || w.hopeless(ctx, err) {
 			break
+		}
+		if !waits {
+			var end func(Hold, error)
+			ctx, end = w.core.observe(ctx, OpWait, w.info)
+			defer func() { end(w.info, err) }()
 		}
 		if errors.Is(err, backend.ErrHeld) && w.wakes == nil && w.subscribe(ctx) {
 			continue

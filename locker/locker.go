@@ -208,7 +208,6 @@ func (c *core) allLeases() []*lease {
 
 // drain waits until nothing is under way, or until ctx is done: what is held then is lost, and clean-ups end.
 func (c *core) drain(ctx context.Context) error {
-	defer c.observeClose(ctx)
 	defer c.cutOff(ErrClosed)
 	select {
 	case <-c.idle:

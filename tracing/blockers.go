@@ -1,164 +1,136 @@
 package tracing
 
 import (
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/locker"
 )
 
 // maxLinks is how many holders a wait links to: the last ones.
 const maxLinks = 16
 
-// blockers knows, per key, who was in the way of those who wait for it in this process, as far as was seen: holds of this
-// process, and those that the store named when it was asked, by whomever. A waiter reads at its end what happened since its
-// beginning, so that a hold costs the same whether one waits for it or a thousand.
+// A blocker is a hold that was in somebody's way.
+type blocker struct {
+	span trace.SpanContext
+	meta backend.Meta // of another process's; else zero
+}
+
+// blockers knows, per key, which holds were in the way of those who wait for it in this process, as
+// far as was seen: holds of this process, and those that the store named in an answer to any claim
+// of this process. A waiter reads at its end what happened since its beginning, so that a hold
+// costs the same whether one waits for it or a thousand.
 //
 // Keys are those that locker gives, without the namespace.
 type blockers struct {
 	mu   sync.Mutex
 	keys map[string]*blocked
-	idle []*blocked // which nobody uses: most keys are wanted for a moment, again and again
 }
 
-const mostIdle = 64
-
-// blocked is one key. It is there while somebody of this process waits or holds, and for a while after.
+// blocked is one key. It exists while somebody of this process waits for the key or holds it.
 type blocked struct {
-	key    string
-	users  int
-	at     int                 // its place in idle, if nobody uses it
-	class  *class              // of who asked last
-	mode   backend.Mode        // his
-	seen   []trace.SpanContext // a ring, once it has maxLinks
-	n      int                 // how many there ever were
-	inWay  bool                // whether the last of them still is, as far as is known
-	locals int                 // holds of this process
+	users  int       // waits and holds of this process
+	seen   []blocker // a ring, once it has maxLinks
+	n      int       // how many there ever were
+	active bool      // whether the last of them still is in the way, as far as is known
+
+	claim trace.SpanContext // what the store calls the last hold of this process, if not by its span
 }
 
-func (b *blocked) last() (trace.SpanContext, bool) {
-	if b.n == 0 {
-		return trace.SpanContext{}, false
-	}
-	return b.seen[(b.n-1)%maxLinks], true
-}
-
-func (b *blocked) add(sc trace.SpanContext) {
-	if last, ok := b.last(); !ok || last.SpanID() != sc.SpanID() || last.TraceID() != sc.TraceID() {
-		if b.n < maxLinks {
-			b.seen = append(b.seen, sc)
-		} else {
-			b.seen[b.n%maxLinks] = sc
-		}
-		b.n++
-	}
-	b.inWay = true
-}
-
-// enter begins a wait. from is what leave and granted want to know. class makes the hold's class if it is not at hand.
-func (b *blockers) enter(h locker.Hold, class func(locker.Hold) *class) (k *blocked, c *class, from int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	k = b.use(h.Key)
-	if k.class == nil || k.mode != h.Mode {
-		k.class, k.mode = class(h), h.Mode
-	}
-	if k.inWay {
-		return k, k.class, k.n - 1
-	}
-	return k, k.class, k.n
-}
-
+// use returns the entry of a key for one more user. The caller has mu.
 func (b *blockers) use(key string) *blocked {
 	k := b.keys[key]
-	switch {
-	case k == nil:
-		k = b.fresh(key)
-	case k.users == 0:
-		last := b.idle[len(b.idle)-1]
-		b.idle[k.at], last.at = last, k.at
-		b.idle = b.idle[:len(b.idle)-1]
+	if k == nil {
+		k = &blocked{}
+		if b.keys == nil {
+			b.keys = map[string]*blocked{}
+		}
+		b.keys[key] = k
 	}
 	k.users++
 	return k
 }
 
-// fresh makes room for a key.
-func (b *blockers) fresh(key string) (k *blocked) {
-	if b.keys == nil {
-		b.keys = map[string]*blocked{}
+// unuse ends what use began. The caller has mu.
+func (b *blockers) unuse(key string, k *blocked) {
+	if k.users--; k.users == 0 {
+		delete(b.keys, key)
 	}
-	if n := len(b.idle); n < mostIdle {
-		k = &blocked{}
+}
+
+// add makes one the last that was seen. The caller has mu.
+func (k *blocked) add(one blocker) {
+	if k.n < maxLinks {
+		k.seen = append(k.seen, one)
 	} else {
-		k, b.idle = b.idle[n-1], b.idle[:n-1]
-		delete(b.keys, k.key)
+		k.seen[k.n%maxLinks] = one
 	}
-	k.key, k.class = key, nil
-	b.keys[key] = k
+	k.n++
+	k.active = true
+}
+
+// enter begins a wait. named is whom the store named in the answer that it waits because of, if it
+// named anybody. from is what leave wants to know.
+func (b *blockers) enter(key string, named blocker) (k *blocked, from int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k = b.use(key)
+	k.named(named)
+	if k.active {
+		return k, k.n - 1
+	}
+	return k, k.n
+}
+
+// leave ends a wait and returns who was in its way, the latest last.
+func (b *blockers) leave(key string, k *blocked, from int) (all []blocker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := max(from, k.n-maxLinks); i < k.n; i++ {
+		all = append(all, k.seen[i%maxLinks])
+	}
+	b.unuse(key, k)
+	return all
+}
+
+// named takes note of a holder that the store has named, if somebody waits.
+func (b *blockers) named(key string, one blocker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.keys[key]; k != nil {
+		k.named(one)
+	}
+}
+
+// named is add for whom the store has named. Each claim has another name, so who was seen already
+// is no news, and neither is the last hold of this process, which is known by its span. The caller
+// has mu.
+func (k *blocked) named(one blocker) {
+	if !one.span.IsValid() || k.claim.SpanID() == one.span.SpanID() ||
+		slices.ContainsFunc(k.seen, func(b blocker) bool { return b.span.SpanID() == one.span.SpanID() }) {
+		return
+	}
+	k.add(one)
+}
+
+// granted begins a hold of this process. claim is what the store calls it, if not by its span.
+func (b *blockers) granted(key string, span, claim trace.SpanContext) *blocked {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.use(key)
+	k.add(blocker{span: span})
+	k.claim = claim
 	return k
 }
 
-// leave ends a wait that came to nothing and returns who was in its way, the latest last.
-func (b *blockers) leave(k *blocked, from int) []trace.SpanContext {
+// freed ends a hold of this process.
+func (b *blockers) freed(key string, k *blocked, span trace.SpanContext) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := k.since(from)
-	b.unuse(k)
-	return all
-}
-
-// granted makes a hold of a wait, and returns who was in its way.
-func (b *blockers) granted(k *blocked, from int, sc trace.SpanContext) []trace.SpanContext {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := k.since(from)
-	k.locals++
-	k.add(sc)
-	return all
-}
-
-func (b *blocked) since(from int) (all []trace.SpanContext) {
-	for i := max(from, b.n-maxLinks); i < b.n; i++ {
-		all = append(all, b.seen[i%maxLinks])
+	if k.seen[(k.n-1)%maxLinks].span.SpanID() == span.SpanID() {
+		k.active = false
 	}
-	return all
-}
-
-func (b *blockers) unuse(k *blocked) {
-	if k.users--; k.users > 0 {
-		return
-	}
-	if len(b.idle) == mostIdle {
-		delete(b.keys, k.key)
-		return
-	}
-	k.seen, k.n, k.inWay = k.seen[:0], 0, false
-	k.at = len(b.idle)
-	b.idle = append(b.idle, k)
-}
-
-// named takes note of a holder that the store has named. While this process has the key, that is news of the past.
-func (b *blockers) named(key string, sc trace.SpanContext) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if k := b.keys[key]; k != nil && k.users > 0 && k.locals == 0 {
-		k.add(sc)
-	}
-}
-
-// freed ends a hold of this process. If it is known whom the store grants the key next, that is who is in the way now.
-func (b *blockers) freed(k *blocked, sc trace.SpanContext, next *trace.SpanContext) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	k.locals--
-	if last, ok := k.last(); ok && last.SpanID() == sc.SpanID() {
-		k.inWay = false
-	}
-	if next != nil && k.locals == 0 {
-		k.add(*next)
-	}
-	b.unuse(k)
+	b.unuse(key, k)
 }

@@ -26,19 +26,19 @@ const (
 	longestClass = 64
 )
 
-// Class is the default of [Config.KeyClass]: what stands before the first separator (one of : / | # = @ ~ .) or digit,
-// without a trailing - or _. "order-17" is "order", "user:jo:cart" is "user", "flash-sale" is itself, "17" is "".
+// Class is the default of [Config.KeyClass]: what stands before the first separator (one of : / | #
+// = @ ~ .) or digit, without a trailing - or _. "order-17" is "order", "user:jo:cart" is "user",
+// "flash-sale" is itself, "17" is "".
 func Class(key string) string { return keyclass.Of(key) }
 
-// A class is what is the same for all locks of one class and mode, made once, and the numbers that are counted of them. Numbers
-// are atomic integers that the meter reads when it collects: on the way of a lock an instrument would cost ten times as much.
+// A class is what is the same for all locks of one class and mode, made once, and the numbers that
+// are counted of them. Numbers are atomic integers that the meter reads when it collects: on the
+// way of a lock an instrument would cost ten times as much.
 type class struct {
+	lock string                     // the name of the span
 	span trace.SpanStartEventOption // the attributes of spans
 	hold []metric.RecordOption
 	wait map[string][]metric.RecordOption // by result
-
-	waited map[string]trace.SpanStartEventOption // by result: the attributes of waits' spans
-	attrs  []attribute.KeyValue                  // those of all spans
 
 	waiters, holds, contended, passes, quarantined *number
 	acquisitions, renewals, lost                   map[string]*number // by result, or cause
@@ -52,8 +52,8 @@ type number struct {
 
 var (
 	allResults = []string{
-		ResultGranted, ResultHeld, ResultTimeout, ResultCancelled, ResultDeadlock, ResultClosed, ResultRefused, ResultUnavailable,
-		ResultUnanswered, ResultQuarantined, ResultConfirmed, ResultLost,
+		ResultGranted, ResultHeld, ResultTimeout, ResultCancelled, ResultDeadlock, ResultClosed,
+		ResultRefused, ResultUnavailable, ResultUnanswered, ResultQuarantined, ResultConfirmed, ResultLost,
 	}
 	allCauses = []string{CauseExpired, CauseStore, CauseLeaked, CauseMaxHold, CauseClosed, CauseOther}
 )
@@ -73,15 +73,18 @@ func newClass(name string, mode backend.Mode) *class {
 		onSpan = attrs[:1] // as most are; every attribute of a span costs
 	}
 	c := &class{
-		span: trace.WithAttributes(onSpan...), hold: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
-		wait: map[string][]metric.RecordOption{}, waited: map[string]trace.SpanStartEventOption{}, attrs: onSpan,
+		lock: strings.TrimSpace(SpanLock + " " + name),
+		span: trace.WithAttributes(onSpan...),
+		hold: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))},
+		wait: map[string][]metric.RecordOption{},
+
 		waiters: plain(), holds: plain(), contended: plain(), passes: plain(), quarantined: plain(),
-		acquisitions: by(AttrResult, allResults), renewals: by(AttrResult, allResults), lost: by(AttrCause, allCauses),
+		acquisitions: by(AttrResult, allResults), renewals: by(AttrResult, allResults),
+		lost: by(AttrCause, allCauses),
 	}
 	for _, r := range allResults {
 		set := attribute.NewSet(append(slices.Clone(attrs), AttrResult.String(r))...)
 		c.wait[r] = []metric.RecordOption{metric.WithAttributeSet(set)}
-		c.waited[r] = trace.WithAttributes(append(slices.Clone(onSpan), AttrResult.String(r))...)
 	}
 	return c
 }

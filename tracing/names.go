@@ -7,8 +7,8 @@ const scope = "github.com/holdfast-go/holdfast/tracing"
 
 // The spans.
 const (
+	SpanLock    = "lock" // followed by the key's class, as in "lock order"
 	SpanWait    = "lock.wait"
-	SpanHold    = "lock.hold"
 	SpanLease   = "lock.lease"
 	SpanRenew   = "lock.renew"
 	SpanRelease = "lock.release"
@@ -22,14 +22,15 @@ const (
 
 // The events inside of spans.
 const (
-	EventAttempt = "attempt" // of lock.wait and lock.lease: the store was asked, and has answered
-	EventQueued  = "queued"  // the same, with a place in the store's line
+	EventAttempt = "attempt" // of lock, lock.wait and lock.lease: an attempt that the store did not grant at once
+	EventQueued  = "queued"  // the same, with a place in the store's queue
 	EventWake    = "wake"    // of lock.wait and lock.lease: goes on after a sleep
-	EventPass    = "pass"    // of lock.hold: the lease goes to the next goroutine of this process
-	EventGranted = "granted" // of lock.lease: from here on it is held
+	EventGranted = "granted" // of lock and lock.lease: from here on it is held
+	EventPass    = "pass"    // of lock: the lease goes to the next goroutine of this process
 )
 
-// The attributes. Those of spans alone may have any number of values; those marked with (m) are metrics' too.
+// The attributes. Those of spans alone may have any number of values; those marked with (m) are
+// metrics' too.
 const (
 	AttrClass    = attribute.Key("holdfast.key.class") // (m) what kind of lock it is; see Config.KeyClass
 	AttrKey      = attribute.Key("holdfast.key")       // the key itself, with Config.ShowKeys
@@ -38,16 +39,17 @@ const (
 	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
 	AttrToken    = attribute.Key("holdfast.fence")     // the fencing token; collectors black out what is called a token
 	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
-	AttrAttempts = attribute.Key("holdfast.attempts")  // how often a wait asked the store itself, unless once
+	AttrAttempts = attribute.Key("holdfast.attempts")  // how many a lock made with a claim of its own, unless one
 	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before
-	AttrPosition = attribute.Key("holdfast.position")  // in the store's line; 1 is next
-	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, line, pass
+	AttrPosition = attribute.Key("holdfast.position")  // in the store's queue; 1 is next
+	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, cohort, pass
 	AttrLink     = attribute.Key("holdfast.link")      // what a link leads to; see the links
 	AttrStore    = attribute.Key("holdfast.store")     // the name of a wrapped backend
 
 	AttrHolderService = attribute.Key("holdfast.holder.service") // who holds, by its own account
 	AttrHolderHost    = attribute.Key("holdfast.holder.host")
 	AttrHolderPID     = attribute.Key("holdfast.holder.pid")
+	AttrHolderTrace   = attribute.Key("holdfast.holder.trace_id") // where it was not sampled, so that there is no link
 
 	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
 	AttrOperation = attribute.Key("db.operation.name") // TryAcquire, Renew, Release, Watch, Inspect
@@ -56,11 +58,9 @@ const (
 
 // The links, as values of AttrLink.
 const (
-	LinkBlockedBy = "blocked_by" // from a wait to a holder
-	LinkUnblocked = "unblocked"  // from a hold to the next one, which waited for it
-	LinkLease     = "lease"      // from a hold to the span that stands for its lease
-	LinkUsedBy    = "used_by"    // from the span that stands for a lease to the holds that had it after
-	LinkAsked     = "asked"      // from a lease to the wait that sent the agent
+	LinkBlockedBy = "blocked_by" // from a lock.wait, or a lock that did not wait, to the lock or lock.lease that was in its way
+	LinkLease     = "lease"      // from a lock to the lock.lease, or other lock, whose lease it uses
+	LinkUsedBy    = "used_by"    // from a lock.lease to the locks that use it
 )
 
 // The results, as values of AttrResult and AttrError.
@@ -100,11 +100,12 @@ const (
 	MetricRenewals     = "holdfast.renewals"      // counter, by class, mode, result
 	MetricPasses       = "holdfast.passes"        // counter of hand-overs inside the process, by class, mode
 	MetricQuarantined  = "holdfast.quarantined"   // counter of attempts that a store in quarantine refused, by class, mode
-	MetricWaiters      = "holdfast.waiters"       // up-down counter, by class, mode
+	MetricWaiters      = "holdfast.waiters"       // up-down counter of those that wait now, by class, mode
 	MetricHolds        = "holdfast.holds"         // up-down counter, by class, mode
 )
 
-// Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock that is stuck.
+// Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock
+// that is stuck.
 var Buckets = []float64{
 	0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 }

@@ -3,12 +3,14 @@ package tracing_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -22,6 +24,8 @@ import (
 
 func mem() backend.Backend { return membackend.New() }
 
+// A free lock is one span, from the call to the end of the hold, with what is done for it and under
+// it inside.
 func TestUncontended(t *testing.T) {
 	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
 		ctx, request := p.tp.Tracer("test").Start(t.Context(), "request")
@@ -36,27 +40,28 @@ func TestUncontended(t *testing.T) {
 		_ = g.Unlock()
 		request.End()
 
-		wait, hold, release := p.one(t, tracing.SpanWait), p.one(t, tracing.SpanHold), p.one(t, tracing.SpanRelease)
+		lock, release := p.one(t, "lock order"), p.one(t, tracing.SpanRelease)
 		for child, parent := range map[string]trace.SpanID{
-			tracing.SpanWait: request.SpanContext().SpanID(), tracing.SpanHold: request.SpanContext().SpanID(),
-			tracing.SpanRelease: id(hold), "work": id(hold), tracing.SpanStoreAcquire: id(wait), tracing.SpanStoreRelease: id(release),
+			"lock order": request.SpanContext().SpanID(), tracing.SpanRelease: id(lock), "work": id(lock),
+			tracing.SpanStoreAcquire: id(lock), tracing.SpanStoreRelease: id(release),
 		} {
 			if s := p.one(t, child); s.Parent.SpanID() != parent || s.SpanContext.TraceID() != request.SpanContext().TraceID() {
 				t.Errorf("%s is a child of %v, want %v", child, s.Parent.SpanID(), parent)
 			}
 		}
-		if d := hold.EndTime.Sub(hold.StartTime); d != time.Second || hold.StartTime.Before(wait.EndTime) {
-			t.Errorf("hold from %v for %v, wait until %v", hold.StartTime, d, wait.EndTime)
+		if n := len(p.ended()); n != 6 {
+			t.Errorf("%d spans", n)
 		}
-		if attr(hold.Attributes, tracing.AttrToken) == "0" || attr(hold.Attributes, tracing.AttrDeadline) != until.Format(time.RFC3339Nano) ||
-			attr(hold.Attributes, tracing.AttrClass) != "order" || attr(hold.Attributes, tracing.AttrMode) != "" {
-			t.Errorf("hold: %v", hold.Attributes)
+		if d := lock.EndTime.Sub(lock.StartTime); d != time.Second || !event(t, lock, tracing.EventGranted).Equal(lock.StartTime) {
+			t.Errorf("lock for %v, granted %v, begun %v", d, event(t, lock, tracing.EventGranted), lock.StartTime)
 		}
-		if attr(wait.Attributes, tracing.AttrResult) != "granted" || attr(wait.Attributes, tracing.AttrAttempts) != "" {
-			t.Errorf("wait: %v", wait.Attributes)
+		if attr(lock.Attributes, tracing.AttrToken) == "0" || attr(lock.Attributes, tracing.AttrDeadline) != until.Format(time.RFC3339Nano) ||
+			attr(lock.Attributes, tracing.AttrClass) != "order" || attr(lock.Attributes, tracing.AttrMode) != "" ||
+			attr(lock.Attributes, tracing.AttrResult) != "granted" || attr(lock.Attributes, tracing.AttrAttempts) != "" {
+			t.Errorf("lock: %v", lock.Attributes)
 		}
 		for _, s := range p.ended() {
-			if len(s.Links)+len(s.Events) > 0 || s.Status.Code != codes.Unset {
+			if len(s.Links) > 0 || len(s.Events) > 0 && s.Name != "lock order" || s.Status.Code != codes.Unset {
 				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events, s.Status)
 			}
 			for _, a := range s.Attributes {
@@ -68,7 +73,50 @@ func TestUncontended(t *testing.T) {
 	})
 }
 
-// A wait in one process links to the hold in the other, and that to the hold that it unblocked, whatever the way to wait.
+// A processor is told of each span in the goroutine that begins or ends it, which is the caller's
+// for a lock: nothing is put off.
+type processor struct {
+	sdktrace.SpanProcessor
+	told []string
+}
+
+func (p *processor) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+	p.told = append(p.told, "start "+s.Name())
+	s.SetAttributes(attribute.Bool("processed", true))
+}
+func (p *processor) OnEnd(s sdktrace.ReadOnlySpan)  { p.told = append(p.told, "end "+s.Name()) }
+func (*processor) ForceFlush(context.Context) error { return nil }
+func (*processor) Shutdown(context.Context) error   { return nil }
+
+// The spans are the SDK's own, begun and ended when it happens: code under the lock finds them in
+// its context, and processors see them in order.
+func TestPlainSpans(t *testing.T) {
+	p := startProcess(t, mem(), setup{unseen: true})
+	seen := &processor{}
+	p.tp.RegisterSpanProcessor(seen)
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if !slices.Equal(seen.told, want) {
+			t.Errorf("%s: %q, want %q", when, seen.told, want)
+		}
+		seen.told = nil
+	}
+	g := p.lock(t, "17")
+	expect("locked", "start lock")
+	span, ok := trace.SpanFromContext(g.Context()).(sdktrace.ReadOnlySpan)
+	if !ok || span.Name() != "lock" || !span.EndTime().IsZero() || !slices.Contains(span.Attributes(), attribute.Bool("processed", true)) {
+		t.Errorf("the span under the lock is %v", span)
+	}
+	_ = g.Unlock()
+	expect("unlocked", "start lock.release", "end lock.release", "end lock")
+	if err := p.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	expect("closed")
+}
+
+// A wait in one process links to the lock that held in the other, whatever the way to wait. The
+// store is asked nothing for it.
 func TestLinksBetweenProcesses(t *testing.T) {
 	for _, mode := range []waiting.Mode{waiting.Handoff, waiting.Notify, waiting.Poll} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -79,24 +127,28 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				began := time.Now()
 				go func() { waited <- two.lock(t, "order-17") }()
 				time.Sleep(5 * time.Second)
+				if n := sum(two.collected(t)[tracing.MetricWaiters], "", ""); n != 1 {
+					t.Errorf("%d wait", n)
+				}
 				_ = g.Unlock()
 				g = <-waited
 				took := time.Since(began)
+				time.Sleep(time.Second)
 				_ = g.Unlock()
 
-				hold, wait, next := one.one(t, tracing.SpanHold), two.one(t, tracing.SpanWait), two.one(t, tracing.SpanHold)
+				holder, lock, wait, lease := one.one(t, "lock order"), two.one(t, "lock order"), two.one(t, tracing.SpanWait), two.one(t, tracing.SpanLease)
 				if d := wait.EndTime.Sub(wait.StartTime); d != took || took < 5*time.Second {
 					t.Errorf("span of %v for a wait of %v", d, took)
 				}
-				if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(hold)}) {
-					t.Errorf("wait links to %v, the hold is %v", got, id(hold))
+				if d := lock.EndTime.Sub(wait.EndTime); d != time.Second || !event(t, lock, tracing.EventGranted).Equal(wait.EndTime) {
+					t.Errorf("held for %v, granted at %v, waited until %v", d, event(t, lock, tracing.EventGranted), wait.EndTime)
 				}
-				unblocked := links(hold, tracing.LinkUnblocked)
-				if want := []trace.SpanID{id(next)}; mode == waiting.Handoff && !slices.Equal(unblocked, want) ||
-					mode != waiting.Handoff && len(unblocked) > 0 { // nobody stands in the store's line
-					t.Errorf("hold unblocked %v, the next hold is %v", unblocked, id(next))
+				if wait.Parent.SpanID() != id(lock) || lease.Parent.SpanID() != id(lock) {
+					t.Errorf("wait under %v, lease under %v, want %v", wait.Parent.SpanID(), lease.Parent.SpanID(), id(lock))
 				}
-				ev := events(wait)
+				if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(holder)}) || len(lock.Links) > 1 {
+					t.Errorf("wait links to %v, the holder is %v; the lock to %v", got, id(holder), lock.Links)
+				}
 				first, wake := "attempt held", "wake signal"
 				switch mode {
 				case waiting.Handoff:
@@ -104,28 +156,71 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				case waiting.Poll:
 					wake = "wake due"
 				}
-				if len(ev) < 2 || ev[0] != first || !slices.Contains(ev, wake) {
-					t.Errorf("events %q", ev)
+				if e := events(lock); len(e) == 0 || e[0] != first {
+					t.Errorf("events of the lock: %q", e)
+				}
+				if e := events(lease); !slices.Contains(e, first) || !slices.Contains(e, wake) || !slices.Contains(e, "granted") {
+					t.Errorf("events of the lease: %q", e)
+				}
+				if e := events(wait); !slices.Equal(e, []string{"wake cohort"}) {
+					t.Errorf("events of the wait: %q", e)
+				}
+				for _, p := range []*process{one, two} {
+					if n := len(p.named(tracing.SpanStoreInspect)); n != 0 {
+						t.Errorf("%d questions who is next", n)
+					}
 				}
 			})
 		})
 	}
 }
 
-// Without tracing.IDs a hold cannot be named before it exists: the link leads to the span next to it.
-func TestLinksWithoutReservedIDs(t *testing.T) {
-	bubble(t, mem, setup{plain: true}, func(t *testing.T, one, two *process) {
-		g := one.lock(t, "k")
-		if _, err := two.TryLock(t.Context(), "k"); !errors.Is(err, backend.ErrHeld) {
-			t.Fatal(err)
-		}
+// Who waits with a claim of his own has the attempts and the wake-ups in his own spans.
+func TestClaimOfItsOwn(t *testing.T) {
+	bubble(t, mem, setup{}, func(t *testing.T, one, two *process) {
+		g := one.lock(t, "order-17")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = two.lock(t, "order-17", locker.Shared()).Unlock()
+		}()
+		time.Sleep(3 * time.Second)
 		_ = g.Unlock()
-		before, hold := one.one(t, tracing.SpanWait), one.one(t, tracing.SpanHold)
-		if got := links(two.one(t, tracing.SpanWait), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(before)}) {
-			t.Errorf("links to %v, want %v", got, id(before))
+		<-done
+		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
+		if e := events(lock); !slices.Equal(e, []string{"queued held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
+			t.Errorf("lock: %q %v", e, lock.Attributes)
 		}
-		if hold.Parent.SpanID() != id(before) { // there is no caller's span
-			t.Error("the hold is not in the trace that the link leads to")
+		if e := events(wait); !slices.Equal(e, []string{"queued held 1", "wake signal", "attempt granted"}) || wait.Parent.SpanID() != id(lock) {
+			t.Errorf("wait: %q", e)
+		}
+		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
+			t.Errorf("blocked by %v", got)
+		}
+		if n := len(two.named(tracing.SpanLease)); n != 0 {
+			t.Errorf("%d leases of a cohort", n)
+		}
+		if sum(two.collected(t)[tracing.MetricContended], "", "") != 1 {
+			t.Error("not counted as contended")
+		}
+	})
+}
+
+// Who holds may be said only once, in the answer that makes one wait.
+func TestNamedOnce(t *testing.T) {
+	s := setup{lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
+	bubble(t, mem, s, func(t *testing.T, one, two *process) {
+		g := one.lock(t, "k")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = two.lock(t, "k", locker.Shared()).Unlock()
+		}()
+		synctest.Wait()
+		_ = g.Unlock()
+		<-done
+		if got := links(two.one(t, tracing.SpanWait), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock k"))}) {
+			t.Errorf("blocked by %v", got)
 		}
 	})
 }
@@ -136,11 +231,14 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if _, err := two.TryLock(t.Context(), "order-17"); err == nil {
 			t.Fatal("granted twice")
 		}
-		tried := two.one(t, tracing.SpanWait)
-		if tried.Status.Code != codes.Unset || attr(tried.Attributes, tracing.AttrResult) != "held" {
+		tried := two.one(t, "lock order")
+		if tried.Status.Code != codes.Unset || attr(tried.Attributes, tracing.AttrResult) != "held" || len(two.named(tracing.SpanWait)) != 0 {
 			t.Errorf("TryLock of a held key: %v %v", tried.Status, tried.Attributes)
 		}
-		two.obs.Flush()
+		theirs := trace.SpanContextFromContext(g.Context()).SpanID()
+		if got := links(tried, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{theirs}) {
+			t.Errorf("TryLock was blocked by %v", got)
+		}
 		two.spans.Reset()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -148,15 +246,19 @@ func TestTimeoutAndTryLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		wait, hold := two.one(t, tracing.SpanWait), g.Hold()
-		if wait.Status.Code != codes.Error || attr(wait.Attributes, tracing.AttrError) != "timeout" || len(links(wait, tracing.LinkBlockedBy)) != 1 {
-			t.Errorf("Lock that timed out: %v %v %v", wait.Status, wait.Attributes, wait.Links)
+		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
+		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{theirs}) || len(lock.Links) > 0 {
+			t.Errorf("wait: %v, lock: %v", wait.Links, lock.Links)
 		}
-		if attr(wait.Events[0].Attributes, tracing.AttrHolderPID) == "" || hold.Token == 0 {
-			t.Errorf("nothing of the holder in %v", wait.Events[0])
+		if lock.Status.Code != codes.Error || attr(lock.Attributes, tracing.AttrError) != "timeout" {
+			t.Errorf("Lock that timed out: %v %v", lock.Status, lock.Attributes)
 		}
-		if r := two.one(t, tracing.SpanRelease); r.Parent.SpanID() != id(wait) {
-			t.Errorf("the withdrawal is not under its wait")
+		if attr(lock.Events[0].Attributes, tracing.AttrHolderPID) == "" {
+			t.Errorf("nothing of the holder in %v", lock.Events[0])
+		}
+		if r, lease := two.one(t, tracing.SpanRelease), two.one(t, tracing.SpanLease); r.Parent.SpanID() != id(lease) ||
+			attr(lease.Attributes, tracing.AttrResult) != "held" || lease.Status.Code != codes.Unset {
+			t.Errorf("the withdrawal is not under its lease, or that failed: %v", lease.Attributes)
 		}
 		_ = g.Unlock()
 
@@ -195,12 +297,12 @@ func TestLoss(t *testing.T) {
 				s.answer = answer
 				<-g.Lost()
 				synctest.Wait()
-				hold := p.one(t, tracing.SpanHold)
-				if hold.Status.Code != codes.Error || attr(hold.Attributes, tracing.AttrCause) != cause {
-					t.Errorf("hold: %v %v", hold.Status, hold.Attributes)
+				lock := p.one(t, "lock order")
+				if lock.Status.Code != codes.Error || attr(lock.Attributes, tracing.AttrCause) != cause {
+					t.Errorf("lock: %v %v", lock.Status, lock.Attributes)
 				}
 				renewal := p.named(tracing.SpanRenew)
-				if len(renewal) == 0 || renewal[0].Status.Code != codes.Error || renewal[0].Parent.SpanID() != id(hold) {
+				if len(renewal) == 0 || renewal[0].Status.Code != codes.Error || renewal[0].Parent.SpanID() != id(lock) {
 					t.Errorf("renewals: %v", renewal)
 				}
 				m := p.collected(t)
@@ -222,27 +324,69 @@ func TestRenewalsOnRequest(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_ = g.Unlock()
 		all := p.named(tracing.SpanRenew)
-		if len(all) < 4 || all[0].Status.Code != codes.Unset || all[0].Parent.SpanID() != id(p.one(t, tracing.SpanHold)) {
+		if len(all) < 4 || all[0].Status.Code != codes.Unset || all[0].Parent.SpanID() != id(p.one(t, "lock k")) {
 			t.Errorf("renewals: %v", all)
 		}
 	})
 }
 
-// What is not sampled is not named to others, who could not look at it, but is counted.
-func TestNotSampled(t *testing.T) {
-	bubble(t, mem, setup{sampler: sdktrace.NeverSample()}, func(t *testing.T, one, two *process) {
-		g := one.lock(t, "k")
-		if _, err := two.TryLock(t.Context(), "k"); err == nil {
-			t.Fatal("granted twice")
-		} else if held := (*backend.HeldError)(nil); !errors.As(err, &held) || held.Holder.Traceparent != "" {
-			t.Errorf("%v", err)
+// A holder that is not sampled is named by attributes, and never by a link, which would lead
+// nowhere. It is counted all the same.
+func TestHolderThatIsNotSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mem()
+		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}), startProcess(t, b, setup{})
+		g := never.lock(t, "order-17")
+		traceID := trace.SpanContextFromContext(g.Context()).TraceID().String()
+		for _, opts := range [][]locker.Option{nil, {locker.Shared()}} {
+			always.spans.Reset()
+			if _, err := always.TryLock(t.Context(), "order-17", opts...); err == nil {
+				t.Fatal("granted twice")
+			}
+			_, err := always.Lock(t.Context(), "order-17", append(opts, locker.WaitLimit(time.Second))...)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			for _, s := range append(always.named("lock order")[:1], always.one(t, tracing.SpanWait)) {
+				if len(s.Links) > 0 || attr(s.Attributes, tracing.AttrHolderTrace) != traceID || attr(s.Attributes, tracing.AttrHolderPID) == "" {
+					t.Errorf("%s: links %v, attributes %v", s.Name, s.Links, s.Attributes)
+				}
+			}
 		}
 		_ = g.Unlock()
-		if n := len(one.ended()); n > 0 {
+		if n := len(never.ended()); n > 0 {
 			t.Errorf("%d spans", n)
 		}
-		if sum(one.collected(t)[tracing.MetricAcquisitions], "", "") != 1 {
+		if sum(never.collected(t)[tracing.MetricAcquisitions], "", "") != 1 {
 			t.Error("metrics go by sampling")
 		}
+		for _, p := range []*process{never, always} {
+			if err := p.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if n := p.obs.Left(); n != 0 {
+				t.Errorf("the observer remembers %d locks that are over", n)
+			}
+		}
 	})
+}
+
+// What others write into the store is taken for a span only if it is one.
+func TestTraceparentsOfOthers(t *testing.T) {
+	for _, text := range []string{
+		"", "garbage", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-zz",
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+		"00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", strings.Repeat("x", 55),
+	} {
+		if tracing.ParseTraceparent(text).IsValid() {
+			t.Errorf("%q is a traceparent", text)
+		}
+	}
+	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
+	for _, flag := range []int{0, 1} {
+		text := good + fmt.Sprint(flag)
+		if sc := tracing.ParseTraceparent(text); !sc.IsRemote() || sc.IsSampled() != (flag == 1) || tracing.Traceparent(sc) != text {
+			t.Errorf("%q is %v", text, sc)
+		}
+	}
 }

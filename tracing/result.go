@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// resultOf is what came of an acquisition or an attempt. What ended a wait goes before what the store said last.
+// resultOf is what came of an acquisition or an attempt. What ended a wait goes before what the
+// store said last.
 func resultOf(err error) string {
 	switch {
 	case err == nil:
@@ -43,8 +44,8 @@ func renewalOf(err error) string {
 	return resultOf(err)
 }
 
-// failed reports whether a result is an error of the operation, and not one of the ways in which it may go: another held the
-// lock, the caller went away, the program ends.
+// failed reports whether a result is an error of the operation, and not one of the ways in which it
+// may go: another held the lock, the caller went away, the program ends.
 func failed(result string) bool {
 	switch result {
 	case ResultGranted, ResultConfirmed, ResultHeld, ResultCancelled, ResultClosed:

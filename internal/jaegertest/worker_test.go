@@ -49,7 +49,7 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithIDGenerator(tracing.IDs{}),
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Name))))
 	obs, err := tracing.NewObserver(tracing.Config{Tracer: tp})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package contention shows what this process does with locks, now and in sum: a page of what it holds and waits for, and a
-// profile of where waiting costs time. It needs no telemetry.
+// Package contention shows what this process does with locks, now and in sum: a page of what it
+// holds and waits for, and a profile of where waiting costs time. It needs no telemetry.
 //
 //	tracker := contention.New(contention.Config{})
 //	l, err := locker.New(b, locker.Bare, locker.Config{Observer: tracker})   // or locker.Observers(tracker, others…)
@@ -9,5 +9,6 @@
 //
 //	go tool pprof http://localhost:8080/debug/locks/profile
 //
-// opens the profile. The page shows keys in full, and places in the source: serve it to those who may see net/http/pprof.
+// opens the profile. The page shows keys in full, and places in the source: serve it to those who
+// may see net/http/pprof.
 package contention

@@ -24,7 +24,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	},
 }).Parse(pageText))
 
-// ServeHTTP serves the page, and below it json and profile. Mount it on a path that ends in /locks/, such as /debug/locks/.
+// ServeHTTP serves the page, and below it json and profile. Mount it on a path that ends in
+// /locks/, such as /debug/locks/.
 func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

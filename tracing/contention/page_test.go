@@ -63,8 +63,8 @@ func rows(t *testing.T, page, table string) (all [][]string) {
 	return all
 }
 
-// The page says what is held and waited for, since when and because of whom, to somebody who looks at it in a browser. What
-// keys and services are called is text there, whatever it looks like.
+// The page says what is held and waited for, since when and because of whom, to somebody who looks
+// at it in a browser. What keys and services are called is text there, whatever it looks like.
 func TestPageInBrowser(t *testing.T) {
 	tracker := contention.New(contention.Config{})
 	end := shop(t, tracker)

@@ -25,8 +25,8 @@ type spent struct {
 }
 
 // count adds a wait to the profile. The caller has mu.
-func (t *Tracker) count(w *wait, d time.Duration) {
-	at := site{w.stack, t.class(w.hold.Key)}
+func (t *Tracker) count(l *lock, d time.Duration) {
+	at := site{l.stack, t.class(l.Key)}
 	s, known := t.profile[at]
 	if !known && len(t.profile) >= maxSites {
 		t.dropped.count++
@@ -39,8 +39,9 @@ func (t *Tracker) count(w *wait, d time.Duration) {
 	t.profile[at] = spent{s.count + 1, s.time + d}
 }
 
-// WriteProfile writes the profile of lock waits since the Tracker was made, in the gzipped form that go tool pprof reads. Its
-// samples are the stacks of those who had to wait, with how often and how long, and the label "class".
+// WriteProfile writes the profile of lock waits since the Tracker was made, in the gzipped form
+// that go tool pprof reads. Its samples are the stacks of those who had to wait, with how often and
+// how long, and the label "class".
 func (t *Tracker) WriteProfile(w io.Writer) error {
 	b := builder{
 		Profile: profile.Profile{
@@ -84,7 +85,8 @@ func (b *builder) add(at site, s spent) {
 	b.Sample = append(b.Sample, sample)
 }
 
-// location is where pc is. Frames of the lock itself are left out, so that the one who waits is on top.
+// location is where pc is. Frames of the lock itself are left out, so that the one who waits is on
+// top.
 func (b *builder) location(pc uintptr) *profile.Location {
 	if l, ok := b.locations[pc]; ok {
 		return l

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A Snapshot is what a process holds and waits for at one moment, the oldest first. It is what the page shows.
+// A Snapshot is what a process holds and waits for at one moment, the oldest first. It is what the
+// page shows.
 type Snapshot struct {
 	At    time.Time `json:"at"` // when
 	Holds []Hold    `json:"holds"`
@@ -28,14 +29,14 @@ type Hold struct {
 	Waiters int       `json:"waiters"`          // in this process
 }
 
-// A Wait is a Lock or TryLock that has not returned yet.
+// A Wait is a Lock that others make wait.
 type Wait struct {
 	Key      string    `json:"key"`
 	Mode     string    `json:"mode"`
 	Since    time.Time `json:"since"`
 	Where    string    `json:"where"`
-	Attempts int       `json:"attempts"`          // how often it asked the store itself; an agent asks for those in the local line
-	Position int       `json:"position,omitzero"` // in the store's line
+	Attempts int       `json:"attempts"`          // made for it, by itself and now by its cohort
+	Position int       `json:"position,omitzero"` // in the store's queue, of its own claim or its cohort's; 1 is next
 	Blocker  *Blocker  `json:"blocked_by"`        // nil if not known
 }
 
@@ -73,20 +74,26 @@ func (t *Tracker) Snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Snapshot{At: time.Now(), Holds: []Hold{}, Waits: []Wait{}}
-	local := map[string]*hold{} // the latest of this process
+	local := map[string]*lock{} // the latest of this process
 	for k := range t.holds {
 		s.Holds = append(s.Holds, Hold{
 			Key: k.Key, Mode: k.Mode.String(), Token: k.Token, Since: k.since, Until: k.until, Renewed: k.renewed,
-			Where: where(k.stack[:]), Waiters: t.named[k.Key].users,
+			Where: where(k.stack[:]), Waiters: t.named[k.Key].waiters,
 		})
 		if l := local[k.Key]; l == nil || l.since.Before(k.since) {
 			local[k.Key] = k
 		}
 	}
+	asking := map[string]request{} // for a cohort
+	for l := range t.asking {
+		asking[l.key] = l.request
+	}
 	for w := range t.waits {
+		cohort := asking[w.Key]
 		s.Waits = append(s.Waits, Wait{
-			Key: w.hold.Key, Mode: w.hold.Mode.String(), Since: w.since, Where: where(w.stack[:]),
-			Attempts: w.attempts, Position: w.position, Blocker: blocker(local[w.hold.Key], t.named[w.hold.Key].meta),
+			Key: w.Key, Mode: w.Mode.String(), Since: w.since, Where: where(w.stack[:]),
+			Attempts: w.attempts + cohort.attempts, Position: cmp.Or(cohort.position, w.position),
+			Blocker: blocker(local[w.Key], t.named[w.Key].meta),
 		})
 	}
 	slices.SortFunc(s.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
@@ -94,7 +101,7 @@ func (t *Tracker) Snapshot() Snapshot {
 	return s
 }
 
-func blocker(local *hold, named backend.Meta) *Blocker {
+func blocker(local *lock, named backend.Meta) *Blocker {
 	switch {
 	case local != nil:
 		return &Blocker{Here: true, Where: where(local.stack[:]), Token: local.Token, Since: local.since}

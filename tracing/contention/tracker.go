@@ -15,20 +15,22 @@ import (
 
 // Config adjusts a [Tracker]. The zero value is ready for use.
 type Config struct {
-	// KeyClass returns what kind of lock a key is; the profile has it as the label "class". Default: what stands before the
-	// first separator or digit.
+	// KeyClass returns what kind of lock a key is; the profile has it as the label "class".
+	// Default: what stands before the first separator or digit.
 	KeyClass func(key string) string
 }
 
-// A Tracker is a [locker.EventObserver] and an [http.Handler]. Clients may share one. Its methods may be called concurrently.
+// A Tracker is a [locker.EventObserver] and an [http.Handler]. Clients may share one. Its methods
+// may be called concurrently.
 type Tracker struct {
 	class func(key string) string
 	began time.Time
 
-	mu      sync.Mutex // guards what follows, waits and holds included
-	waits   map[*wait]struct{}
-	holds   map[*hold]struct{}
-	named   map[string]holder // per key that somebody waits for: whom the store named last
+	mu      sync.Mutex // guards what follows, and what it leads to
+	waits   map[*lock]struct{}
+	holds   map[*lock]struct{}
+	asking  map[*lease]struct{} // for those who wait in a cohort
+	named   map[string]holder   // per key that somebody waits for: whom the store named last
 	profile map[site]spent
 	dropped spent // of sites beyond maxSites
 }
@@ -39,38 +41,41 @@ func New(cfg Config) *Tracker {
 		cfg.KeyClass = keyclass.Of
 	}
 	return &Tracker{
-		class: cfg.KeyClass, began: time.Now(), waits: map[*wait]struct{}{}, holds: map[*hold]struct{}{},
-		named: map[string]holder{}, profile: map[site]spent{},
+		class: cfg.KeyClass, began: time.Now(), waits: map[*lock]struct{}{}, holds: map[*lock]struct{}{},
+		asking: map[*lease]struct{}{}, named: map[string]holder{}, profile: map[site]spent{},
 	}
 }
 
 // depth is how much of a caller's stack is kept.
 const depth = 32
 
-// A wait is one Lock or TryLock under way.
-type wait struct {
-	hold     locker.Hold
-	since    time.Time
-	stack    [depth]uintptr
-	attempts int  // its own
-	refused  bool // one of them was
-	position int  // in the store's line, by its own last answer
-	lease    locker.Lease
+// A request is what the store was asked for, and what it said last.
+type request struct {
+	attempts int
+	position int // in the store's queue
+	named    backend.Meta
 }
 
-// A hold is one lock held.
-type hold struct {
+// A lock is one Lock or TryLock, from the call to the end of the hold.
+type lock struct {
 	locker.Hold
-	since   time.Time
-	until   time.Time // at the grant
-	renewed time.Time // confirmed, for the last time
+	request
 	stack   [depth]uintptr
+	since   time.Time // when it began to wait, and then when it was granted
+	until   time.Time // of the lease, at the grant
+	renewed time.Time // confirmed, for the last time
+}
+
+// A lease is what the process asks the store for on behalf of a cohort.
+type lease struct {
+	key string
+	request
 }
 
 // A holder is whom the store has named.
 type holder struct {
-	meta  backend.Meta
-	users int // waits for the key
+	meta    backend.Meta
+	waiters int // for the key
 }
 
 type opKey struct{}
@@ -80,113 +85,135 @@ func ignore(locker.Hold, error) {}
 // Begin implements [locker.Observer].
 func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
 	switch op {
+	case locker.OpLock:
+		l := &lock{Hold: h}
+		runtime.Callers(3, l.stack[:]) // not Callers, Begin, and what calls it in package locker
+		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.release(l) }
 	case locker.OpWait:
-		w := t.enter(h)
-		return context.WithValue(ctx, opKey{}, w), func(_ locker.Hold, err error) { t.leave(w, err) }
-	case locker.OpErrand: // its attempts are not those of the wait that sent the agent
-		return context.WithValue(ctx, opKey{}, nil), ignore
+		if l, ok := ctx.Value(opKey{}).(*lock); ok {
+			t.wait(l)
+			return ctx, func(locker.Hold, error) { t.waited(l) }
+		}
+	case locker.OpLease:
+		l := &lease{key: h.Key}
+		t.ask(l)
+		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.answered(l) }
 	case locker.OpAttempt:
-		w, _ := ctx.Value(opKey{}).(*wait)
-		return ctx, func(h locker.Hold, err error) { t.answered(w, h, err) }
-	case locker.OpHold:
-		w, _ := ctx.Value(opKey{}).(*wait)
-		k := t.hold(w, h)
-		return context.WithValue(ctx, opKey{}, k), func(locker.Hold, error) { t.release(k) }
+		return ctx, func(h locker.Hold, err error) { t.attempt(ctx, h.Key, err) }
 	case locker.OpRenew:
-		k, _ := ctx.Value(opKey{}).(*hold)
-		return ctx, func(_ locker.Hold, err error) { t.renewed(k, err) }
+		if l, ok := ctx.Value(opKey{}).(*lock); ok {
+			return ctx, func(_ locker.Hold, err error) { t.renewed(l, err) }
+		}
 	}
 	return ctx, ignore
 }
 
 // Event implements [locker.EventObserver].
 func (t *Tracker) Event(ctx context.Context, e locker.Event) {
-	if w, ok := ctx.Value(opKey{}).(*wait); ok && e.Kind == locker.EventGrant {
-		w.lease = e.Lease // of its own goroutine
+	if e.Kind != locker.EventGrant {
+		return
+	}
+	switch l := ctx.Value(opKey{}).(type) {
+	case *lock:
+		t.grant(l, e.Lease)
+	case *lease:
+		t.answered(l)
 	}
 }
 
-func (t *Tracker) enter(h locker.Hold) *wait {
-	w := &wait{hold: h, since: time.Now()}
-	runtime.Callers(4, w.stack[:]) // not Callers, enter, Begin, and what calls it in package locker
+func (t *Tracker) wait(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waits[w] = struct{}{}
-	n := t.named[h.Key]
-	n.users++
-	t.named[h.Key] = n
-	return w
+	l.since = time.Now()
+	t.waits[l] = struct{}{}
+	n := t.named[l.Key]
+	n.waiters++
+	n.name(l.named)
+	t.named[l.Key] = n
 }
 
-// leave ends a wait. Only one that had to wait is in the profile: who was granted the key at once has waited for the network.
-func (t *Tracker) leave(w *wait, err error) {
-	spent := time.Since(w.since)
+// waited ends a wait, which is what the profile is of.
+func (t *Tracker) waited(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.waits, w)
-	if n := t.named[w.hold.Key]; n.users > 1 {
-		n.users--
-		t.named[w.hold.Key] = n
+	delete(t.waits, l)
+	if n := t.named[l.Key]; n.waiters > 1 {
+		n.waiters--
+		t.named[l.Key] = n
 	} else {
-		delete(t.named, w.hold.Key)
+		delete(t.named, l.Key)
 	}
-	if w.refused || w.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld)) { // without an own attempt: in the local line
-		t.count(w, spent)
-	}
+	t.count(l, time.Since(l.since))
 }
 
-// answered takes note of whom the store names.
-func (t *Tracker) answered(w *wait, h locker.Hold, err error) {
+func (t *Tracker) ask(l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asking[l] = struct{}{}
+}
+
+func (t *Tracker) answered(l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.asking, l)
+}
+
+// attempt takes note of whom the store names.
+func (t *Tracker) attempt(ctx context.Context, key string, err error) {
 	var held *backend.HeldError
 	refused := errors.As(err, &held)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w != nil {
-		w.attempts++
-		w.refused = w.refused || refused
+	var r *request
+	switch l := ctx.Value(opKey{}).(type) {
+	case *lock:
+		r = &l.request
+	case *lease:
+		r = &l.request
+	default:
+		return
 	}
+	r.attempts++
 	if !refused {
 		return
 	}
-	if w != nil {
-		w.position = held.Position
-	}
-	if n, ok := t.named[h.Key]; ok && !here(held.Holder) {
-		n.meta = held.Holder
-		t.named[h.Key] = n
+	r.position, r.named = held.Position, held.Holder
+	if n, ok := t.named[key]; ok {
+		n.name(held.Holder)
+		t.named[key] = n
 	}
 }
 
-// here reports whether a holder that the store named is this process, which knows better what it holds.
-func here(m backend.Meta) bool { return m.PID == os.Getpid() && m.Host == hostname() }
+// name takes note of a holder, unless it is this process, which knows better what it holds.
+func (h *holder) name(m backend.Meta) {
+	if m != (backend.Meta{}) && (m.PID != os.Getpid() || m.Host != hostname()) {
+		h.meta = m
+	}
+}
 
 var hostname = sync.OnceValue(func() string {
 	name, _ := os.Hostname() // "" is nobody's
 	return name
 })
 
-func (t *Tracker) hold(w *wait, h locker.Hold) *hold {
-	k := &hold{Hold: h, since: time.Now()}
-	if w != nil {
-		k.stack, k.until = w.stack, w.lease.Until
-	}
+func (t *Tracker) grant(l *lock, got locker.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.holds[k] = struct{}{}
-	return k
+	l.Token, l.since, l.until = got.Token, time.Now(), got.Until
+	t.holds[l] = struct{}{}
 }
 
-func (t *Tracker) release(k *hold) {
+func (t *Tracker) release(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.holds, k)
+	delete(t.holds, l)
 }
 
-func (t *Tracker) renewed(k *hold, err error) {
-	if k == nil || err != nil {
+func (t *Tracker) renewed(l *lock, err error) {
+	if err != nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k.renewed = time.Now()
+	l.renewed = time.Now()
 }

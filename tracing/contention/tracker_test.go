@@ -43,8 +43,8 @@ func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[s
 	return l
 }
 
-// A shop is a process with locks held and waited for. Both the order and the far one are held; two wait for the order, one for
-// the far lock.
+// A shop is a process with locks held and waited for. Both the order and the far one are held; two
+// wait for the order, one for the far lock.
 func shop(t *testing.T, tracker *contention.Tracker) (end func()) {
 	t.Helper()
 	b := membackend.New()
@@ -121,6 +121,27 @@ func TestSnapshot(t *testing.T) {
 		if s := tracker.Snapshot(); len(s.Holds)+len(s.Waits) > 0 {
 			t.Errorf("left: %+v", s)
 		}
+
+		// In a process that holds, nobody asks the store for who waits there.
+		again := client(t, membackend.New(), tracker)
+		g, err := again.Lock(t.Context(), "invoice-4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			waitFor(t, again, "invoice-4")
+		}()
+		synctest.Wait()
+		if s := tracker.Snapshot(); len(s.Waits) != 1 || s.Waits[0].Attempts != 0 || s.Waits[0].Position != 0 || !s.Waits[0].Blocker.Here {
+			t.Errorf("waits: %+v", s.Waits)
+		}
+		_ = g.Unlock()
+		<-done
+		if err := again.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -180,4 +201,79 @@ func TestRequests(t *testing.T) {
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}
+}
+
+// Only who has to wait is shown as waiting, since when he does, and counted in the profile. The
+// place in the store's queue is that of his own claim, if he has one.
+func TestWaitsAreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, tracker := membackend.New(), contention.New(contention.Config{})
+		slow := &slow{b, time.Second}
+		near, far := client(t, slow, tracker), client(t, elsewhere{b}, nil)
+		theirs, err := far.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := near.TryLock(t.Context(), "k"); err == nil {
+			t.Fatal("granted twice")
+		}
+		var wg sync.WaitGroup
+		wait := func() {
+			g, err := near.Lock(t.Context(), "k", locker.Permit(1))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = g.Unlock()
+		}
+		wg.Go(wait)
+		synctest.Wait()
+		if s := tracker.Snapshot(); len(s.Waits)+len(s.Holds) > 0 {
+			t.Errorf("before the first answer: %+v", s)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s := tracker.Snapshot(); len(s.Waits) != 1 || s.Waits[0].Blocker == nil {
+			t.Errorf("after the first answer: %+v", s)
+		}
+		wg.Go(wait)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		s, positions := tracker.Snapshot(), 0
+		for _, w := range s.Waits {
+			positions += w.Position
+			if d := s.At.Sub(w.Since); d != 9*time.Second && d != 10*time.Second || w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.Meta.PID != 7 {
+				t.Errorf("%+v blocked by %+v", w, w.Blocker)
+			}
+		}
+		if len(s.Waits) != 2 || positions != 1+2 {
+			t.Errorf("waits: %+v", s.Waits)
+		}
+		_ = theirs.Unlock()
+		wg.Wait()
+		for _, l := range []*locker.Client[struct{}]{near, far} {
+			if err := l.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		var data bytes.Buffer
+		if err := tracker.WriteProfile(&data); err != nil {
+			t.Fatal(err)
+		}
+		p, err := profile.ParseData(data.Bytes())
+		if err != nil || len(p.Sample) != 1 || p.Sample[0].Value[0] != 2 {
+			t.Errorf("%v, %v", p, err)
+		}
+	})
+}
+
+// slow takes a while for each answer.
+type slow struct {
+	backend.Backend
+	answer time.Duration
+}
+
+func (s *slow) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	time.Sleep(s.answer)
+	return s.Backend.TryAcquire(ctx, c)
 }

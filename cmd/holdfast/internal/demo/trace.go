@@ -114,7 +114,6 @@ func startTracing(ctx context.Context, to string, process int) (*tracer, error) 
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.fail)) // which would log in the middle of the report
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(traceBacklog), sdktrace.WithBatchTimeout(time.Second)),
-		sdktrace.WithIDGenerator(tracing.IDs{}),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", traceService),
 			attribute.String("service.instance.id", fmt.Sprint(process)),

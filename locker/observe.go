@@ -7,22 +7,40 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// The operations an [Observer] is told of.
+// The operations that an [Observer] is told of. Each begins under the ctx of the one that it
+// belongs to.
 const (
-	OpWait    = "wait"    // one Lock or TryLock, from call to return, however many attempts it takes; if it ends with nil, its OpHold begins next
-	OpErrand  = "errand"  // one acquisition for the local line, by its agent: ends with nil when the store has granted
-	OpAttempt = "attempt" // one question to the store, inside a wait or an errand; ends with *backend.HeldError if another holds
-	OpHold    = "hold"    // from grant to end; ends with nil after Unlock, else with the cause. Begins inside its wait
-	OpRenew   = "renew"   // one renewal, inside a hold
-	OpRelease = "release" // Unlock's work, or the clean-up after a wait that came to nothing
+	// OpLock is one Lock or TryLock, from the call to the end of the hold, the release included. If
+	// nothing is granted, it ends with Lock's error; after EventGrant it ends with nil after
+	// Unlock, and else with why the hold ended.
+	OpLock = "lock"
+
+	// OpWait belongs to an OpLock that has to wait: from the first attempt that came to nothing, or
+	// from joining the cohort, to the grant (it ends with nil) or the failure.
+	OpWait = "wait"
+
+	// OpLease is the lease of a cohort: from when the process asks the store on behalf of those who
+	// wait, under the ctx of the first of them, to the end of the lease (with nil, or why it was
+	// lost), or to the failure. EventGrant says that the store has granted. Several OpLocks may use
+	// the lease, one after the other.
+	OpLease = "lease"
+
+	// OpAttempt is one attempt of an OpLock or an OpLease. It ends with a *backend.HeldError if
+	// another holds.
+	OpAttempt = "attempt"
+
+	OpRenew   = "renew"   // one renewal, or Check, of an OpLock
+	OpRelease = "release" // one release, by Unlock or of a claim that came to nothing
 )
 
-// An Observer is told what happens to locks. Package tracing has one that makes spans and metrics of it. Its methods are
-// called on the path of every lock and concurrently: they must be quick and must not block.
+// An Observer is told what happens to locks. Package tracing has one that makes spans and metrics
+// of it. Its methods are called on the path of every lock and concurrently: they must be quick and
+// must not block.
 type Observer interface {
-	// Begin is called when op starts. Everything that belongs to the operation is done under the ctx it returns. The
-	// function it returns is called once, when op ends, with the hold (whose token is known only then, for a wait) and the
-	// operation's error.
+	// Begin is called when op begins. Everything that belongs to the operation is done under the
+	// ctx that it returns, which must be derived from ctx; that of an OpLock is the parent of the
+	// guard's Context. The function it returns is called once, when op ends, with what is known of
+	// the hold by then and the operation's error.
 	Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error))
 }
 
@@ -36,35 +54,34 @@ type EventObserver interface {
 
 // The kinds of events.
 const (
-	EventWake  = "wake"  // a wait or an errand goes on after it slept; Reason says why
-	EventGrant = "grant" // a wait has got Lease, and is about to end
-	EventPass  = "pass"  // a hold hands Lease on to the next in the local line, and is about to end
-	EventDrop  = "drop"  // Lease came too late for everybody, and is given back to the store
-	EventClose = "close" // the Client is closed: all that it began has ended
+	EventWake  = "wake"  // an OpWait or an OpLease goes on after it slept; Reason says why
+	EventGrant = "grant" // an OpLock or an OpLease has got Lease: from now on it is held
+	EventPass  = "pass"  // an OpLock hands Lease on to the next of its cohort, and is about to end
 )
 
-// What a wait slept until.
+// The reasons of EventWake.
 const (
 	WakeSignal = "signal" // the store said that the key may be free
 	WakeGrant  = "grant"  // the store granted the key together with the wake-up
 	WakeClosed = "closed" // the store sends no wake-ups any more
 	WakeDue    = "due"    // the blocking lease should have run out, or it was time to ask anyway
-	WakeLine   = "line"   // the agent of the local line was granted the key
-	WakePass   = "pass"   // a holder in this process handed its lease on
+	WakeCohort = "cohort" // the cohort was granted a lease
+	WakePass   = "pass"   // a holder of the cohort handed its lease on
 )
 
 // An Event is something that happens inside of an operation.
 type Event struct {
 	Kind   string
-	Reason string // of a wake
-	Lease  Lease  // of a grant, a pass and a drop
+	Reason string // of EventWake
+	Lease  Lease  // of EventGrant and EventPass
 }
 
 // A Lease is what the store granted, and what holds of one process may use one after the other.
 type Lease struct {
-	Traceparent string    // the one that its claim took to the store; empty for none
-	Until       time.Time // of a grant: the local deadline
-	Passes      int       // of a grant: how often the lease was handed on before
+	Traceparent string    // what its claim took to the store; "" if nothing
+	Token       uint64    // of EventGrant: the fencing token
+	Until       time.Time // of EventGrant: the local deadline
+	Passes      int       // of EventGrant: how often the lease was handed on before
 }
 
 // A Hold is what is known of one hold of a lock.
@@ -76,15 +93,15 @@ type Hold struct {
 
 type traceparentKey struct{}
 
-// WithTraceparent returns a ctx that carries a W3C traceparent. An Observer returns one from Begin of OpWait and OpErrand, and
-// the claim takes it to the store in its metadata, where those who wait for the lock find it. It should name a span of the
-// hold to come.
+// WithTraceparent returns a ctx that carries a W3C traceparent. If Begin of OpLock or OpLease
+// returns such a ctx, the claim takes the traceparent to the store in its metadata, where those who
+// wait for the lock find it. It should name the operation's span.
 func WithTraceparent(ctx context.Context, text string) context.Context {
 	return context.WithValue(ctx, traceparentKey{}, text)
 }
 
-// Observers returns one Observer that tells several, and each its own way: the ctx goes through all of them in order, and ends
-// are told in reverse. Nil ones are left out.
+// Observers returns one Observer that tells several: the ctx goes through all of them in order, and
+// ends are told in reverse. Nil ones are left out.
 func Observers(all ...Observer) Observer {
 	var many observers
 	for _, o := range all {
@@ -129,13 +146,6 @@ func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context,
 
 func ignore(Hold, error) {}
 
-// observeClose tells the observer.
-func (c *core) observeClose(ctx context.Context) {
-	if c.events != nil {
-		c.events.Event(ctx, Event{Kind: EventClose})
-	}
-}
-
 // observeWake tells the observer that a wait goes on.
 func (c *core) observeWake(ctx context.Context, reason string) {
 	if c.events != nil {
@@ -151,11 +161,12 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	if l.passes > 0 {
 		c.observeWake(ctx, WakePass)
 	} else {
-		c.observeWake(ctx, WakeLine)
+		c.observeWake(ctx, WakeCohort)
 	}
 }
 
-// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's to look at.
+// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's
+// to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	if c.events == nil {
 		return
@@ -164,8 +175,9 @@ func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	if kind == EventGrant {
 		now := c.now()
 		l.mu.Lock()
-		told.Until, told.Passes = l.until.local(now), l.passes
+		told.Until = l.until.local(now)
 		l.mu.Unlock()
+		told.Token, told.Passes = l.token, l.passes
 	}
 	c.events.Event(ctx, Event{Kind: kind, Lease: told})
 }

@@ -10,7 +10,7 @@ import (
 // hooks are all that an uncontended Lock and Unlock ask of an observer that is not there.
 func hooks(ctx context.Context, c *core, claim *backend.Claim, l *lease) {
 	h := Hold{Key: "k"}
-	for _, op := range [...]string{OpWait, OpAttempt, OpHold, OpRelease} {
+	for _, op := range [...]string{OpLock, OpAttempt, OpRelease} {
 		_, end := c.observe(ctx, op, h)
 		end(h, nil)
 	}

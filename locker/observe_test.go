@@ -21,7 +21,7 @@ type record struct {
 }
 
 func (r *record) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	if op == locker.OpWait {
+	if op == locker.OpLock {
 		ctx = locker.WithTraceparent(ctx, "00-trace-span-01")
 	}
 	return ctx, func(end locker.Hold, err error) {
@@ -45,9 +45,9 @@ func TestObserverSeesEveryOperationOnce(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		_ = g.Unlock()
 		want := []string{
-			"attempt k token:true err:false", "wait k token:true err:false",
-			"attempt k token:false err:true", "wait k token:false err:true",
-			"renew k token:true err:false", "release k token:true err:false", "hold k token:true err:false",
+			"attempt k token:true err:false",
+			"attempt k token:false err:true", "lock k token:false err:true",
+			"renew k token:true err:false", "release k token:true err:false", "lock k token:true err:false",
 		}
 		if !slices.Equal(r.seen, want) {
 			t.Errorf("observed\n%q\nwant\n%q", r.seen, want)
@@ -58,17 +58,31 @@ func TestObserverSeesEveryOperationOnce(t *testing.T) {
 // events writes down what happens inside of operations, and which traceparent it is about.
 type events struct {
 	record
-	waits int
+	claims int
 }
 
 func (r *events) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	if op == locker.OpWait || op == locker.OpErrand {
-		r.mu.Lock()
-		r.waits++
-		ctx = locker.WithTraceparent(ctx, fmt.Sprint(op, r.waits))
-		r.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch op {
+	case locker.OpLock, locker.OpLease:
+		r.claims++
+		ctx = locker.WithTraceparent(ctx, fmt.Sprint(op, r.claims))
+	case locker.OpWait:
+		r.seen = append(r.seen, "waits "+traceparent(ctx))
+	default:
+		return ctx, func(locker.Hold, error) {}
 	}
-	return ctx, func(locker.Hold, error) {}
+	return ctx, func(_ locker.Hold, err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen = append(r.seen, fmt.Sprintf("end of %s of %s err:%v", op, traceparent(ctx), err != nil))
+	}
+}
+
+// traceparent is the one of the operation that ctx belongs to.
+func traceparent(ctx context.Context) string {
+	return locker.TraceparentOf(ctx)
 }
 
 func (r *events) Event(_ context.Context, e locker.Event) {
@@ -80,7 +94,8 @@ func (r *events) Event(_ context.Context, e locker.Event) {
 	}
 }
 
-// The first asks for itself; the lease is passed on once, and the third gets another.
+// The first finds the key free; its lease is passed on once, and for the third the cohort gets
+// another.
 func TestObserverHearsEvents(t *testing.T) {
 	r := &events{}
 	cfg := locker.Config{Observer: locker.Observers(nil, &record{}, r), Wait: waiting.Config{Passes: 1, PassTime: time.Minute}}
@@ -99,9 +114,15 @@ func TestObserverHearsEvents(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		want := []string{
-			"grant  wait1 0", "wake pass  0", "grant  wait1 1", "pass  wait1 0", "wake line  0", "grant  errand4 0",
+			"grant  lock1 0",
+			"waits lock2", "waits lock3",
+			"pass  lock1 0", "wake pass  0", "end of wait of lock2 err:false", "grant  lock1 1",
+			"grant  lease4 0", "wake cohort  0", "end of wait of lock3 err:false", "grant  lease4 0",
+			"end of lock of lock1 err:false", "end of lock of lock2 err:false", "end of lease of lease4 err:false", "end of lock of lock3 err:false",
 		}
-		got := slices.Clone(r.seen)
+		got := slices.DeleteFunc(slices.Clone(r.seen), func(e string) bool {
+			return e == "wake grant  0" // of the lease, if its first attempt came before the release
+		})
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -110,20 +131,58 @@ func TestObserverHearsEvents(t *testing.T) {
 	})
 }
 
-// Close tells the observer when everything else was told.
-func TestObserverHearsClose(t *testing.T) {
+// An OpWait is there only while somebody waits, with a claim of his own or in a cohort, and it
+// belongs to his OpLock; an OpLease belongs to the first who waits, and ends when nobody does. A
+// lease that is lost says so.
+func TestObserverSeesWaits(t *testing.T) {
 	r := &events{}
-	c, err := locker.New(hook(), locker.Bare, locker.Config{Observer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = mustLock(t, c, "k").Unlock()
-	if err := c.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if want := []string{"grant  wait1 0", "close   0"}; !slices.Equal(r.seen, want) {
-		t.Errorf("heard %q, want %q", r.seen, want)
-	}
+	b := hook()
+	bubble(t, b, locker.Config{Observer: r, TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		other, err := locker.New(b, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := mustLock(t, other, "k")
+		expect := func(what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !slices.Equal(r.seen, want) {
+				t.Errorf("%s: heard\n%q\nwant\n%q", what, r.seen, want)
+			}
+			r.seen = nil
+		}
+		_, err = l.TryLock(t.Context(), "k")
+		wantErr(t, err, backend.ErrHeld)
+		expect("TryLock", "end of lock of lock1 err:true")
+
+		_, err = l.Lock(t.Context(), "k", locker.Shared(), locker.WaitLimit(time.Millisecond))
+		wantErr(t, err, context.DeadlineExceeded)
+		expect("claim of its own", "waits lock2", "end of wait of lock2 err:true", "end of lock of lock2 err:true")
+
+		_, err = l.Lock(t.Context(), "k", locker.WaitLimit(time.Millisecond))
+		wantErr(t, err, context.DeadlineExceeded)
+		expect("cohort", "waits lock3", "end of lease of lease4 err:true", "end of wait of lock3 err:true", "end of lock of lock3 err:true")
+
+		got := make(chan *locker.Guard[struct{}])
+		go func() { got <- mustLock(t, l, "k") }()
+		synctest.Wait()
+		_ = g.Unlock()
+		g = <-got
+		r.mu.Lock()
+		r.seen = nil
+		r.mu.Unlock()
+		b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+		<-g.Lost()
+		expect("loss", "end of lock of lock5 err:true", "end of lease of lease6 err:true")
+		wantErr(t, g.Unlock(), locker.ErrLost)
+		expect("Unlock")
+		b.renew = nil
+		if err := other.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A nested lock of a client without an observer does not speak in the name of the outer one.
