@@ -134,7 +134,9 @@ func held(r rig, counter int64, n int) {
 	ends := r.now() + 60_000
 	fields := []string{
 		"v", "h2", "f", fmt.Sprint(counter), "o", "holder", "x", fmt.Sprint(ends), "b", "1", "m", "",
-		"g", fmt.Sprintf("- 0 0 0 0 0 %d 1 %d %d 0", ends+1000, n, n),
+	}
+	if n > 0 {
+		fields = append(fields, "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 %d %d 0", ends+1000, n, n))
 	}
 	for i := 1; i <= n; i++ {
 		fields = append(fields, fmt.Sprint("q:", i), fmt.Sprintf("%d 60000 me x 60000 w%d 1000 {}", ends, i),
@@ -160,8 +162,12 @@ func TestReserveEndsNearTheClock(t *testing.T) {
 		"hand-over before others": func(r rig, counter int64) { held(r, counter, 2); r.dropped(plainClaim("holder")) },
 	} {
 		r := newRig(t)
-		way(r, r.ms()*1000-far.Microseconds())
+		clock := r.ms() * 1000
+		way(r, clock-far.Microseconds())
 		near := r.state()
+		if int64(near.Holders[0].Token) < clock {
+			t.Errorf("%s: token %d is behind the clock, %d", name, near.Holders[0].Token, clock)
+		}
 		if reserved := int64(near.Token) - int64(near.Holders[0].Token) + 1; reserved != 1000 {
 			t.Errorf("%s: %d tokens with a counter behind the clock, want 1000", name, reserved)
 		}
@@ -198,6 +204,331 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 			least, most := before+min(over, minute/4).Microseconds(), after+min(over, minute/4).Microseconds()
 			if err != nil || int64(g.Token) < least || int64(g.Token) > most || g.Reserved != 100 {
 				t.Errorf("%s, a minimum of %v ahead: %+v, %v; want %d to %d", name, over, g, err, least, most)
+			}
+		}
+	}
+}
+
+// Whatever is over is taken by whoever asks, in each form that a lock may have.
+//
+// covers: I1, B1
+func TestTakesWhatIsOver(t *testing.T) {
+	for name, c := range map[string]backend.Claim{
+		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"), "a permit": permit("b", 2),
+	} {
+		r := newRig(t)
+		r.set(fmt.Sprintf("h2 5 %d other 1 ", minute.Milliseconds()*2)) // an expiry of 2 min, all of it margin
+		if g := r.granted(c); g.Token < 6 {
+			t.Errorf("%s on a string: token %d", name, g.Token)
+		}
+		r = newRig(t)
+		held(r, 5, 0)
+		r.ended("x")
+		if g := r.granted(c); g.Token < 6 {
+			t.Errorf("%s on a hash: token %d", name, g.Token)
+		}
+		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "b" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// The key outlives every lease and every place by the retention, and is never given less time than it has.
+//
+// covers: R10, K2
+func TestKeyOutlivesAll(t *testing.T) {
+	const long = time.Hour
+	patient := func(c backend.Claim, d time.Duration) backend.Claim {
+		c.TTL, c.WaiterTTL = d, d
+		return c
+	}
+	for name, way := range map[string]func(r rig){
+		"the first place":  func(r rig) { r.granted(plainClaim("h")); _ = r.refused(patient(queued("a"), long), 1) },
+		"the second place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(queued("a"), long), 2) },
+		"a reader's place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(reader("a"), long), 2) },
+		"a reader":         func(r rig) { r.granted(reader("r")); r.granted(patient(reader("a"), long)) },
+		"a heartbeat": func(r rig) {
+			held(r, 5, 2)
+			c := patient(queued("w2"), long)
+			c.Key = r.key
+			r.beats("w2", []bool{true}, c)
+		},
+		"a heartbeat among readers": func(r rig) {
+			r.granted(reader("r"))
+			_ = r.refused(queued("w"), 1)
+			c := patient(queued("w"), long)
+			c.Key = r.key
+			r.beats("w", []bool{true}, c)
+		},
+		"a hand-over": func(r rig) {
+			r.granted(plainClaim("h"))
+			_ = r.refused(patient(queued("a"), long), 1)
+			_ = r.refused(queued("b"), 2)
+			r.srv.MustDo("HSET", r.l.Key(r.key), "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 2 2 0", r.ms()+1))
+			r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "70000")
+			r.dropped(plainClaim("h"))
+		},
+		"a renewal": func(r rig) {
+			held(r, 5, 1)
+			c := backend.Claim{Key: r.key, Owner: "holder", TTL: long}
+			if err := DecodeRenew(r.eval(own.Renew, r.l.Renew(c)...)); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		r := newRig(t)
+		way(r)
+		if left := r.left(); left < (long+layout(t).keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
+			t.Errorf("%s: the key lives for %d ms, and something lasts an hour", name, left)
+		}
+	}
+	const longer = 100 * time.Hour
+	for name, way := range map[string]func(r rig){
+		"a place":     func(r rig) { _ = r.refused(queued("a"), 2) },
+		"a reader":    func(r rig) { _ = r.refused(reader("a"), 2) },
+		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, queued("w1")) },
+		"a hand-over": func(r rig) { r.dropped(plainClaim("holder")) },
+		"a renewal": func(r rig) {
+			_ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})...))
+		},
+		"a tombstone": func(r rig) { _ = r.release("stranger", false) },
+	} {
+		r := newRig(t)
+		held(r, 5, 1)
+		if name == "a hand-over" {
+			held(r, 5, 2)
+		}
+		r.srv.MustDo("PEXPIRE", r.l.Key(r.key), fmt.Sprint(longer.Milliseconds()))
+		way(r)
+		if left := r.left(); left < longer.Milliseconds()-10_000 {
+			t.Errorf("%s: the key lives for %d ms, and had %v", name, left, longer)
+		}
+	}
+}
+
+// Out of memory nothing is granted and no place is given, and what was there stays as it was; whoever has something keeps it
+// and gives it back.
+//
+// covers: R6
+func TestOutOfMemory(t *testing.T) {
+	states := map[string]func(r rig){
+		"nothing": func(rig) {}, "free": func(r rig) { r.set("h2 5") },
+		"held":  func(r rig) { r.granted(plainClaim("holder")) },
+		"queue": func(r rig) { r.granted(plainClaim("holder")); _ = r.refused(queued("w1"), 1) },
+		"two":   func(r rig) { held(r, 5, 2) }, "readers": func(r rig) { r.granted(reader("r1")) },
+	}
+	for name, state := range states {
+		for _, c := range []backend.Claim{queued("a"), reader("a"), permit("a", 2), entrant("a", "a1")} {
+			r := newRig(t)
+			state(r)
+			before := r.stored()
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+			c.Key, c.TTL = r.key, minute
+			reply, err := r.srv.Do(append([]string{"EVAL", own.Acquire.Source, "1", r.l.Key(r.key)}, r.l.For("me").Acquire(c)...)...)
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+			if err == nil || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
+				t.Errorf("%s, %v: %v, %v; want a refusal", name, c, reply, err)
+			}
+			if after := r.stored(); after != before {
+				t.Errorf("%s: %s\nbecame %s", name, before, after)
+			}
+		}
+		if name == "nothing" || name == "free" || name == "readers" {
+			continue
+		}
+		r := newRig(t)
+		state(r)
+		r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+		renewed := DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})...))
+		c := plainClaim("holder")
+		c.TTL = minute
+		c.NoneInFlight = name != "two"
+		released := DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
+		r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+		if renewed != nil || released != nil {
+			t.Errorf("%s: renewed %v, released %v", name, renewed, released)
+		}
+		if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" || len(s.Holders) == 0 && name != "held" {
+			t.Errorf("%s: %+v after the release", name, s)
+		}
+	}
+}
+
+// A reader whose lease is over, and whose slot no purge has come to yet, is let in again once and not twice.
+//
+// covers: R10, B15
+func TestHoldIsNotCountedTwice(t *testing.T) {
+	r := newRig(t)
+	for i := range 300 {
+		r.granted(reader(fmt.Sprint("r", i)))
+		r.ended(fmt.Sprint("h:r", i))
+	}
+	r.granted(reader("r0"))
+	for range 5 {
+		r.granted(reader("r0"))
+	}
+	if s := r.state(); len(s.Holders) != 1 || strings.Count("\n"+r.stored(), "\nk:") != 1 {
+		t.Errorf("%+v and %d slots, want r0 alone", s.Holders, strings.Count("\n"+r.stored(), "\nk:"))
+	}
+	r.dropped(reader("r0"))
+	r.granted(plainClaim("w"))
+}
+
+// A tombstone outlives a hand-over and a place that is given, whichever form the lock takes.
+//
+// covers: A4
+func TestTombstoneOutlivesOthers(t *testing.T) {
+	for name, way := range map[string]func(r rig){
+		"a hand-over to the last":   func(r rig) { held(r, 5, 1) },
+		"a hand-over before others": func(r rig) { held(r, 5, 2) },
+		"a release":                 func(r rig) { held(r, 5, 0) },
+	} {
+		r := newRig(t)
+		way(r)
+		_ = r.refused(queued("late"), max(1, strings.Count(r.stored(), "w:")+1))
+		if err := r.release("late", false); !errors.Is(err, backend.ErrLost) {
+			t.Fatal(err)
+		}
+		_ = r.refusedOrNot(queued("w1"))
+		r.dropped(plainClaim("holder"))
+		if _, err := r.ask(queued("late")); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s: an attempt that was released, and comes late: %v, want ErrLost", name, err)
+		}
+	}
+}
+
+// refusedOrNot asks, whatever the answer.
+func (r rig) refusedOrNot(c backend.Claim) error {
+	_, err := r.ask(c)
+	return err
+}
+
+// Counters that contradict each other are refused by every verb on every way, and stay as they are.
+//
+// covers: I2, R23
+func TestDamagedGroup(t *testing.T) {
+	future := newRig(t).now() + 60_000
+	hold := fmt.Sprint(future, " 7  reader {}")
+	place := fmt.Sprint(future, " 60000 me x 60000 w1 1 {}")
+	for name, test := range map[string]struct {
+		group string
+		owner bool
+	}{
+		"one owner and several":        {"s 0 1 1 0 0 1 1 1 1 0", true},
+		"holders of no mode":           {"- 0 1 1 0 0 1 1 1 1 0", false},
+		"a mode without holders":       {"s 0 0 1 0 0 1 1 1 1 0", true},
+		"nobody at all":                {"- 0 0 0 0 0 1 1 1 0 0", true},
+		"more unseen than hold":        {"s 0 1 1 2 0 1 1 1 1 0", false},
+		"too many holders":             {"s 0 1000000001 1 0 0 1 1 1 1 0", false},
+		"a queue from 0":               {"- 0 0 0 0 0 1 0 1 1 0", true},
+		"a queue without end":          {"- 0 0 0 0 0 1 1 10000000000001 1 0", true},
+		"more wait than there are":     {"- 0 0 0 0 0 1 1 1 2 0", true},
+		"more for permits than wait":   {"- 1 0 0 0 0 1 1 1 1 2", true},
+		"permits without a limit":      {"p 0 1 1 0 0 1 1 1 1 0", false},
+		"places for no permits":        {"- 0 0 0 0 0 1 1 1 1 1", true},
+		"a time that is too late":      {"- 0 0 0 0 0 9007199254740992 1 1 1 0", true},
+		"soonest that is too late":     {"s 0 1 9007199254740992 0 0 1 1 1 1 0", false},
+		"a number that is none":        {"- 0 0 0 0 0 x 1 1 1 0", true},
+		"a number that is missing":     {"- 0 0 0 0 0 1 1 1 1", true},
+		"another mode":                 {"x 0 1 1 0 0 1 1 1 1 0", false},
+		"a number that is not in full": {"- 0 0 0 0 0 1 1 1 1 1.5", true},
+	} {
+		r := newRig(t)
+		fields := []string{"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1"}
+		if test.owner {
+			fields = append(fields, "o", "holder", "x", fmt.Sprint(future), "m", "", "b", "1")
+		} else {
+			fields = append(fields, "k:1", hold, "h:reader", "1")
+		}
+		r.set(fields...)
+		before := r.stored()
+		var claims []backend.Claim
+		for _, owner := range []string{"holder", "reader", "w1", "new"} {
+			c := queued(owner)
+			c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+			claims = append(claims, c)
+		}
+		for _, c := range claims {
+			for verb, reply := range map[string]any{
+				"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
+				"release": r.eval(own.Release, r.l.Release(c)...), "heartbeat": r.eval(own.Heartbeat, r.l.Heartbeat(claims)...),
+				"inspect": r.eval(own.Inspect),
+			} {
+				if _, code := open(reply); code != codeForeign {
+					t.Errorf("%s, %s of %s: %v, want to be refused", name, verb, c.Owner, reply)
+				}
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+	}
+}
+
+// A renewal neither shortens a lease nor revives one that is over, though nobody took the key since.
+//
+// covers: I1, B8
+func TestRenewalOnlyGrows(t *testing.T) {
+	dialect, err := Dialect("", 0, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		l     Layout
+		c     backend.Claim
+		queue bool
+	}{
+		"alone": {layout(t), plainClaim("a"), false}, "before one": {layout(t), plainClaim("a"), true},
+		"reader": {layout(t), reader("a"), false}, "permit": {layout(t), permit("a", 2), false},
+		"re-entrant": {layout(t), entrant("o", "a"), false}, "dialect": {dialect, plainClaim("a"), false},
+	} {
+		r := newRig(t)
+		r.l = test.l
+		c := test.c
+		c.Key, c.TTL = r.key, minute
+		grant := func() error {
+			_, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c)
+			return err
+		}
+		renew := func(d time.Duration) error {
+			c := c
+			c.TTL = d
+			return DecodeRenew(r.evalKeys(r.l.Scripts().Renew, r.l.Renew(c)))
+		}
+		remains := func() time.Duration {
+			s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect()))
+			if err != nil || len(s.Holders) != 1 {
+				t.Fatalf("%s: %+v, %v", name, s, err)
+			}
+			return s.Holders[0].TTL
+		}
+		if err := grant(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if test.queue {
+			_ = r.refused(queued("b"), 1)
+		}
+		for what, again := range map[string]func() error{
+			"a renewal":          func() error { return renew(time.Second) },
+			"a repeated attempt": func() error { c.TTL = time.Second; defer func() { c.TTL = minute }(); return grant() },
+		} {
+			if err := again(); err != nil || remains() < minute/2 {
+				t.Errorf("%s: %s with a shorter TTL: %v, and %v remain", name, what, err, remains())
+			}
+		}
+		if err := renew(time.Hour); err != nil || remains() < time.Hour-minute/2 {
+			t.Errorf("%s: a renewal for an hour: %v, and %v remain", name, err, remains())
+		}
+
+		r = newRig(t)
+		r.l, c.Key, c.TTL = test.l, r.key, 10*time.Millisecond
+		if err := grant(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r.lapse(c.TTL)
+		for range 2 {
+			if err := renew(minute); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("%s: a renewal after the end of the lease: %v, want ErrLost", name, err)
 			}
 		}
 	}
