@@ -533,3 +533,85 @@ func TestRenewalOnlyGrows(t *testing.T) {
 		}
 	}
 }
+
+// A renewal with a minimum token raises the hold's token to it, never lowers it, and what is granted later is above it.
+//
+// covers: K1, K7
+func TestRenewalRaisesTheToken(t *testing.T) {
+	renew := func(r rig, c backend.Claim, least uint64) any {
+		c.Key, c.TTL, c.MinToken = r.key, minute, least
+		return r.eval(own.Renew, r.l.Renew(c)...)
+	}
+	block := plainClaim("a")
+	block.Reserve = 10
+	for name, c := range map[string]backend.Claim{
+		"alone": block, "reader": reader("a"), "permit": permit("a", 2), "re-entrant": entrant("o", "a"),
+	} {
+		r := newRig(t)
+		first := r.granted(c)
+		other := reader("b")
+		if name == "re-entrant" {
+			other = entrant("o", "b")
+		}
+		if name != "alone" && name != "permit" {
+			r.granted(other)
+		}
+		least := first.Token + 1000
+		for _, wish := range []uint64{least, 5} {
+			if err := DecodeRenew(renew(r, c, wish)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			s := r.state()
+			reserved := uint64(max(first.Reserved, 1)) - 1
+			if s.Holders[0].Token != least || s.Token < least+reserved {
+				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, wish, s, least)
+			}
+			if name == "re-entrant" && s.Holders[1].Token != least || name == "reader" && s.Holders[1].Token == least {
+				t.Errorf("%s: the other's token is %d", name, s.Holders[1].Token)
+			}
+		}
+		last := r.state().Token
+		for _, gone := range []backend.Claim{c, other} {
+			_ = r.drop(gone)
+		}
+		if next := r.granted(plainClaim("next")); next.Token <= last {
+			t.Errorf("%s: token %d after %d", name, next.Token, last)
+		}
+		r = newRig(t)
+		r.granted(c)
+		before := r.stored()
+		if reply := renew(r, c, 1<<52+1); DecodeRenew(reply) == nil || r.stored() != before {
+			t.Errorf("%s: a minimum token that would use up the counter: %v", name, reply)
+		}
+	}
+}
+
+// Whatever verb comes first after something is over lets in whoever is next.
+//
+// covers: W9
+func TestEveryVerbLetsIn(t *testing.T) {
+	for verb, call := range map[string]func(r rig){
+		"acquire":   func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
+		"renew":     func(r rig) { _ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "p1", TTL: minute})...)) },
+		"release":   func(r rig) { _ = r.drop(plainClaim("stranger")) },
+		"heartbeat": func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
+	} {
+		r := newRig(t)
+		r.granted(permit("p1", 2))
+		r.granted(permit("p2", 2))
+		_ = r.refused(permit("p3", 2), 1)
+		_ = r.refused(permit("p4", 2), 2)
+		r.ended("h:p2")
+		call(r)
+		if s := r.state(); len(s.Holders) != 2 || s.Holders[1].Owner != "p3" || len(s.Waiters) != 1 {
+			t.Errorf("%s: %+v, want p3 to be let in", verb, s)
+		}
+	}
+	// A writer that died before a reader, while another reads.
+	r := newRig(t)
+	r.granted(reader("r1"))
+	_ = r.refused(queued("dead"), 1)
+	_ = r.refused(reader("r2"), 2)
+	r.ended("w:dead")
+	r.beats("r2 behind a dead writer", []bool{false}, reader("r2"))
+}
