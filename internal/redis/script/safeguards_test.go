@@ -217,8 +217,9 @@ func TestTakesWhatIsOver(t *testing.T) {
 		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"), "a permit": permit("b", 2),
 	} {
 		r := newRig(t)
-		r.set(fmt.Sprintf("h2 5 %d other 1 ", minute.Milliseconds()*2)) // an expiry of 2 min, all of it margin
-		if g := r.granted(c); g.Token < 6 {
+		const last = 1700000000000000
+		r.set(fmt.Sprintf("h2 %d %d other 1 ", last, minute.Milliseconds()*2)) // it expires in 2 min, all of that margin
+		if g := r.granted(c); g.Token <= last {
 			t.Errorf("%s on a string: token %d", name, g.Token)
 		}
 		r = newRig(t)
@@ -239,14 +240,19 @@ func TestTakesWhatIsOver(t *testing.T) {
 func TestKeyOutlivesAll(t *testing.T) {
 	const long = time.Hour
 	patient := func(c backend.Claim, d time.Duration) backend.Claim {
-		c.TTL, c.WaiterTTL = d, d
+		c.TTL, c.WaiterTTL = minute, d // a longer TTL would make the retention longer
 		return c
 	}
 	for name, way := range map[string]func(r rig){
 		"the first place":  func(r rig) { r.granted(plainClaim("h")); _ = r.refused(patient(queued("a"), long), 1) },
 		"the second place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(queued("a"), long), 2) },
 		"a reader's place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(reader("a"), long), 2) },
-		"a reader":         func(r rig) { r.granted(reader("r")); r.granted(patient(reader("a"), long)) },
+		"a reader": func(r rig) {
+			c := reader("a")
+			c.TTL = long
+			r.granted(reader("r"))
+			r.granted(c)
+		},
 		"a heartbeat": func(r rig) {
 			held(r, 5, 2)
 			c := patient(queued("w2"), long)
@@ -262,7 +268,9 @@ func TestKeyOutlivesAll(t *testing.T) {
 		},
 		"a hand-over": func(r rig) {
 			r.granted(plainClaim("h"))
-			_ = r.refused(patient(queued("a"), long), 1)
+			c := queued("a")
+			c.TTL, c.WaiterTTL = long, long
+			_ = r.refused(c, 1)
 			_ = r.refused(queued("b"), 2)
 			r.srv.MustDo("HSET", r.l.Key(r.key), "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 2 2 0", r.ms()+1))
 			r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "70000")
@@ -282,16 +290,24 @@ func TestKeyOutlivesAll(t *testing.T) {
 			t.Errorf("%s: the key lives for %d ms, and something lasts an hour", name, left)
 		}
 	}
+	r := newRig(t)
+	held(r, 5, 1)
+	r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "61000")
+	_ = r.release("stranger", false)
+	if left := r.left(); left < 2*minute.Milliseconds() {
+		t.Errorf("the key lives for %d ms, and has a tombstone for two minutes", left)
+	}
 	const longer = 100 * time.Hour
 	for name, way := range map[string]func(r rig){
-		"a place":     func(r rig) { _ = r.refused(queued("a"), 2) },
-		"a reader":    func(r rig) { _ = r.refused(reader("a"), 2) },
-		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, queued("w1")) },
+		"a place":     func(r rig) { _ = r.refused(patient(queued("a"), long), 2) },
+		"a reader":    func(r rig) { _ = r.refused(patient(reader("a"), long), 2) },
+		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, patient(queued("w1"), long)) },
 		"a hand-over": func(r rig) { r.dropped(plainClaim("holder")) },
 		"a renewal": func(r rig) {
 			_ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})...))
 		},
-		"a tombstone": func(r rig) { _ = r.release("stranger", false) },
+		"a tombstone":            func(r rig) { _ = r.release("stranger", false) },
+		"the last place is left": func(r rig) { _ = r.drop(queued("w1")) },
 	} {
 		r := newRig(t)
 		held(r, 5, 1)
@@ -361,6 +377,8 @@ func TestHoldIsNotCountedTwice(t *testing.T) {
 	r := newRig(t)
 	for i := range 300 {
 		r.granted(reader(fmt.Sprint("r", i)))
+	}
+	for i := range 300 {
 		r.ended(fmt.Sprint("h:r", i))
 	}
 	r.granted(reader("r0"))
@@ -418,6 +436,7 @@ func TestDamagedGroup(t *testing.T) {
 		"holders of no mode":           {"- 0 1 1 0 0 1 1 1 1 0", false},
 		"a mode without holders":       {"s 0 0 1 0 0 1 1 1 1 0", true},
 		"nobody at all":                {"- 0 0 0 0 0 1 1 1 0 0", true},
+		"an owner and a reader":        {"s 0 1 9999999999999 0 0 1 1 1 1 0", true},
 		"more unseen than hold":        {"s 0 1 1 2 0 1 1 1 1 0", false},
 		"too many holders":             {"s 0 1000000001 1 0 0 1 1 1 1 0", false},
 		"a queue from 0":               {"- 0 0 0 0 0 1 0 1 1 0", true},
@@ -434,11 +453,9 @@ func TestDamagedGroup(t *testing.T) {
 		"a number that is not in full": {"- 0 0 0 0 0 1 1 1 1 1.5", true},
 	} {
 		r := newRig(t)
-		fields := []string{"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1"}
+		fields := []string{"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1", "k:1", hold, "h:reader", "1"}
 		if test.owner {
 			fields = append(fields, "o", "holder", "x", fmt.Sprint(future), "m", "", "b", "1")
-		} else {
-			fields = append(fields, "k:1", hold, "h:reader", "1")
 		}
 		r.set(fields...)
 		before := r.stored()
@@ -607,11 +624,166 @@ func TestEveryVerbLetsIn(t *testing.T) {
 			t.Errorf("%s: %+v, want p3 to be let in", verb, s)
 		}
 	}
-	// A writer that died before a reader, while another reads.
 	r := newRig(t)
+	held(r, 5, 2)
+	r.ended("w:w1")
+	r.dropped(plainClaim("holder"))
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "w2" {
+		t.Errorf("a release with a dead head: %+v, want w2 to be let in", s)
+	}
+	// A writer that died before a reader, while another reads.
+	r = newRig(t)
 	r.granted(reader("r1"))
 	_ = r.refused(queued("dead"), 1)
 	_ = r.refused(reader("r2"), 2)
 	r.ended("w:dead")
 	r.beats("r2 behind a dead writer", []bool{false}, reader("r2"))
+}
+
+// Places that contradict each other are refused, and nobody's is kept or taken for another's.
+//
+// covers: I2, R23
+func TestDamagedPlaces(t *testing.T) {
+	for name, fields := range map[string][]string{
+		"no reserve":          {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 0 {}")},
+		"too large a reserve": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 1025 {}")},
+		"another's place":     {"w:w1", "2"},
+		"a place before all":  {"w:w1", "0"},
+		"a place after all":   {"w:w1", "3"},
+		"a number that is no": {"w:w1", "x"},
+		"no place":            {"q:1", "somebody's"},
+	} {
+		r := newRig(t)
+		held(r, 5, 2)
+		_, place, _ := strings.Cut(r.field("q:1"), " ")
+		r.srv.MustDo("HSET", r.l.Key(r.key), "q:3", fmt.Sprint(r.ms()+60_000, " ", place), "q:0", fmt.Sprint(r.ms()+60_000, " ", place))
+		r.srv.MustDo(append([]string{"HSET", r.l.Key(r.key)}, fields...)...)
+		before := r.stored()
+		c := queued("w1")
+		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+		leaves := c
+		if strings.Contains(name, "reserve") {
+			leaves.Owner = "holder" // and hands over to it
+		}
+		for verb, reply := range map[string]any{
+			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "release": r.eval(own.Release, r.l.Release(leaves)...),
+		} {
+			if _, code := open(reply); code != codeForeign {
+				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+		if name != "another's place" && name != "no place" {
+			continue // a heartbeat looks at its own place alone
+		}
+		if _, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{c})...), 1); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s, heartbeat: %v, want ErrForeign", name, err)
+		}
+	}
+	r := newRig(t)
+	held(r, 5, 2)
+	r.ended("x")
+	r.srv.MustDo("HDEL", r.l.Key(r.key), "q:1", "q:2")
+	if _, err := r.ask(queued("a")); !errors.Is(err, backend.ErrForeign) {
+		t.Errorf("places that are counted and not there: %v, want ErrForeign", err)
+	}
+}
+
+// So are holds, and the tokens of one that is exclusive.
+//
+// covers: I2, R23
+func TestDamagedHolds(t *testing.T) {
+	refused := func(name string, r rig, c backend.Claim) {
+		t.Helper()
+		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+		before := r.stored()
+		for verb, reply := range map[string]any{
+			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
+		} {
+			if _, code := open(reply); code != codeForeign {
+				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+	}
+	for _, number := range []string{"0", "2", "3", "x", "1.5"} { // r2 has the second slot
+		r := newRig(t)
+		r.granted(reader("r1"))
+		r.granted(reader("r2"))
+		r.srv.MustDo("HSET", r.l.Key(r.key), "h:r1", number, "k:3", r.field("k:1"), "k:0", r.field("k:1"))
+		refused("slot "+number, r, reader("r1"))
+	}
+	for _, count := range []string{"0", "1025", "6", "x"} {
+		r := newRig(t)
+		held(r, 5, 0)
+		r.srv.MustDo("HSET", r.l.Key(r.key), "b", count)
+		refused(count+" tokens", r, plainClaim("holder"))
+	}
+}
+
+// A lease that is shorter than those before it is noticed when it is over.
+//
+// covers: R10, Q12
+func TestShorterLeaseIsNoticed(t *testing.T) {
+	r := newRig(t)
+	r.granted(permit("p1", 2))
+	short := permit("p2", 2)
+	short.TTL = 10 * time.Millisecond
+	r.granted(short)
+	r.lapse(short.TTL)
+	r.granted(permit("p3", 2))
+}
+
+// A replica, which may lag behind, does not say no to a renewal or a release, and nothing else.
+//
+// covers: R14, R16
+func TestAReplicaSaysNothing(t *testing.T) {
+	for name, state := range map[string]func(r rig){
+		"nothing": func(rig) {}, "string": func(r rig) { r.granted(plainClaim("a")) },
+		"queue":     func(r rig) { held(r, 5, 1) },
+		"tombstone": func(r rig) { _ = r.release("b", false); r.granted(plainClaim("a")) },
+		"readers":   func(r rig) { r.granted(reader("a")); r.granted(reader("b")) },
+	} {
+		r := variant(t, layout(t))
+		state(r)
+		r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
+		for _, owner := range []string{"a", "b", "stranger", "holder", "w1"} {
+			for _, unknown := range []bool{false, true} {
+				c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: !unknown}
+				for verb, args := range map[string][]string{
+					"renew": append(header(r, own.Renew), r.l.Renew(c)...), "release": append(header(r, own.Release), r.l.Release(c)...),
+				} {
+					if reply, err := r.srv.Do(args...); err == nil {
+						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb, owner, reply)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A lock that never ends is none of ours, and one whose owner's lease is over is stored without an owner.
+//
+// covers: I2, R23
+func TestWhatIsStored(t *testing.T) {
+	r := newRig(t)
+	for _, value := range []string{"h2 1700000000000000 60000 other 1 ", "h2 1700000000000000 60000 a 1 "} {
+		r.srv.MustDo("SET", r.l.Key(r.key), value)
+		if _, err := r.ask(reader("a")); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("a string without an expiry: %v, want ErrForeign", err)
+		}
+	}
+	held(r, 5, 1)
+	r.ended("x")
+	r.ended("w:w1")
+	if err := r.drop(queued("w1")); !errors.Is(err, backend.ErrLost) {
+		t.Fatal(err)
+	}
+	if got := r.stored(); got != "h2 5" {
+		t.Errorf("after the last place was left, behind a lease that is over: %q, want the counter alone", got)
+	}
 }

@@ -114,7 +114,7 @@ local function read_group(stored)
     unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
     head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0}
   if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
-    group.unseen <= group.holders and group.holders <= 1e9 and group.head > 0 and group.tail <= 1e13 and
+    group.unseen <= group.holders and group.head > 0 and group.tail <= 1e13 and
     group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
     (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
     math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then
@@ -146,7 +146,8 @@ local function hand_over()
   if not ends or tonumber(ends) <= now then return end
   local token = math.max(counter + 1, us)
   local last = token + count - 1
-  if last > us + NEAR then return end -- the reserve is to be cut, or the key must live longer
+  -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
+  if last < token or last >= token + 1024 or last > us + NEAR then return end
   local done
   if group.waiting == 1 then
     done = redis.pcall('SET', key, 'h2 ' .. text(last) .. ' ' .. tail, 'PX', text(lease + keep + 1))
