@@ -104,8 +104,8 @@ sim: ## the quorum in simulated time, SEEDS (1000) of them, with one safeguard r
 	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants|TestRepeats' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
 
 .PHONY: mutants
-mutants: servers ## break the code on purpose, one defect at a time: the tests must notice each; some minutes
-	$(GO) run ./internal/mutants
+mutants: servers ## break the code on purpose, one defect at a time: the tests must notice each; MUTANTS="-run tombstone"
+	$(GO) run ./internal/mutants $(MUTANTS)
 
 .PHONY: bench
 bench: servers ## measure against other libraries, about 18 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"

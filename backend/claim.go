@@ -152,6 +152,26 @@ func (c Claim) ValidateRelease(caps Capabilities) error {
 	return c.validateSave(caps)
 }
 
+// ValidateHeartbeat is Validate for Heartbeat: claims are of one key, wait in its queue, and are at most [MaxHeartbeat].
+func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
+	if n := len(claims); n > MaxHeartbeat {
+		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxHeartbeat))
+	}
+	for i := range claims {
+		c := &claims[i]
+		switch {
+		case c.Key != claims[0].Key:
+			return invalid("claims", c.Key, "are not of one key")
+		case !c.Queue:
+			return invalid("claims", c.Key, "wait in no queue")
+		}
+		if err := c.Validate(caps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Claim) validateSave(caps Capabilities) error {
 	if n := len(c.Save); n > MaxState {
 		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}

@@ -69,11 +69,6 @@ type HeldError struct {
 	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown, or others are to ask first
 	Token      uint64        // the key's last token when this was answered; 0 unknown. See Wake.
 	Holder     Meta          // zero if unknown
-
-	// Wait is an estimate of package locker, which a backend leaves at 0, unknown: as many holds as there are places up to
-	// this one, each as long as holds of the key by the same client have lately been. It is no bound either way. Others may
-	// hold for longer or shorter, a place may stand for several holds of one process, and it may be given up.
-	Wait time.Duration
 }
 
 // Error says who holds and for how long at least.
@@ -81,13 +76,10 @@ func (e *HeldError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())
 	if h := e.Holder; h != (Meta{}) {
-		fmt.Fprintf(&b, " (%s on %s, pid %d)", h.Service, h.Host, h.PID)
+		fmt.Fprintf(&b, " (%q on %q, pid %d)", h.Service, h.Host, h.PID)
 	}
 	if e.Position > 0 {
 		fmt.Fprintf(&b, ", place %d in line", e.Position)
-	}
-	if e.Wait > 0 {
-		fmt.Fprintf(&b, ", about %v to wait", e.Wait.Round(time.Millisecond))
 	}
 	if e.RetryAfter > 0 {
 		fmt.Fprintf(&b, ", lease ends in %v unless renewed", e.RetryAfter.Round(time.Millisecond))

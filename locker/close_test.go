@@ -64,7 +64,9 @@ func TestCloseOutOfTimeCutsGuardsOff(t *testing.T) {
 		err = l.Shutdown(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
 		wantErr(t, context.Cause(g.Context()), locker.ErrLost, locker.ErrClosed)
-		wantErr(t, g.Unlock(), locker.ErrLost, locker.ErrClosed) // after Close: nothing hangs, nothing panics
+		if err := g.Unlock(); err == nil { // after Close: it asks the store, which does not answer
+			t.Error("a release that was not confirmed is none")
+		}
 		synctest.Wait()
 		if err := l.Shutdown(context.Background()); err != nil {
 			t.Errorf("second Close: %v", err)

@@ -30,12 +30,13 @@ type Config struct {
 	MaxHold time.Duration
 
 	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the store is silent. The lease
-	// then runs out by itself. Default: the TTL.
+	// then runs out by itself. Default: the TTL, and at most 30s.
 	ReleaseTimeout time.Duration
 
-	// StoreTimeout is how long Lock keeps asking a store that gives no answer at all before it fails with the store's
-	// error. It is looked at between two questions; each is bounded by the backend's own request timeout. A held lock is an
-	// answer: waiting for one is bounded by ctx alone. Default: the TTL.
+	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails with the store's error,
+	// counted from the call or the last answer, whichever is later. A held lock is an answer: waiting for one is bounded by
+	// ctx alone. While other requests of the Client are answered the store is busy rather than away, and Lock waits four
+	// times as long. Default: the TTL, and at most 30s.
 	StoreTimeout time.Duration
 
 	// Namespace is put before every key, so that services sharing a store do not share locks by accident. Two different
@@ -113,14 +114,6 @@ func (cfg Config) needs() backend.Capabilities {
 // modeNeeds is what a backend must be able to do for a mode.
 func modeNeeds(m waiting.Mode) backend.Capabilities {
 	return backend.Capabilities{Queue: m == waiting.Handoff, Watch: m == waiting.Notify || m == waiting.Handoff}
-}
-
-// orTTL is a bound that defaults to the TTL of the claim at hand.
-func orTTL(d, ttl time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return ttl
 }
 
 var hostname = sync.OnceValue(func() string {

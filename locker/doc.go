@@ -12,7 +12,8 @@
 //
 //   - Belief exclusion. The periods in which [Guard.Value] and [Guard.Check] of two guards of one key succeed do not overlap,
 //     as long as the store keeps what it granted and clocks run at the same rate within one percent. A guard's deadline is
-//     counted from before its request was sent, on this machine's monotonic clock, and time asleep in suspend counts.
+//     counted from before its request was sent, on this machine's monotonic clock. On Linux, time asleep in suspend
+//     counts.
 //   - A lock that is lost says so. [Guard.Context] ends, with a cause that wraps [ErrLost], before the store can have granted
 //     the key to another, without waiting for any answer.
 //   - Not promised: that code of a holder which was paused (by the scheduler, a debugger, a virtual machine's host) between
@@ -23,10 +24,11 @@
 //
 // Errors are an *[Error] with the operation and the key, and work with errors.Is and errors.As:
 //
-//   - [ErrNotAcquired]: nothing is held. Together with [backend.ErrHeld] (as *backend.HeldError, which names the holder),
+//   - [ErrNotAcquired]: nothing is held. Together with [backend.ErrHeld] (as *[HeldError], which names the holder and estimates the wait),
 //     with ctx.Err() and its cause, or with the store's error.
 //   - [ErrLost]: the hold ended although nobody unlocked it. [ErrMaxHold]: it was ended by Config.MaxHold.
-//   - [ErrUnlocked]: the guard was unlocked before. [ErrClosed]: the client was closed.
+//   - [ErrUnlocked]: the guard was unlocked before. [ErrClosed]: the client was closed; a hold that ends by it is still
+//     released by its Unlock.
 //
 // # Time
 //

@@ -127,10 +127,12 @@ func TestErrorsSayThingsOnce(t *testing.T) {
 func TestWaitMode(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		other := another(t, b, locker.Config{})
+		defer other.Close()
 		for mode, queues := range map[waiting.Mode]bool{
 			waiting.Auto: true, waiting.Handoff: true, waiting.Notify: false, waiting.Poll: false,
 		} {
-			g := mustLock(t, l, "k")
+			g := mustLock(t, other, "k")
 			b.watches.Store(0)
 			got := make(chan error, 1)
 			go func() {

@@ -51,13 +51,38 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// A HeldError is a *[backend.HeldError] with what this client makes of it.
+type HeldError struct {
+	Position int // in the queue, with those of this process who are before; 1 is next; 0 without a queue
+
+	// Wait is an estimate: as many holds as there are places up to this one, each as long as this client's own holds of
+	// the key have lately been; 0 unknown. It is no bound either way. Others may hold for longer or shorter, a place may
+	// stand for several holds of one process, and it may be given up.
+	Wait time.Duration
+
+	Err *backend.HeldError // the store's answer
+}
+
+// Error says who holds, and how long the wait may be.
+func (e *HeldError) Error() string {
+	held := *e.Err
+	held.Position = e.Position
+	if e.Wait > 0 {
+		return fmt.Sprintf("%v, about %v to wait", &held, e.Wait.Round(time.Millisecond))
+	}
+	return held.Error()
+}
+
+// Unwrap returns the store's answer.
+func (e *HeldError) Unwrap() error { return e.Err }
+
 // A WouldTimeoutError is [ErrWouldTimeout] with what it was reckoned from.
 type WouldTimeoutError struct {
-	RetryAfter time.Duration // the estimated wait, which is longer than Left; see [backend.HeldError], Wait
+	RetryAfter time.Duration // the estimated wait, which is longer than Left; see [HeldError], Wait
 	Left       time.Duration // of the time that the caller had for waiting
 	Position   int           // in line, 1 is next; 0 unknown
 	Holder     backend.Meta  // zero if unknown
-	Err        error         // the answer behind it: a *[backend.HeldError] or a *[backend.QuarantineError]
+	Err        error         // the answer behind it: a *[HeldError] or a *[backend.QuarantineError]
 }
 
 // Error gives both times, and the answer.
@@ -71,6 +96,14 @@ func (e *WouldTimeoutError) Is(target error) bool { return target == ErrWouldTim
 
 // Unwrap returns the answer.
 func (e *WouldTimeoutError) Unwrap() error { return e.Err }
+
+// errSilent is the error of a wait for a store that does not answer.
+func errSilent(timeout time.Duration, why error) error {
+	if why == nil {
+		return fmt.Errorf("no answer from the store within %v", timeout)
+	}
+	return fmt.Errorf("no answer from the store within %v: %w", timeout, why)
+}
 
 // notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and the store's last answer.
 func notAcquired(ctx context.Context, last error) error {

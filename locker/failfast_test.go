@@ -182,13 +182,13 @@ func TestEstimateIsInTheError(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		for range 3 {
-			var held *backend.HeldError
+			var held *locker.HeldError
 			if err := <-errs; !errors.As(err, &held) || held.Position != 1 || held.Wait != 9*time.Second {
 				t.Errorf("%v: %+v", err, held)
 			} // each is the first in line, as those before it have given up
 		}
 		_, err := l.TryLock(t.Context(), "k")
-		var held *backend.HeldError
+		var held *locker.HeldError
 		if !errors.As(err, &held) || held.Wait != 9*time.Second {
 			t.Errorf("TryLock: %v", err)
 		}
@@ -215,30 +215,9 @@ func TestEstimateForPermits(t *testing.T) {
 		time.Sleep(time.Minute)
 		_ = g.Unlock()
 		_, err = l.TryLock(t.Context(), "k", locker.Permit(3))
-		var held *backend.HeldError
+		var held *locker.HeldError
 		if !errors.As(err, &held) || held.Wait != 3*time.Minute {
 			t.Errorf("%v: want three turns of three at once", err)
 		}
-	})
-}
-
-// A spinning waiter keeps its place, gets its turn, and gives up when it should.
-func TestSpin(t *testing.T) {
-	b := count()
-	cfg := locker.Config{Wait: waiting.Config{Spin: 100}}
-	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
-		order, _ := crowd(t, l, 20, 0)
-		for i, n := range order {
-			if i != n {
-				t.Fatalf("not first come, first served: %v", order)
-			}
-		}
-		if _, most := b.seen(); most > 1 {
-			t.Errorf("%d waited in the store", most)
-		}
-		g := mustLock(t, l, "k")
-		_, err := l.Lock(t.Context(), "k", locker.WaitLimit(time.Second))
-		wantErr(t, err, context.DeadlineExceeded)
-		_ = g.Unlock()
 	})
 }

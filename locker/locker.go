@@ -1,37 +1,36 @@
 package locker
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A Locker grants guards. It is safe for concurrent use.
 type Locker[T any] interface {
 	// Lock waits until key is granted or ctx is done. ctx bounds the wait, not the hold, and is the parent of
-	// [Guard.Context], so a ctx with a deadline for the wait alone is better given as [WaitLimit]. On failure nothing is
-	// held or queued, and the error wraps [ErrNotAcquired] together with ctx.Err and its cause, or the backend's error.
+	// [Guard.Context], so a ctx with a deadline for the wait alone is better given as [WaitLimit]. On failure
+	// nothing is held or queued, and the error wraps [ErrNotAcquired] together with ctx.Err and its cause, or the
+	// backend's error.
 	//
 	// Under a guard's own Context the same key fails at once with [ErrWouldDeadlock], unless with [Reentrant].
 	Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 
-	// TryLock asks once and does not wait for a holder: then the error wraps [ErrNotAcquired] and a *backend.HeldError. A
-	// question that the store did not answer is asked once more. TryLock never overtakes those who wait in line.
+	// TryLock makes one attempt and does not wait for a holder: then the error wraps [ErrNotAcquired] and a
+	// *backend.HeldError. An attempt that the store did not answer is repeated once. TryLock never overtakes those
+	// who wait in the queue.
 	TryLock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 }
 
-// A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the resource can refuse stale
-// holders. ctx is done when the hold ends. If it fails, the lock is released and Lock fails with its error.
+// A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the resource can refuse
+// stale holders. ctx is done when the hold ends. If it fails, the lock is released and Lock fails with its error.
 type Binder[T any] func(ctx context.Context, h Hold) (T, error)
 
 // Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.
@@ -48,9 +47,9 @@ type Client[T any] struct {
 	bind Binder[T]
 }
 
-// New returns a Client whose guards protect what bind makes. It asks the store nothing. The backend stays the caller's: it
-// may serve several clients, and is to be closed after them. A bad cfg is an *[backend.InvalidError]; a backend that lacks
-// what cfg requires is an error that wraps [errors.ErrUnsupported].
+// New returns a Client whose guards protect what bind makes. It asks the store nothing. The backend stays the
+// caller's: it may serve several clients, and is to be closed after them. A bad cfg is an *[backend.InvalidError]; a
+// backend that lacks what cfg requires is an error that wraps [errors.ErrUnsupported].
 func New[T any](b backend.Backend, bind Binder[T], cfg Config) (*Client[T], error) {
 	if b == nil || bind == nil {
 		return nil, fmt.Errorf("holdfast: new locker: %w",
@@ -65,7 +64,7 @@ func New[T any](b backend.Backend, bind Binder[T], cfg Config) (*Client[T], erro
 
 // Lock implements [Locker].
 func (c *Client[T]) Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error) {
-	return c.acquire(ctx, "lock", key, opts)
+	return c.acquire(ctx, opLock, key, opts)
 }
 
 // TryLock implements [Locker].
@@ -73,146 +72,170 @@ func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*G
 	return c.acquire(ctx, opTry, key, opts)
 }
 
-// Shutdown fails pending and later calls with [ErrClosed], and waits until every guard is unlocked (or lost) and every clean-up
-// done. When ctx is done first, the guards that are left end with a cause that wraps [ErrLost] and [ErrClosed]; their leases
-// run out by themselves, and Close returns an error that wraps ctx.Err(). No goroutine of the Client is left either way; a
-// question that is under way then is waited for, up to the backend's request timeout. Shutdown may be called twice, and
-// concurrently.
-func (c *Client[T]) Shutdown(ctx context.Context) error { return c.core.close(ctx) }
+// closeGrace is how long Close waits for the Unlocks.
+const closeGrace = 10 * time.Second
 
-// Close is [Client.Shutdown] that waits for ten seconds at most.
+// Close ends the Client. Pending and later calls fail with [ErrClosed]. The contexts of what is held end with cause
+// ErrClosed, and Close waits until every guard is unlocked and every clean-up is done, for ten seconds at most. Until
+// then the leases are renewed, so that whoever stops and unlocks has held the lock to the end.
+//
+// A guard that is still not unlocked then is lost ([ErrLost] with ErrClosed): its lease is renewed no more and runs
+// out by itself, as code may still be at work under it. The error names it, with the place where it was locked, and
+// wraps [context.DeadlineExceeded]. An Unlock that comes even later still releases the lock in the store.
+//
+// No goroutine of the Client is left either way; a request that is under way is waited for, up to the backend's
+// request timeout. Close may be called twice, and concurrently.
 func (c *Client[T]) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	return c.core.close(ctx)
+	c.core.refuseNew()
+	c.core.endHolds(ErrClosed)
+	return c.core.drain(ctx)
 }
 
-func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
-	var caller site
-	runtime.Callers(3, caller[:]) // not Callers, not acquire, and not Lock
-	k, err := c.core.acquire(ctx, op, key, opts, caller)
-	if err != nil {
-		return nil, &Error{op, key, err}
-	}
-	bound := false
-	defer func() {
-		if !bound { // bind failed, or panicked
-			c.core.abandon(k)
-		}
-	}()
-	v, err := c.bind(holdContext{&k.own}, k.hold)
-	if err != nil {
-		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
-	}
-	bound = true
-	return newGuard(k, v), nil
+// Shutdown is Close without haste: the contexts of what is held go on, and it waits for the Unlocks until ctx is
+// done. Then it is like Close at the end of its time, and the error wraps ctx.Err.
+func (c *Client[T]) Shutdown(ctx context.Context) error {
+	c.core.refuseNew()
+	return c.core.drain(ctx)
 }
 
 // core is a Client without its T.
 type core struct {
-	b      backend.Backend
-	cfg    Config
-	events EventObserver // cfg.Observer, if it is one
-	caps   backend.Capabilities
-	meta   backend.Meta
-	life   *lifecycle
-	pace   pace
-	line   waiting.Line[crewKey, outcome] // of this process
-	asleep func(time.Time) time.Duration  // how long the machine had slept by now; a field for tests
+	b         backend.Backend
+	cfg       Config
+	events    EventObserver // cfg.Observer, if it is one
+	caps      backend.Capabilities
+	meta      backend.Meta
+	holdTimes holdTimes
+	suspended func(time.Time) time.Duration // how long the machine had slept by now; a field for tests
+	answered  atomic.Int64                  // when the store last answered anybody, in nanoseconds since base
+	base      time.Time
+	owed      owed
+	beats     heartbeats
 
-	mu      sync.Mutex
-	tenures map[*tenure]struct{} // the leases, for Close
-	cut     atomic.Bool          // Close ran out of time
+	closing context.Context // done when Close begins: ends waits
+	cut     context.Context // done when Close runs out of time: ends clean-ups
+	refuse  context.CancelCauseFunc
+	cutOff  context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows, and the cohorts
+	cohorts map[cohortKey]*cohort
+	leases  map[*lease]struct{} // those that are renewed or held, for Close
+	open    int                 // calls, holds and clean-ups under way
+	closed  bool
+	idle    chan struct{} // closed when open first falls to 0 after Close began
 }
 
 func newCore(b backend.Backend, cfg Config) *core {
 	events, _ := cfg.Observer.(EventObserver)
 	c := &core{
-		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), life: newLifecycle(), asleep: asleep,
-		tenures: map[*tenure]struct{}{},
+		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), suspended: suspended, base: time.Now(),
+		cohorts: map[cohortKey]*cohort{}, leases: map[*lease]struct{}{}, idle: make(chan struct{}),
 	}
+	c.owed.core, c.beats.core = c, c
+	c.closing, c.refuse = context.WithCancelCause(context.Background())
+	c.cut, c.cutOff = context.WithCancelCause(context.Background())
 	return c
 }
 
-// nobody stands for the fresh name that a claim gets when the store is asked; most who wait in the local line never ask.
-const nobody = "nobody"
-
-// claim sets claim to the wish that a call makes of the store, validated. See core.ask for who it is.
-func (c *core) claim(ctx context.Context, op, key string, o call, claim *backend.Claim) error {
-	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
-		return err
+// enter counts a new call, unless Close has begun.
+func (c *core) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
 	}
-	if err := validateTTL(o.ttl, c.caps); err != nil {
-		return err
-	}
-	*claim = backend.Claim{
-		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: nobody,
-		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
-	}
-	if err := c.canWait(o.wait); err != nil {
-		return err
-	}
-	if op != opTry && c.queues(o.wait) {
-		// Three signs of life within the window, so that one may be lost.
-		claim.Queue, claim.WaiterTTL = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
-	}
-	if o.reentrant {
-		claim.Reentrant, claim.Hold, claim.Owner = true, nobody, o.owner
-	}
-	c.sign(ctx, claim)
-	return claim.Validate(c.caps)
+	c.open++
+	return true
 }
 
-// queues reports whether Lock stands in the store's line, given the mode that the call asks for, if it does.
-func (c *core) queues(asked waiting.Mode) bool {
-	mode := cmp.Or(asked, c.cfg.Wait.Mode)
-	return c.caps.Queue && c.caps.Fencing && (mode == waiting.Handoff || mode == waiting.Auto)
+// add counts something that belongs to what is counted already.
+func (c *core) add() {
+	c.mu.Lock()
+	c.open++
+	c.mu.Unlock()
 }
 
-// canWait refuses a mode that there is not, or not on this backend. An empty one is the Client's, which [New] has checked.
-func (c *core) canWait(asked waiting.Mode) error {
-	switch asked {
-	case waiting.Auto, waiting.Poll:
-		return nil
-	case waiting.Handoff, waiting.Notify:
-		return c.caps.Missing(modeNeeds(asked))
+// done ends what enter or add began. Something may yet be added after Close found nothing under way: the Unlock of a
+// guard that was lost, which finds cut done.
+func (c *core) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open--; c.open == 0 && c.closed {
+		c.closeIdle()
 	}
-	return &backend.InvalidError{Field: "WaitMode", Value: string(asked), Reason: "is none of handoff, notify, poll"}
 }
 
-func (c *core) close(ctx context.Context) error {
-	idle := c.life.shut()
-	defer c.closed(ctx)
-	c.line.Close(outcome{})
-	defer c.life.endAll(ErrClosed)
+// closeIdle closes idle once. The caller has mu.
+func (c *core) closeIdle() {
 	select {
-	case <-idle:
+	case <-c.idle:
+	default:
+		close(c.idle)
+	}
+}
+
+// refuseNew fails pending and later calls with ErrClosed.
+func (c *core) refuseNew() {
+	c.mu.Lock()
+	c.closed = true
+	if c.open == 0 {
+		c.closeIdle()
+	}
+	for _, co := range c.cohorts {
+		co.failAll(nil)
+	}
+	c.mu.Unlock()
+	c.refuse(ErrClosed)
+}
+
+// endHolds ends every hold because of cause. Each later one looks at closing when it begins.
+func (c *core) endHolds(cause error) {
+	for _, l := range c.allLeases() {
+		if h := l.holder(); h != nil {
+			h.end(time.Now(), cause)
+		}
+	}
+}
+
+// allLeases returns the leases that are held or about to be.
+func (c *core) allLeases() []*lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.leases))
+}
+
+// drain waits until nothing is under way, or until ctx is done: what is held then is lost, and clean-ups end.
+func (c *core) drain(ctx context.Context) error {
+	defer c.observeClose(ctx)
+	defer c.cutOff(ErrClosed)
+	select {
+	case <-c.idle:
+		return nil
+	default:
+	}
+	select {
+	case <-c.idle:
 		return nil
 	case <-ctx.Done():
 	}
-	left := c.heldAtTheCut()
-	for _, k := range left {
-		if cause := k.finish(lostBecause(ErrClosed)); errors.Is(cause, ErrMaxHold) {
-			k.gone(cause)
+	c.cutOff(ErrClosed)
+	var held []string
+	for _, l := range c.allLeases() {
+		if h := l.holder(); h != nil {
+			held = append(held, fmt.Sprintf("%q, locked at %s", h.info.Key, &h.site))
 		}
+		l.lose(lostBecause(ErrClosed))
 	}
-	c.life.endAll(ErrClosed)
-	<-idle // short: nothing that is still counted waits for anything but the store, under a ctx that is now done
-	return fmt.Errorf("holdfast: close: cut off, with %d guards not unlocked: %w", len(left), ended(ctx))
-}
-
-// heldAtTheCut returns the holds that there are. Each later one looks at cut when it begins.
-func (c *core) heldAtTheCut() (left []*keeper) {
-	c.cut.Store(true)
-	c.mu.Lock()
-	tenures := slices.Collect(maps.Keys(c.tenures))
-	c.mu.Unlock()
-	for _, t := range tenures {
-		t.mu.Lock()
-		if t.keeper != nil && !t.keeper.left {
-			left = append(left, t.keeper)
-		}
-		t.mu.Unlock()
+	owed := c.owed.drop()
+	<-c.idle // soon: what is still under way waits for requests alone, which the backend bounds
+	var left []string
+	if len(held) > 0 {
+		left = append(left, fmt.Sprintf("not unlocked: %s", strings.Join(held, "; ")))
 	}
-	return left
+	if owed > 0 {
+		left = append(left, fmt.Sprintf("%d releases not confirmed", owed))
+	}
+	return fmt.Errorf("holdfast: close: %s: %w", strings.Join(append(left, "out of time"), "; "), ended(ctx))
 }

@@ -67,6 +67,8 @@ func (h *hooked) Renew(ctx context.Context, c backend.Claim) error {
 func (h *hooked) Release(ctx context.Context, c backend.Claim) error {
 	h.releases.Add(1)
 	if h.release != nil {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a backend bounds each request
+		defer cancel()
 		return h.release(ctx, c)
 	}
 	return h.Backend.Release(ctx, c)

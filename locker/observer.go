@@ -80,20 +80,7 @@ type traceparentKey struct{}
 // the claim takes it to the store in its metadata, where those who wait for the lock find it. It should name a span of the
 // hold to come.
 func WithTraceparent(ctx context.Context, text string) context.Context {
-	return &traceparent{ctx, text}
-}
-
-type traceparent struct {
-	context.Context
-	text string
-}
-
-// Value implements [context.Context].
-func (t *traceparent) Value(key any) any {
-	if key == (traceparentKey{}) {
-		return t
-	}
-	return t.Context.Value(key)
+	return context.WithValue(ctx, traceparentKey{}, text)
 }
 
 // Observers returns one Observer that tells several, and each its own way: the ctx goes through all of them in order, and ends
@@ -132,8 +119,8 @@ func (many observers) Event(ctx context.Context, e Event) {
 	}
 }
 
-// begin tells the observer, if there is one, and returns what to call at the end.
-func (c *core) begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
+// observe tells the observer, if there is one, and returns what to call at the end.
+func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
 	if c.cfg.Observer == nil {
 		return ctx, ignore
 	}
@@ -142,32 +129,45 @@ func (c *core) begin(ctx context.Context, op string, h Hold) (context.Context, f
 
 func ignore(Hold, error) {}
 
-// closed tells the observer.
-func (c *core) closed(ctx context.Context) {
+// observeClose tells the observer.
+func (c *core) observeClose(ctx context.Context) {
 	if c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventClose})
 	}
 }
 
-// woke tells the observer that a wait goes on.
-func (c *core) woke(ctx context.Context, reason string) {
+// observeWake tells the observer that a wait goes on.
+func (c *core) observeWake(ctx context.Context, reason string) {
 	if c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason})
 	}
 }
 
-// leased tells the observer what becomes of a lease. Once it was passed on, it is another's to look at.
-func (c *core) leased(ctx context.Context, kind string, t *tenure) {
+// observeTurn tells the observer why a wait in a cohort goes on.
+func (c *core) observeTurn(ctx context.Context, l *lease) {
 	if c.events == nil {
 		return
 	}
-	l := Lease{Traceparent: t.claim.Meta.Traceparent}
-	if kind == EventGrant {
-		t.mu.Lock()
-		l.Until, l.Passes = c.until(t.until), t.passes
-		t.mu.Unlock()
+	if l.passes > 0 {
+		c.observeWake(ctx, WakePass)
+	} else {
+		c.observeWake(ctx, WakeLine)
 	}
-	c.events.Event(ctx, Event{Kind: kind, Lease: l})
+}
+
+// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's to look at.
+func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
+	if c.events == nil {
+		return
+	}
+	told := Lease{Traceparent: l.claim.Meta.Traceparent}
+	if kind == EventGrant {
+		now := c.now()
+		l.mu.Lock()
+		told.Until, told.Passes = l.until.local(now), l.passes
+		l.mu.Unlock()
+	}
+	c.events.Event(ctx, Event{Kind: kind, Lease: told})
 }
 
 // sign puts into claim the traceparent that the observer gave the operation.
@@ -175,8 +175,7 @@ func (c *core) sign(ctx context.Context, claim *backend.Claim) {
 	if c.cfg.Observer == nil {
 		return // one that ctx has then belongs to another Client's lock
 	}
-	if t, ok := ctx.Value(traceparentKey{}).(*traceparent); ok && t.text != "" {
-		// Short: every byte of it goes to the store and back to those who wait.
-		claim.Meta.Traceparent, claim.Meta.Since = t.text, time.Now().UTC().Truncate(time.Millisecond)
+	if text, ok := ctx.Value(traceparentKey{}).(string); ok {
+		claim.Meta.Traceparent = text
 	}
 }

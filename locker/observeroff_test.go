@@ -8,25 +8,25 @@ import (
 )
 
 // hooks are all that an uncontended Lock and Unlock ask of an observer that is not there.
-func hooks(ctx context.Context, c *core, claim *backend.Claim, t *tenure) {
+func hooks(ctx context.Context, c *core, claim *backend.Claim, l *lease) {
 	h := Hold{Key: "k"}
 	for _, op := range [...]string{OpWait, OpAttempt, OpHold, OpRelease} {
-		_, end := c.begin(ctx, op, h)
+		_, end := c.observe(ctx, op, h)
 		end(h, nil)
 	}
 	c.sign(ctx, claim)
-	c.leased(ctx, EventGrant, t)
+	c.observeLease(ctx, EventGrant, l)
 }
 
 func TestObserverOffAllocatesNothing(t *testing.T) {
-	c, claim, lease := &core{}, backend.Claim{}, &tenure{}
+	c, claim, lease := &core{}, backend.Claim{}, &lease{}
 	if n := testing.AllocsPerRun(1000, func() { hooks(t.Context(), c, &claim, lease) }); n != 0 {
 		t.Errorf("%v allocations per Lock without an observer", n)
 	}
 }
 
 func BenchmarkObserverOff(b *testing.B) {
-	c, claim, lease := &core{}, backend.Claim{}, &tenure{}
+	c, claim, lease := &core{}, backend.Claim{}, &lease{}
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -21,6 +21,7 @@ type call struct {
 	waitLimit time.Duration
 	failFast  bool
 	wait      waiting.Mode // in place of Config.Wait's; empty for that
+	site      site
 }
 
 // apply adds options. Nil is none.

@@ -4,53 +4,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// release tells the store to forget claim, again and again until it answers or the budget is spent. It never runs on the
-// caller's ctx, which may be long done: a release under a dead ctx is not sent at all, and the lock stays for a TTL (redsync,
-// open-match#1578, ncps#913). What it leaves to the lease's end when the store stays silent is not an error of safety.
-//
-// An ErrLost that follows an unanswered release is most likely that release's own work, see below.
-func (c *core) release(ctx context.Context, claim backend.Claim, hold Hold, budget time.Duration) (err error) {
-	ctx, end := c.begin(ctx, OpRelease, hold)
-	defer func() { end(hold, err) }()
-	ctx, cancel := context.WithTimeout(detached{c.life.detach, ctx}, budget)
-	defer cancel()
-	var retry *waiting.Backoff // most releases need none
-	for unanswered := false; ; {
-		err := c.b.Release(ctx, claim)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, backend.ErrLost) && unanswered:
-			// Whoever calls release believed in the hold when it did. Until that belief's deadline only a release of this
-			// claim can have ended the hold, and the one that was not answered is such a release.
-			return nil
-		case errors.Is(err, backend.ErrLost), backend.Refused(err):
-			return err
-		}
-		unanswered = unanswered || backend.AnswerOf(err) == backend.Unknown
-		if retry == nil {
-			retry = waiting.NewBackoff(retryFirst, retryMost)
-		}
-		if !waiting.Pause(ctx, retry.Next()) {
-			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", err)
-		}
+// withdrawGrace is how long a failing Lock waits for its clean-up, so that usually nothing is left when it returns. A
+// store that takes longer is cleaned up behind the caller.
+const withdrawGrace = 100 * time.Millisecond
+
+// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock and Unlock for longer.
+const maxTimeout = 30 * time.Second
+
+// storeTimeout is how long a store may be silent.
+func (c *core) storeTimeout(ttl time.Duration) time.Duration {
+	if c.cfg.StoreTimeout > 0 {
+		return c.cfg.StoreTimeout
 	}
+	return min(ttl, maxTimeout)
 }
 
-// detached is a context that ends with the Client, and has the values of a call. The Client's own comes first, as package
-// context looks for its own kind of parent among the values.
+// releaseTimeout is how long a release may take.
+func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
+	if c.cfg.ReleaseTimeout > 0 {
+		return c.cfg.ReleaseTimeout
+	}
+	return min(ttl, maxTimeout)
+}
+
+// giveUp ends a lease and releases it in the store.
+func (c *core) giveUp(ctx context.Context, l *lease) error {
+	l.end()
+	c.leaves(ctx, l)
+	return c.release(ctx, &l.claim, Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
+}
+
+// end takes the lease out of use: it is renewed no more.
+func (l *lease) end() {
+	l.mu.Lock()
+	l.halt()
+	l.mu.Unlock()
+}
+
+// expired reports whether the deadline has passed.
+func (l *lease) expired(now instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until.left(now) <= 0
+}
+
+// release tells the store to forget claim, again and again until it answers or the timeout is over. It never runs on the
+// caller's ctx, which may be long done and gives values alone: a release under a dead ctx is not sent at all, and the
+// lock stays for a TTL (redsync, open-match#1578, ncps#913). What it leaves to the lease's end when the store stays
+// silent is not an error of safety.
+//
+// Nearly every release is answered at once, and the backend bounds each request: so the first has no ctx of its own,
+// unless a timeout is configured that may be shorter.
+func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (err error) {
+	ctx, end := c.observe(c.detached(ctx), OpRelease, info)
+	defer func() { end(info, err) }()
+	began := time.Now()
+	if c.cfg.ReleaseTimeout > 0 || c.cut.Err() != nil {
+		limited, cancel := context.WithTimeout(ctx, c.releaseTimeout(claim.TTL))
+		err = c.b.Release(limited, *claim)
+		cancel()
+	} else {
+		err = c.b.Release(ctx, *claim)
+	}
+	if released(err) {
+		c.heard()
+		return err
+	}
+	return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim.TTL)-time.Since(began))
+}
+
+// detached returns a context with the values of ctx that ends when Close runs out of time, and not before. After that, an
+// Unlock that comes late still asks the store.
+func (c *core) detached(ctx context.Context) context.Context {
+	if c.cut.Err() != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return detached{c.cut, ctx}
+}
+
+// detached has the end of one context and the values of another. The first one's values come first, as package context
+// looks for its own kind of parent among them.
 type detached struct {
 	context.Context
 	values context.Context
 }
 
-// Value returns the Client's value for key, or else the call's.
+// Value returns the value for key.
 func (d detached) Value(key any) any {
 	if v := d.Context.Value(key); v != nil {
 		return v
@@ -58,38 +104,61 @@ func (d detached) Value(key any) any {
 	return d.values.Value(key)
 }
 
-// withdraw undoes an acquisition that came to nothing: its place in line, a grant whose reply was lost, and an attempt that
-// is still on its way (refused by the tombstone when it lands). It returns when that is done, or after withdrawGrace, and
-// then goes on in the background for as long as the claim's lease could last.
-func (a *acquisition) withdraw(ctx context.Context) {
-	if !a.asked || !a.unsure && !a.claim.Queue {
-		return // every question was answered with a definite no, and nobody stands in line
-	}
-	c, claim, hold := a.core, a.claim, a.hold
-	claim.NoneInFlight = !a.unsure
-	budget := max(orTTL(c.cfg.ReleaseTimeout, claim.TTL), claim.TTL)
-	done := make(chan struct{})
-	c.life.follow()
-	go func() {
-		defer c.life.leave()
-		defer close(done)
-		err := c.release(ctx, claim, hold, budget)
-		if err != nil && !errors.Is(err, backend.ErrLost) {
-			c.cfg.Logger.Warn("holdfast: could not withdraw a claim; if it was granted, its lease runs out by itself",
-				"key", hold.Key, "ttl", claim.TTL, "error", err)
-		}
-	}()
-	patiently(done)
+// released reports whether err is an answer that repeating the release cannot change.
+func released(err error) bool {
+	return err == nil || errors.Is(err, backend.ErrLost) || backend.Refused(err)
 }
 
-// abandon unlocks a hold that its caller will never see, and goes on behind the caller's back if that takes long.
-func (c *core) abandon(k *keeper) {
+// releaseAgain repeats a release that was not answered.
+func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold, err error, rest time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, rest)
+	defer cancel()
+	retry := waiting.NewBackoff(retryFirst, retryMost)
+	unknown := false
+	for {
+		unknown = unknown || backend.AnswerOf(err) == backend.Unknown
+		if !waiting.Pause(ctx, retry.Next()) {
+			c.owed.add(ctx, claim, info)
+			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", err)
+		}
+		err = c.b.Release(ctx, *claim)
+		switch {
+		case errors.Is(err, backend.ErrLost) && unknown:
+			// Whoever releases believed in the hold when it did. Until that belief's deadline only a release of this
+			// claim can have ended the hold, and the one that was not answered is such a release.
+			return nil
+		case released(err):
+			return err
+		}
+	}
+}
+
+// forget releases a claim that came to nothing, and returns when the store has confirmed it or withdrawGrace is over. It
+// then goes on behind the caller, for as long as the claim's lease could last. While the store owes answers to others,
+// it does not wait at all.
+func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
+	if !c.owed.empty() {
+		c.owed.add(ctx, claim, info)
+		return
+	}
+	ctx, end := c.observe(c.detached(ctx), OpRelease, info)
+	limited, cancel := context.WithTimeout(ctx, withdrawGrace)
+	err := c.b.Release(limited, *claim)
+	cancel()
+	end(info, err)
+	if !released(err) {
+		c.owed.add(ctx, claim, info)
+	}
+}
+
+// abandon unlocks a hold that its caller will never see, and goes on behind the caller if that takes long.
+func (c *core) abandon(h *hold) {
 	done := make(chan struct{})
-	c.life.follow()
+	c.add()
 	go func() {
-		defer c.life.leave()
+		defer c.done()
 		defer close(done)
-		_ = k.unlock()
+		_ = h.unlock()
 	}()
 	patiently(done)
 }
@@ -104,5 +173,113 @@ func patiently(done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-grace.C:
+	}
+}
+
+// owed are releases that the store has not confirmed, of claims whose callers have gone on. One goroutine sees to them,
+// one request at a time: while the store is silent that is one probe, and when it answers they go one after the other.
+// What is not confirmed within the claim's TTL has run out by itself.
+type owed struct {
+	core *core
+
+	mu      sync.Mutex
+	list    []debt // oldest first
+	working bool
+	dropped int // since the last log
+}
+
+// maxOwed bounds the list. Beyond, the oldest is left to its lease.
+const maxOwed = 1 << 12
+
+// A debt is one release that is owed.
+type debt struct {
+	ctx   context.Context // for its values
+	claim backend.Claim
+	info  Hold
+	until time.Time
+}
+
+// empty reports whether nothing is owed.
+func (o *owed) empty() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.working
+}
+
+// add has claim released behind the caller.
+func (o *owed) add(ctx context.Context, claim *backend.Claim, info Hold) {
+	d := debt{o.core.detached(context.WithoutCancel(ctx)), *claim, info, time.Now().Add(claim.TTL + maxTimeout)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.core.cut.Err() != nil {
+		o.dropped++
+		return
+	}
+	if len(o.list) == maxOwed {
+		o.list = o.list[1:]
+		o.dropped++
+	}
+	o.list = append(o.list, d)
+	if !o.working {
+		o.working = true
+		o.core.add()
+		go o.work()
+	}
+}
+
+// drop forgets what is owed, as Close has run out of time, and returns how many releases that were.
+func (o *owed) drop() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.list) + o.dropped
+	o.list, o.dropped = nil, 0
+	return n
+}
+
+// work sees to the list until it is empty. What is not answered goes to the end, as another may be (of another shard).
+func (o *owed) work() {
+	c := o.core
+	defer c.done()
+	retry := waiting.NewBackoff(retryFirst, 4*retryMost)
+	for {
+		o.mu.Lock()
+		if len(o.list) == 0 {
+			o.working = false
+			dropped := o.dropped
+			o.dropped = 0
+			o.mu.Unlock()
+			if dropped > 0 {
+				c.cfg.Logger.Warn("holdfast: releases that the store did not confirm were given up; the leases run out by themselves",
+					"releases", dropped)
+			}
+			return
+		}
+		d := o.list[0]
+		o.list = o.list[1:]
+		o.mu.Unlock()
+		ctx, cancel := context.WithTimeout(d.ctx, c.releaseTimeout(d.claim.TTL))
+		observed, end := c.observe(ctx, OpRelease, d.info)
+		err := c.b.Release(observed, d.claim)
+		end(d.info, err)
+		cancel()
+		switch {
+		case released(err):
+			retry.Reset()
+			if err != nil && !errors.Is(err, backend.ErrLost) {
+				c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", d.info.Key, "error", err)
+			}
+			continue
+		case time.Now().After(d.until):
+			o.mu.Lock()
+			o.dropped++
+			o.mu.Unlock()
+		default:
+			o.mu.Lock()
+			if c.cut.Err() == nil {
+				o.list = append(o.list, d)
+			}
+			o.mu.Unlock()
+		}
+		waiting.Pause(c.cut, retry.Next())
 	}
 }

@@ -21,7 +21,7 @@ func TestSuspendedTimeCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var slept time.Duration
-		l.core.asleep = func(time.Time) time.Duration { return slept }
+		l.core.suspended = func(time.Time) time.Duration { return slept }
 		g, err := l.Lock(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestRenewalAfterSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		var slept time.Duration
-		l.core.asleep = func(time.Time) time.Duration { return slept }
+		l.core.suspended = func(time.Time) time.Duration { return slept }
 		g, err := l.Lock(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.core.asleep = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
+		l.core.suspended = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
 		g, err := l.Lock(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.core.asleep = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
+		l.core.suspended = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
 		start := time.Now()
 		g, err := l.Lock(t.Context(), "k")
 		if err != nil {
@@ -160,8 +160,8 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 }
 
 func TestAsleepStandsStillWhileAwake(t *testing.T) {
-	before := asleep(time.Now())
-	if after := asleep(time.Now()); after < before-napless || after > before+napless {
+	before := suspended(time.Now())
+	if after := suspended(time.Now()); after < before-napless || after > before+napless {
 		t.Errorf("slept from %v to %v between two calls", before, after)
 	}
 }

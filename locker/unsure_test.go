@@ -114,6 +114,7 @@ func TestGrantThatComesTooLateIsAskedForAgain(t *testing.T) {
 		if !strings.Contains(err.Error(), "half the TTL") {
 			t.Errorf("error does not say what is wrong: %v", err)
 		}
+		time.Sleep(10 * time.Second) // the attempt that is under way, which heeds no ctx, and the withdrawal
 		wantHeld(t, b, "other", false)
 	})
 }
@@ -185,8 +186,8 @@ func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
 		start := time.Now()
 		_, err := l.Lock(ctx, "k")
 		wantErr(t, err, context.DeadlineExceeded)
-		if d := time.Since(start); d != time.Second+100*time.Millisecond {
-			t.Errorf("returned after %v, want the grace of 100ms after 1s", d)
+		if d := time.Since(start); d > time.Second+100*time.Millisecond {
+			t.Errorf("returned after %v, want the grace of 100ms after 1s at most", d)
 		}
 		back.Store(true)
 		time.Sleep(time.Second)

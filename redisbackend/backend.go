@@ -17,12 +17,12 @@ const DefaultRequestTimeout = store.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
-	// Prefix starts every key and channel. Clients with different prefixes do not see each other's locks. Default
-	// "holdfast:"; it must not contain braces.
+	// Prefix starts every key and channel. Clients with different prefixes do not see each other's
+	// locks. Default "holdfast:"; it must not contain braces.
 	Prefix string
 
-	// Retention is how long the token counter of a key is kept after its last hold, at least 2·TTL. Later the server's
-	// clock keeps tokens rising. Default 1 minute.
+	// Retention is how long the token counter of a key is kept after its last hold, at least
+	// 2·TTL. Later the server's clock keeps tokens rising. Default 1 minute.
 	Retention time.Duration
 
 	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
@@ -31,31 +31,35 @@ type Config struct {
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
 
-	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
-	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
-	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
-	// with another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request, and is not for a
-	// cluster. Default: no guard.
+	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a
+	// flush a server grants nothing for a little more than MaxTTL, by when every lease that it may
+	// have forgotten has run out; so does a server that meets the guard for the first time.
+	// Renewals and releases go on. Claims with a longer TTL are refused, and so are clients with
+	// another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request,
+	// and is not for a cluster. Default: no guard.
 	MaxTTL time.Duration
 
-	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
-	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
-	// Sentinel URLs 10s, else 0.
+	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary
+	// may go on granting after it has lost its replicas, which is its min-replicas-max-lag. It
+	// adds to the time without grants. Default for Sentinel URLs 10s, else 0. It needs Redis 7 or
+	// Valkey: scripts of Redis 6 write without replicas, whatever its min-replicas-to-write.
 	ReplicaLag time.Duration
 
-	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
-	// names as they are, and excludes those libraries. Such locks are exclusive and have no line; a release by another
-	// library wakes nobody, so waiters find out when they ask next (waiting.Config.Fallback). Default: a layout of our own.
+	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the
+	// Redlock text do, under their names as they are, and excludes those libraries. Such locks are
+	// exclusive and have no queue; a release by another library wakes nobody, so waiters find out
+	// when they ask next (waiting.Config.Fallback). Default: a layout of our own.
 	Dialect string
 
-	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
-	// (WAIT). Without them the answer is unknown, and the lock is given back. It makes a loss in a failover unlikely, not
-	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
+	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many
+	// replicas have the grant (WAIT). Without them the answer is unknown, and the lock is given
+	// back. It makes a loss in a failover unlikely, not impossible: another replica may be
+	// promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
 	Replicas int
 }
 
-// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and does not change the client
-// it was given.
+// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and
+// does not change the client it was given.
 type Backend struct {
 	backend.Base
 	store  *store.Store
@@ -68,14 +72,17 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New returns a backend on a client that the caller keeps and closes, after the backend. It sends nothing: the server is
-// checked before the first TryAcquire. The client may be shared with the rest of the program.
+// New returns a backend on a client that the caller keeps and closes, after the backend. It sends
+// nothing: the server is checked before the first TryAcquire. The client may be shared with the
+// rest of the program.
 //
-// The client's own retries are not used, whatever its settings. Prefer ContextTimeoutEnabled: without it an answer that does
-// not come occupies a connection for the client's ReadTimeout, though the caller returns in time.
+// The client's own retries are not used, whatever its settings. Prefer ContextTimeoutEnabled:
+// without it an answer that does not come occupies a connection for the client's ReadTimeout,
+// though the caller returns in time.
 //
-// It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any read timeout, and for a
-// *redis.Ring, which moves keys when a server is down and so hands out a lock twice.
+// It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any
+// read timeout, and for a *redis.Ring, which moves keys when a server is down and so hands out a
+// lock twice.
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 	b := &Backend{client: client, cfg: store.Config(cfg)}
 	var err error
@@ -127,51 +134,57 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 	return nil
 }
 
-// clusterSenders is how many requests of a cluster client are under way; more wait for one of them.
+// clusterSenders is how many requests of a cluster client are under way; more wait for one of
+// them.
 const clusterSenders = 256
 
 // Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
 func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
 
-// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks the server, and is
-// refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks
+// the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	return b.store.TryAcquire(ctx, c)
 }
 
-// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With Config.Dialect the error is
-// [errors.ErrUnsupported].
+// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With
+// Config.Dialect the error is [errors.ErrUnsupported].
 func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (waiting []bool, err error) {
 	return b.store.Heartbeat(ctx, claims)
 }
 
-// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
+// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
+// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error { return b.store.Release(ctx, c) }
 
-// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is handed over to it. All
-// watches of a backend share one connection, which is restored when it breaks; then every watcher is signalled, as it
-// may have missed a message. Watch returns when the server has confirmed the subscription, when ctx is done, or after
-// RequestTimeout.
+// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
+// handed over to it. All watches of a backend share one connection, which is restored when it
+// breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
+// server has confirmed the subscription, when ctx is done, or after RequestTimeout.
 //
-// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be woken.
+// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
+// nobody would be woken.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	return b.store.Watch(ctx, c)
 }
 
-// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was given.
+// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
+// given.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
 	return b.store.Inspect(ctx, key)
 }
 
-// Identity returns the server's replication id, which changes when it restarts or is promoted. A cluster has none: the
-// error is [errors.ErrUnsupported].
+// Identity returns the server's replication id, which changes when it restarts or is promoted. A
+// cluster has none: the error is [errors.ErrUnsupported].
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
 
-// Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or the client's ReadTimeout
-// if that is longer and the client ignores contexts), and closes the client if the backend was opened by URL.
+// Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or
+// the client's ReadTimeout if that is longer and the client ignores contexts), and closes the
+// client if the backend was opened by URL.
 func (b *Backend) Close() error {
 	first := b.store.Close()
 	b.pipe.close()
@@ -181,11 +194,12 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// transport is go-redis at work for the store. It is apart from Backend so that its methods are not Backend's.
+// transport is go-redis at work for the store. It is apart from Backend so that its methods are
+// not Backend's.
 type transport struct{ *Backend }
 
-// Run executes a script and returns its reply. If the server does not know the script (a new server, a failover, SCRIPT
-// FLUSH), it is sent itself.
+// Run executes a script and returns its reply. If the server does not know the script (a new
+// server, a failover, SCRIPT FLUSH), it is sent itself.
 func (t transport) Run(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
 	if r.Replicas > 0 {
 		return t.acknowledged(ctx, r)
@@ -313,7 +327,8 @@ func (t transport) Explain(err error) store.Failure {
 // messages is a pub/sub connection of go-redis.
 type messages struct{ *redis.PubSub }
 
-// Receive is that of go-redis, which panics on a message of a shape that it does not expect: here that is a broken connection.
+// Receive is that of go-redis, which panics on a message of a shape that it does not expect: here
+// that is a broken connection.
 func (m messages) Receive(ctx context.Context) (message store.Message, err error) {
 	defer func() {
 		if r := recover(); r != nil {

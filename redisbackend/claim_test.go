@@ -22,7 +22,8 @@ func behind(t *testing.T, query string) (p *testserver.Proxy, through, direct *B
 	return p, opened(t, "redis://"+p.Addr()+query), opened(t, srv.URL())
 }
 
-// The reply to an acquire is lost after it was executed. The answer is unknown, and asking again finds the same grant.
+// The reply to an acquire is lost after it was executed. The answer is unknown, and asking again
+// finds the same grant.
 //
 // covers: A2, A3
 func TestLostReplyToAcquire(t *testing.T) {
@@ -62,7 +63,8 @@ func TestLostReplyToAcquire(t *testing.T) {
 	}
 }
 
-// A release whose reply is lost is not sent again: the second one would say that the hold was lost.
+// A release whose reply is lost is not sent again: the second one would say that the hold was
+// lost.
 //
 // covers: A3, C4
 func TestLostReplyToRelease(t *testing.T) {
@@ -81,7 +83,8 @@ func TestLostReplyToRelease(t *testing.T) {
 	acquired(t, b, claim(c.Key))
 }
 
-// An acquire is under way on one connection while the release of the same claim, sent on another, is executed.
+// An acquire is under way on one connection while the release of the same claim, sent on another,
+// is executed.
 //
 // covers: A4
 func TestReleaseOvertakesAcquire(t *testing.T) {
@@ -238,7 +241,8 @@ func TestBadClaims(t *testing.T) {
 	want(t, "inspect without key", err, backend.ErrInvalid)
 }
 
-// A lease that ran out is not revived, and its release says so, whether or not another holds meanwhile.
+// A lease that ran out is not revived, and its release says so, whether or not another holds
+// meanwhile.
 //
 // covers: B4, C3
 func TestExpired(t *testing.T) {

@@ -25,7 +25,8 @@ func TestConformanceGuarded(t *testing.T) {
 	backendtest.Run(t, redistest.Guarded(t, srv, "redis"))
 }
 
-// TestConformanceLeastPrivileges runs it for a user who may do what the package's documentation says, and no more.
+// TestConformanceLeastPrivileges runs it for a user who may do what the package's documentation
+// says, and no more.
 //
 // covers: R20
 func TestConformanceLeastPrivileges(t *testing.T) {

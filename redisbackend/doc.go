@@ -9,7 +9,8 @@
 //	redis+sentinel://[user:password@]host[:26379][,host…]/master[/database]
 //	redis+cluster://[user:password@]host[:6379][,host…]
 //
-// and the same with rediss for TLS. Percent-encode special characters in user and password. The query may have, each once:
+// and the same with rediss for TLS. Percent-encode special characters in user and password. The
+// query may have, each once:
 //
 //	prefix             of every key, default holdfast:
 //	retention          how long a key's token counter is kept after its last hold, default 1m
@@ -27,12 +28,14 @@
 //
 // # What it promises, and what not
 //
-// Mutual exclusion and rising fencing tokens while one Redis primary keeps its memory and its clock is not set forward:
-// leases run on the server's wall clock. A server that restarts without its data, and a failover to a replica that lacks the
-// newest grants, lets two hold at once, each with a token. max_ttl makes such a server wait until the lost leases are over;
-// or let the resource check the token, or use a quorum or etcd.
+// Mutual exclusion and rising fencing tokens while one Redis primary keeps its memory and its
+// clock is not set forward: leases run on the server's wall clock. A server that restarts without
+// its data, and a failover to a replica that lacks the newest grants, lets two hold at once, each
+// with a token. max_ttl makes such a server wait until the lost leases are over; or let the
+// resource check the token, or use a quorum or etcd.
 //
-// An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a word.
+// An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a
+// word.
 //
 // # Permissions
 //
@@ -43,7 +46,8 @@
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for a connection that is idle  PING
 //
-// allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks for the server's identity.
-// Without the channels Watch returns an error that is [errors.ErrUnsupported], and whoever waits polls. Besides, a database
-// other than 0 needs SELECT, [Config.Replicas] needs WAIT, and a cluster needs CLUSTER and COMMAND.
+// allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks
+// for the server's identity. Without the channels Watch returns an error that is
+// [errors.ErrUnsupported], and whoever waits polls. Besides, a database other than 0 needs SELECT,
+// [Config.Replicas] needs WAIT, and a cluster needs CLUSTER and COMMAND.
 package redisbackend

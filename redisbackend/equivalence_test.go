@@ -16,9 +16,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TestEquivalence runs random operations on one key of the reference and of Redis: the answers must be the same. Leases and
-// places last longer than the test, as the two clocks are not one; what lapses is tested in internal/redis/script. Claims
-// stand in line as soon as the reference lets them.
+// TestEquivalence runs random operations on one key of the reference and of Redis: the answers
+// must be the same. Leases and places last longer than the test, as the two clocks are not one;
+// what lapses is tested in internal/redis/script. Claims stand in line as soon as the reference
+// lets them.
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10
 func TestEquivalence(t *testing.T) {
@@ -126,7 +127,8 @@ func answer(g backend.Grant, err error) string {
 	return err.Error()
 }
 
-// sameToken holds two tokens of one grant to what was seen before: the same grant, and the same order of grants.
+// sameToken holds two tokens of one grant to what was seen before: the same grant, and the same
+// order of grants.
 func (p *pair) sameToken(mem, redis uint64) {
 	if known, ok := p.tokens[mem]; ok && known != redis {
 		p.t.Errorf("one grant has tokens %d and %d", known, redis)

@@ -105,7 +105,8 @@ func TestFailureOfAnEndedContext(t *testing.T) {
 	}
 }
 
-// A dial that failed because its caller left must not be put off: it would be the next caller's failure.
+// A dial that failed because its caller left must not be put off: it would be the next caller's
+// failure.
 func TestNotConnected(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -95,7 +95,8 @@ func TestOneChannelForTheLine(t *testing.T) {
 	}
 }
 
-// The connection is down while the key is handed over: every watcher is woken when it is back, and asks.
+// The connection is down while the key is handed over: every watcher is woken when it is back, and
+// asks.
 //
 // covers: W2, R21
 func TestMissedHandOff(t *testing.T) {
@@ -114,7 +115,8 @@ func TestMissedHandOff(t *testing.T) {
 	acquired(t, b, waiter)
 }
 
-// A message that was late is about a grant that the claim's last answer knew of: its token is not above it.
+// A message that was late is about a grant that the claim's last answer knew of: its token is not
+// above it.
 //
 // covers: W3
 func TestLateMessage(t *testing.T) {
@@ -132,7 +134,8 @@ func TestLateMessage(t *testing.T) {
 	}
 }
 
-// A watch that comes after the message, or while a signal waits in its slot, loses no grant. What is no message is ignored.
+// A watch that comes after the message, or while a signal waits in its slot, loses no grant. What
+// is no message is ignored.
 func TestNewestGrantIsInTheSlot(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	c := inLine(key(t))
@@ -176,7 +179,8 @@ func TestNobodyInLine(t *testing.T) {
 	}
 }
 
-// With the memory used up a release still hands over, and readers, who share fields, can still be kept and given back.
+// With the memory used up a release still hands over, and readers, who share fields, can still be
+// kept and given back.
 //
 // covers: R6
 func TestHandOffOutOfMemory(t *testing.T) {

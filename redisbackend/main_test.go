@@ -28,7 +28,8 @@ var (
 
 const patience = storetest.Patience
 
-// client is a client as a program would have it: with go-redis' defaults, and so with retries and without heed to contexts.
+// client is a client as a program would have it: with go-redis' defaults, and so with retries and
+// without heed to contexts.
 func client(t testing.TB, addr string, change func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := &redis.Options{Addr: addr}

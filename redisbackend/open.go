@@ -52,12 +52,14 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	return b, nil
 }
 
-// connsPerCPU is how many connections a client of ours has for each CPU, unless it is told. Few: requests that find none free
-// go together, and that costs both sides half of what they cost one by one. (16 goroutines, one CPU: 0.54 of the rate of bare
-// go-redis with 10 connections, 0.89 with 2.)
+// connsPerCPU is how many connections a client of ours has for each CPU, unless it is told. Few:
+// requests that find none free go together, and that costs both sides half of what they cost one
+// by one. (16 goroutines, one CPU: 0.54 of the rate of bare go-redis with 10 connections, 0.89
+// with 2.)
 const connsPerCPU = 2
 
-// client makes the go-redis client. Whatever go-redis would do behind our back is off: retries, redials, notifications.
+// client makes the go-redis client. Whatever go-redis would do behind our back is off: retries,
+// redials, notifications.
 func (t target) client() redis.UniversalClient {
 	timeout := t.Config.RequestTimeout
 	if timeout == 0 {
@@ -98,9 +100,10 @@ func (t target) client() redis.UniversalClient {
 
 // noConn is a connection that was not made, and says so when it is first used.
 //
-// go-redis counts failed dials, and from PoolSize on it fails every request from memory until a goroutine, which outlives
-// Close by up to a second, has dialed once a second with success. So a server that is back would be taken for dead for
-// another second. A dial that does not fail is not counted.
+// go-redis counts failed dials, and from PoolSize on it fails every request from memory until a
+// goroutine, which outlives Close by up to a second, has dialed once a second with success. So a
+// server that is back would be taken for dead for another second. A dial that does not fail is not
+// counted.
 type noConn struct{ err *store.ConnectError }
 
 func (c noConn) Read([]byte) (int, error)       { return 0, c.err }
@@ -112,8 +115,8 @@ func (noConn) SetDeadline(time.Time) error      { return nil }
 func (noConn) SetReadDeadline(time.Time) error  { return nil }
 func (noConn) SetWriteDeadline(time.Time) error { return nil }
 
-// notConnected is what a dial returns when it has failed. If its caller has left, the failure is not put off: the
-// connection would go to the pool, and fail the next caller.
+// notConnected is what a dial returns when it has failed. If its caller has left, the failure is
+// not put off: the connection would go to the pool, and fail the next caller.
 func notConnected(ctx context.Context, err error) (net.Conn, error) {
 	failure := &store.ConnectError{Err: err}
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -134,8 +137,8 @@ func newDialer(timeout time.Duration, secure *tls.Config) store.DialFunc {
 	}
 }
 
-// A connectHook marks what fails before there is an address to dial: Sentinel's search for the primary is part of a dial,
-// and its errors have no type of their own.
+// A connectHook marks what fails before there is an address to dial: Sentinel's search for the
+// primary is part of a dial, and its errors have no type of their own.
 type connectHook struct{}
 
 func (connectHook) DialHook(next redis.DialHook) redis.DialHook {

@@ -13,13 +13,15 @@ import (
 	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
-// A pipeline sends requests through a go-redis client. Requests that come while others are on their way are sent
-// together, which costs client and server less than half of what they cost one by one (ADR 0017 has the numbers).
+// A pipeline sends requests through a go-redis client. Requests that come while others are on
+// their way are sent together, which costs client and server less than half of what they cost one
+// by one (ADR 0017 has the numbers).
 //
-// go-redis gives a read the deadline of its context, but does not notice when the context is cancelled. So a sender, in
-// a goroutine of its own, waits for the replies, and a caller whose context is done leaves: what was not sent yet never
-// is, and what was sent ends at its deadline. There are at most as many senders as the client has connections, so
-// a silent server leaves that many goroutines behind, however many callers come and go.
+// go-redis gives a read the deadline of its context, but does not notice when the context is
+// cancelled. So a sender, in a goroutine of its own, waits for the replies, and a caller whose
+// context is done leaves: what was not sent yet never is, and what was sent ends at its deadline.
+// There are at most as many senders as the client has connections, so a silent server leaves that
+// many goroutines behind, however many callers come and go.
 type pipeline struct {
 	client  redis.UniversalClient
 	timeout time.Duration // of a request, from the call
@@ -42,8 +44,8 @@ type request struct {
 	done chan struct{}         // closed by the sender
 }
 
-// do sends a command and returns when it has been answered, with its result in cmd, or when ctx is done or the request
-// timeout has passed. The error is nil, or says why there is no answer.
+// do sends a command and returns when it has been answered, with its result in cmd, or when ctx is
+// done or the request timeout has passed. The error is nil, or says why there is no answer.
 func (p *pipeline) do(ctx context.Context, r *request) error {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
@@ -184,9 +186,10 @@ func (p *pipeline) send(batch []*request) {
 // close waits for what was sent. Nothing may be asked any more.
 func (p *pipeline) close() { p.senders.Wait() }
 
-// An attempt is a command that go-redis must not send again by itself, whoever made the client: a release that is
-// repeated after a lost reply would report our own hold as lost, and one error must be about one attempt to say what it
-// did. (It still follows MOVED and ASK, which say that nothing was executed.)
+// An attempt is a command that go-redis must not send again by itself, whoever made the client: a
+// release that is repeated after a lost reply would report our own hold as lost, and one error
+// must be about one attempt to say what it did. (It still follows MOVED and ASK, which say that
+// nothing was executed.)
 type attempt struct{ *redis.Cmd }
 
 // NoRetry is asked by go-redis before it retries.

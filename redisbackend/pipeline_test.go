@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Many requests on few connections are all answered, each with its own answer, also right after SCRIPT FLUSH.
+// Many requests on few connections are all answered, each with its own answer, also right after
+// SCRIPT FLUSH.
 func TestPipelineAnswersAll(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL()+"?pool_size=2")
@@ -29,8 +30,9 @@ func TestPipelineAnswersAll(t *testing.T) {
 	})
 }
 
-// While all connections are occupied, who waits for one leaves when its context ends; what it asked for is not sent, which
-// is a definite answer. The others go together, as soon as a connection is free.
+// While all connections are occupied, who waits for one leaves when its context ends; what it
+// asked for is not sent, which is a definite answer. The others go together, as soon as a
+// connection is free.
 //
 // covers: E2, A11
 func TestPipelineWaits(t *testing.T) {

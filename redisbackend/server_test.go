@@ -52,7 +52,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// deadline is when the key of a lock nobody waits for ends, which is as long after the lease as before.
+// deadline is when the key of a lock nobody waits for ends, which is as long after the lease as
+// before.
 func deadline(t *testing.T, srv *testserver.Server, b *Backend, c backend.Claim) (x int64) {
 	t.Helper()
 	if _, err := fmt.Sscan(srv.MustDo("PTTL", b.store.Layout.Key(c.Key)), &x); err != nil {
@@ -85,7 +86,8 @@ func TestEviction(t *testing.T) {
 	acquired(t, b, claim(key(t))) // a yes is remembered
 }
 
-// The documented permissions are enough for a whole pair, and each of them is needed and tried when a client is opened.
+// The documented permissions are enough for a whole pair, and each of them is needed and tried
+// when a client is opened.
 //
 // covers: R20
 func TestPermissions(t *testing.T) {
@@ -185,7 +187,8 @@ func TestServerIsBack(t *testing.T) {
 	acquired(t, b, claim(key(t)))
 }
 
-// A replica answers reads, but its no would be about the past: only a primary may say that a hold is lost.
+// A replica answers reads, but its no would be about the past: only a primary may say that a hold
+// is lost.
 //
 // covers: R14, R17
 func TestReplica(t *testing.T) {

@@ -76,7 +76,8 @@ func TestUserAndDatabase(t *testing.T) {
 	}
 }
 
-// The primary dies: locks go on with the next one, waiters are woken by it, and a watch lives through it.
+// The primary dies: locks go on with the next one, waiters are woken by it, and a watch lives
+// through it.
 //
 // covers: R14
 func TestSentinel(t *testing.T) {
@@ -139,8 +140,8 @@ func TestCluster(t *testing.T) {
 	failover(t, set, b, programs)
 }
 
-// failover kills the primary of a lock, which carries the subscription too. Both clients must find the new one: go-redis by
-// itself looks for it once a minute.
+// failover kills the primary of a lock, which carries the subscription too. Both clients must find
+// the new one: go-redis by itself looks for it once a minute.
 func failover(t *testing.T, set *testserver.ClusterSet, b, programs *Backend) {
 	t.Helper()
 	const name = "survivor"

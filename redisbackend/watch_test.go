@@ -142,7 +142,8 @@ func TestRestartsArePaced(t *testing.T) {
 	}
 }
 
-// The release is published while the subscription is broken. Its watchers are woken when it is restored.
+// The release is published while the subscription is broken. Its watchers are woken when it is
+// restored.
 //
 // covers: W2, R21
 func TestMissedMessage(t *testing.T) {
@@ -217,7 +218,8 @@ func TestIdleSubscriptionStays(t *testing.T) {
 	}
 }
 
-// However many wait for however many keys, there is one connection; and none, and no channel, when nobody does.
+// However many wait for however many keys, there is one connection; and none, and no channel, when
+// nobody does.
 //
 // covers: W13, G1
 func TestOneConnectionForAll(t *testing.T) {
@@ -276,7 +278,8 @@ func TestNobodyWatches(t *testing.T) {
 	}
 }
 
-// A channel without a watcher is dropped when it was so at two sweeps, and is not if another watcher came in between.
+// A channel without a watcher is dropped when it was so at two sweeps, and is not if another
+// watcher came in between.
 func TestSweep(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	b.store.Waiters().Idle = time.Hour // only the sweeps here
@@ -309,7 +312,8 @@ func TestSweep(t *testing.T) {
 	sweep("vacant twice", 1)
 }
 
-// Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is woken by the next release.
+// Watchers come and go while channels are dropped all the time. Whoever was told "subscribed" is
+// woken by the next release.
 //
 // covers: W1, W13
 func TestComingAndGoing(t *testing.T) {

@@ -17,12 +17,13 @@ const DefaultRequestTimeout = store.DefaultRequestTimeout
 
 // Config adjusts a [Backend]; the zero value is ready for use.
 type Config struct {
-	// Prefix starts every key and channel. Clients with different prefixes do not see each other's locks, and those with the
-	// same one do, also across redisbackend. Default "holdfast:"; it must not contain braces.
+	// Prefix starts every key and channel. Clients with different prefixes do not see each other's
+	// locks, and those with the same one do, also across redisbackend. Default "holdfast:"; it
+	// must not contain braces.
 	Prefix string
 
-	// Retention is how long the token counter of a key is kept after its last hold, at least 2·TTL. Later the server's
-	// clock keeps tokens rising. Default 1 minute.
+	// Retention is how long the token counter of a key is kept after its last hold, at least
+	// 2·TTL. Later the server's clock keeps tokens rising. Default 1 minute.
 	Retention time.Duration
 
 	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
@@ -31,31 +32,35 @@ type Config struct {
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
 
-	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a flush a server grants nothing
-	// for a little more than MaxTTL, by when every lease that it may have forgotten has run out; so does a server that meets
-	// the guard for the first time. Renewals and releases go on. Claims with a longer TTL are refused, and so are clients
-	// with another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request, and is not for a
-	// cluster. Default: no guard.
+	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a
+	// flush a server grants nothing for a little more than MaxTTL, by when every lease that it may
+	// have forgotten has run out; so does a server that meets the guard for the first time.
+	// Renewals and releases go on. Claims with a longer TTL are refused, and so are clients with
+	// another MaxTTL, but for their releases. It costs some 10 µs of the server's time a request,
+	// and is not for a cluster. Default: no guard.
 	MaxTTL time.Duration
 
-	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary may go on granting after it
-	// has lost its replicas, which is its min-replicas-max-lag. It adds to the time without grants. Default for
-	// Sentinel URLs 10s, else 0.
+	// ReplicaLag goes with MaxTTL where a replica may be promoted: for how long the old primary
+	// may go on granting after it has lost its replicas, which is its min-replicas-max-lag. It
+	// adds to the time without grants. Default for Sentinel URLs 10s, else 0. It needs Redis 7 or
+	// Valkey: scripts of Redis 6 write without replicas, whatever its min-replicas-to-write.
 	ReplicaLag time.Duration
 
-	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the Redlock text do, under their
-	// names as they are, and excludes those libraries. Such locks are exclusive and have no line. Default: a layout of our own.
+	// Dialect "string" stores locks as redsync, bsm/redislock, node-redlock, redis-py and the
+	// Redlock text do, under their names as they are, and excludes those libraries. Such locks are
+	// exclusive and have no queue. Default: a layout of our own.
 	Dialect string
 
-	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many replicas have the grant
-	// (WAIT). Without them the answer is unknown, and the lock is given back. It makes a loss in a failover unlikely, not
-	// impossible: another replica may be promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
+	// Replicas makes TryAcquire and Renew wait, for half of RequestTimeout at most, until so many
+	// replicas have the grant (WAIT). Without them the answer is unknown, and the lock is given
+	// back. It makes a loss in a failover unlikely, not impossible: another replica may be
+	// promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
 	Replicas int
 
-	// HeldAnswers lets an exclusive TryAcquire that does not stand in line be refused without asking, while this client
-	// knows from the server that another claim holds the key: the server tells it of every change. The answer may be as
-	// old as that message takes, so a TryLock just after another process has released may still be refused. A free key
-	// is always asked for.
+	// HeldAnswers lets an exclusive TryAcquire that does not queue be refused without a request,
+	// while this client knows from the server that another claim holds the key: the server tells
+	// it of every change. The answer may be as old as that message takes, so a TryLock just after
+	// another process has released may still be refused. A free key is always the server's word.
 	HeldAnswers bool
 }
 
@@ -73,15 +78,17 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New connects and returns a backend with a client of its own, made from option: only that way it hears what the server says
-// of keys. The server is checked before the first TryAcquire.
+// New connects and returns a backend with a client of its own, made from option: only that way it
+// hears what the server says of keys. The server is checked before the first TryAcquire.
 //
-// Of option it keeps addresses, credentials, TLS, the database and sizes. It sets what its promises need: one connection that
-// all requests share, no retries, its own dialer and time-outs, and CLIENT TRACKING in OPTIN mode; an OnInvalidations of
-// option is called too. Without RESP3 and CLIENT TRACKING (Redis 6 and later) use package redisbackend.
+// Of option it keeps addresses, credentials, TLS, the database and sizes. It sets what its
+// promises need: one connection that all requests share, no retries, its own dialer and time-outs,
+// and CLIENT TRACKING in OPTIN mode; an OnInvalidations of option is called too. Without RESP3 and
+// CLIENT TRACKING (Redis 6 and later) use package redisbackend.
 //
-// The error is an *[backend.InvalidError] for a bad cfg or option, and one that is [backend.ErrUnavailable] or
-// [backend.ErrDenied] if the server cannot be reached or refuses the connection.
+// The error is an *[backend.InvalidError] for a bad cfg or option, and one that is
+// [backend.ErrUnavailable] or [backend.ErrDenied] if the server cannot be reached or refuses the
+// connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	b := &Backend{conns: newConns(), cfg: store.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
@@ -176,7 +183,8 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// notOpened is why there is no client. Nothing of ours was sent, so what is not definite is unavailable.
+// notOpened is why there is no client. Nothing of ours was sent, so what is not definite is
+// unavailable.
 func (b *Backend) notOpened(err error) error {
 	err = b.store.Failure(context.Background(), err)
 	if backend.AnswerOf(err) == backend.Unknown {
@@ -192,8 +200,9 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return caps
 }
 
-// TryAcquire makes one attempt in one script, as [backend.Backend] says, unless Config.HeldAnswers spares it. The first one
-// also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+// TryAcquire makes one attempt in one script, as [backend.Backend] says, unless Config.HeldAnswers
+// spares it. The first one also checks the server, and is refused with [backend.ErrUnsafe] or
+// [backend.ErrDenied] if it is not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if b.held == nil || c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
 		return b.store.TryAcquire(ctx, c)
@@ -201,16 +210,18 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	return b.tryAcquire(ctx, c)
 }
 
-// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With Config.Dialect the error is
-// [errors.ErrUnsupported].
+// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With
+// Config.Dialect the error is [errors.ErrUnsupported].
 func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (waiting []bool, err error) {
 	return b.store.Heartbeat(ctx, claims)
 }
 
-// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out of memory.
+// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out of memory.
+// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out
+// of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	err := b.store.Release(ctx, c)
 	if b.held != nil {
@@ -219,13 +230,15 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	return err
 }
 
-// Watch signals when another holds c.Key than before, or nobody; for a claim that holds, when its hold is gone, be it
-// released, deleted or flushed; for a claim in the queue, when the key is handed over to it. Claims in the queue share one
-// pub/sub connection, all others the one that requests go by; when either is lost, every watcher is signalled, as it may have
-// missed a message. Watch returns when the server has confirmed it, when ctx is done, or after RequestTimeout.
+// Watch signals when another holds c.Key than before, or nobody; for a claim that holds, when its
+// hold is gone, be it released, deleted or flushed; for a claim in the queue, when the key is
+// handed over to it. Claims in the queue share one pub/sub connection, all others the one that
+// requests go by; when either is lost, every watcher is signalled, as it may have missed a
+// message. Watch returns when the server has confirmed it, when ctx is done, or after
+// RequestTimeout.
 //
-// For a claim in the queue the error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
-// nobody would be woken. The end of a lease is not signalled.
+// For a claim in the queue the error is [errors.ErrUnsupported] if the user may not subscribe, or
+// may not publish: then nobody would be woken. The end of a lease is not signalled.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if c.Queue {
 		return b.store.Watch(ctx, c)
@@ -236,17 +249,18 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	return b.watch.enter(ctx, c)
 }
 
-// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was given.
+// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
+// given.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
 	return b.store.Inspect(ctx, key)
 }
 
-// Identity returns the server's replication id, which changes when it restarts or is promoted. A cluster has none: the
-// error is [errors.ErrUnsupported].
+// Identity returns the server's replication id, which changes when it restarts or is promoted. A
+// cluster has none: the error is [errors.ErrUnsupported].
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
 
-// Close ends the subscription, waits for requests that are under way (RequestTimeout at most), and closes the client, which
-// takes a second more if the server is silent.
+// Close ends the subscription, waits for requests that are under way (RequestTimeout at most), and
+// closes the client, which takes a second more if the server is silent.
 func (b *Backend) Close() error {
 	b.watch.close()
 	b.store.Close()

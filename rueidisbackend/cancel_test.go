@@ -25,13 +25,14 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	}
 }
 
-// With a server that is there and silent, every verb returns when its context is done: at first in the caller's goroutine,
-// and also when requests that were left behind have filled the connection's ring.
+// With a server that is there and silent, every verb returns when its context is done: at first in
+// the caller's goroutine, and also when requests that were left behind have filled the
+// connection's ring.
 //
 // covers: E2, A5, A11
 func TestContextEndsEveryVerb(t *testing.T) {
 	srv := testserver.Redis(t)
-	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=2s")
+	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=8s")
 	acquired(t, b, claim(key(t)))
 	srv.Stop()
 	start := time.Now()
@@ -63,7 +64,7 @@ func TestContextEndsEveryVerb(t *testing.T) {
 		crowd.Wait()
 	}
 	verbs()
-	if took := time.Since(start); took > 1900*time.Millisecond {
+	if took := time.Since(start); took > 7*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	srv.Cont()
@@ -75,10 +76,10 @@ func TestContextEndsEveryVerb(t *testing.T) {
 // covers: E2
 func TestRequestTimeout(t *testing.T) {
 	srv := testserver.Redis(t)
-	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=100ms")
+	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=400ms")
 	later, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	acquired(t, b, claim(key(t)))
+	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 	srv.Stop()
 	for _, ctx := range []context.Context{context.Background(), t.Context(), later} {
 		start := time.Now()
@@ -86,7 +87,7 @@ func TestRequestTimeout(t *testing.T) {
 		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > 4*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
@@ -121,8 +122,8 @@ func TestMoreThanTheRing(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
-	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=100ms")
-	acquired(t, b, claim(key(t)))
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=400ms")
+	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 	watched(t.Context(), t, b, claim(key(t)))
 	c := claim(key(t))
 	c.Queue, c.WaiterTTL = true, time.Minute
@@ -133,7 +134,7 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 	start := time.Now()
 	want(t, "close", b.Close(), nil)
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Close took %v", took)
 	}
 	for verb, err := range everyVerb(t.Context(), b) {
@@ -141,7 +142,8 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was lost.
+// A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was
+// lost.
 //
 // covers: A2, A3, C4
 func TestSentOnce(t *testing.T) {
@@ -220,13 +222,15 @@ func TestDemoted(t *testing.T) {
 // covers: E2, G5
 func TestHungServer(t *testing.T) { redistest.HungServer(t, "rueidis", 3*inFlight) }
 
-// Requests that go together are all answered, each with its own answer, also right after SCRIPT FLUSH.
+// Requests that go together are all answered, each with its own answer, also right after SCRIPT
+// FLUSH.
 func TestCrowd(t *testing.T) {
 	srv := testserver.Redis(t)
 	redistest.Crowd(t, srv, opened(t, "rueidis://"+srv.Addr()))
 }
 
-// One request that is not answered in time does not end the connection that the others are answered on.
+// One request that is not answered in time does not end the connection that the others are
+// answered on.
 //
 // covers: E2
 func TestSlowRequestHurtsNobodyElse(t *testing.T) {

@@ -21,10 +21,11 @@ const (
 
 // conns knows how the client's connections are.
 //
-// While nothing has happened to them, rueidis returns as soon as a context ends, and a request runs in its caller's
-// goroutine. It does not heed contexts when many wait for one dial, when its queue is full (of requests whose callers have
-// left), and when it looks for a cluster's nodes. So after a dial, a close, or a request that was left behind, requests run
-// in goroutines of their own until one that began later has been answered. Answers come in order: then whatever was left
+// While nothing has happened to them, rueidis returns as soon as a context ends, and a request
+// runs in its caller's goroutine. It does not heed contexts when many wait for one dial, when its
+// queue is full (of requests whose callers have left), and when it looks for a cluster's nodes. So
+// after a dial, a close, or a request that was left behind, requests run in goroutines of their
+// own until one that began later has been answered. Answers come in order: then whatever was left
 // before is off the queue, and the connection is there.
 type conns struct {
 	cluster     bool // has many connections, and is never stable
@@ -99,9 +100,10 @@ func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 	}
 }
 
-// reopen closes the connections, at most once a second, when the server answered READONLY or nobody for a whole request
-// timeout: its name may belong to another by now, or the connection lead nowhere, which only a new one finds out. A cluster
-// has many servers, and rueidis knows itself when one is another's replica.
+// reopen closes the connections, at most once a second, when the server answered READONLY or
+// nobody for a whole request timeout: its name may belong to another by now, or the connection
+// lead nowhere, which only a new one finds out. A cluster has many servers, and rueidis knows
+// itself when one is another's replica.
 func (c *conns) reopen() {
 	now := time.Now().Unix()
 	if last := c.reopened.Load(); !c.cluster && now > last && c.reopened.CompareAndSwap(last, now) {
@@ -109,8 +111,8 @@ func (c *conns) reopen() {
 	}
 }
 
-// shut closes what is left of the connections, so that the client need not say goodbye to a server that is silent. It
-// reports whether this is the first call.
+// shut closes what is left of the connections, so that the client need not say goodbye to a server
+// that is silent. It reports whether this is the first call.
 func (c *conns) shut() bool {
 	if c.closed.Swap(true) {
 		return false

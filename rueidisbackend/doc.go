@@ -1,13 +1,16 @@
-// Package rueidisbackend keeps locks in Redis through rueidis: one server, Sentinel or Cluster. Scripts, keys and messages
-// are those of package redisbackend, so clients of both may share a server and its locks.
+// Package rueidisbackend keeps locks in Redis through rueidis: one server, Sentinel or Cluster.
+// Scripts, keys and messages are those of package redisbackend, so clients of both may share a
+// server and its locks.
 //
 //	b, err := backend.Open(ctx, "rueidis://:secret@127.0.0.1:6379/0") // after importing this package
 //	b, err := rueidisbackend.New(option, rueidisbackend.Config{})     // with a rueidis.ClientOption
 //
-// It is for many locks at once: all goroutines of a process share one connection, on which requests go together as they
-// come, and one more for those who wait in line. And it hears of changes: the server tells it when a key that it watches was
-// written, deleted or flushed, by RESP3 invalidation (CLIENT TRACKING). So a holder learns within milliseconds that its hold
-// was taken away, and a waiter that polls for nothing is woken without pub/sub. It needs Redis 6 or later and RESP3.
+// It is for many locks at once: all goroutines of a process share one connection, on which
+// requests go together as they come, and one more for those who wait in the queue. And it hears of
+// changes: the server tells it when a key that it watches was written, deleted or flushed, by
+// RESP3 invalidation (CLIENT TRACKING). So a holder learns within milliseconds that its hold was
+// taken away, and a waiter that polls for nothing is woken without pub/sub. It needs Redis 6 or
+// later and RESP3.
 //
 // # URLs
 //
@@ -15,7 +18,8 @@
 //	rueidis+sentinel://[user:password@]host[:26379][,host…]/master[/database]
 //	rueidis+cluster://[user:password@]host[:6379][,host…]
 //
-// and the same with rueidiss for TLS. Percent-encode special characters in user and password. The query may have, each once:
+// and the same with rueidiss for TLS. Percent-encode special characters in user and password. The
+// query may have, each once:
 //
 //	prefix             of every key, default holdfast:
 //	retention          how long a key's token counter is kept after its last hold, default 1m
@@ -25,7 +29,7 @@
 //	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
 //	replicas           wait for so many replicas to have a grant, see [Config.Replicas]
 //	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
-//	held_answers       true: refuse a TryLock of a key that is known to be held without asking, see [Config]
+//	held_answers       true: refuse a TryLock of a key that is known to be held without a request, see [Config]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are
 //	server_name        the name that the certificate must have, if it is not the host
 //	sentinel_username  for the sentinels themselves, together with
@@ -33,8 +37,9 @@
 //
 // # What it promises, and what not
 //
-// The same as package redisbackend: mutual exclusion and rising fencing tokens while one Redis primary keeps its memory and
-// its clock is not set forward. An invalidation is a hint, and is never believed before the server was asked.
+// The same as package redisbackend: mutual exclusion and rising fencing tokens while one Redis
+// primary keeps its memory and its clock is not set forward. An invalidation is a hint, and is
+// never believed before the server was asked.
 //
 // # Permissions
 //
@@ -46,10 +51,11 @@
 //	for invalidations              CLIENT MULTI EXEC
 //	for a connection that is idle  PING
 //
-// Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless
-// a quorum asks for the server's identity. Without the channels Watch of a claim in the queue returns an error that is
-// [errors.ErrUnsupported], and whoever waits polls. Besides, a database other than 0 needs SELECT, [Config.Replicas] needs
-// WAIT, and a cluster needs CLUSTER.
+// Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set,
+// which reads it too, and unless a quorum asks for the server's identity. Without the channels
+// Watch of a claim in the queue returns an error that is [errors.ErrUnsupported], and whoever
+// waits polls. Besides, a database other than 0 needs SELECT, [Config.Replicas] needs WAIT, and a
+// cluster needs CLUSTER.
 //
 // rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.
 package rueidisbackend

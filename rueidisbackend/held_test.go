@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// A stampede of TryLocks on a held key costs a handful of commands, and who holds is told all the same. As soon as the
-// holder is gone, the next is granted.
+// A stampede of TryLocks on a held key costs a handful of commands, and who holds is told all the
+// same. As soon as the holder is gone, the next is granted.
 func TestHeldAnswers(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	p := testserver.NewProxy(t, srv.Addr())
@@ -58,8 +58,8 @@ func TestHeldAnswers(t *testing.T) {
 	acquired(t, b, claim(mine.Key)) // at once
 }
 
-// A refusal is not remembered if something has changed since it was asked for; and what is remembered ends with the next
-// change, a flush, and the connection.
+// A refusal is not remembered if something has changed since it was asked for; and what is
+// remembered ends with the next change, a flush, and the connection.
 func TestHeldAnswersAreDropped(t *testing.T) {
 	h := &heldKeys{names: map[string]struct{}{}}
 	known := func(what string, want bool) {

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A hold that is deleted or flushed is lost within milliseconds, not at the next renewal, which is seconds away.
+// A hold that is deleted or flushed is lost within milliseconds, not at the next renewal, which is
+// seconds away.
 //
 // covers: B2, W3
 func TestLossIsToldAtOnce(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(m),
-		// rueidis closes the connections of nodes that left a cluster five seconds later, also after Close.
+		// rueidis closes the connections of nodes that left a cluster five seconds later, also
+		// after Close.
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
 		// And a look at the cluster that it has put off, by a second at most, is not called off.
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),

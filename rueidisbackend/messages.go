@@ -12,8 +12,8 @@ import (
 
 var errMessagesClosed = errors.New("redis: the pub/sub connection was closed")
 
-// messages is a connection of its own for pub/sub, made when it is first used. The one that requests share would do, but
-// then its loss would not be told from a refusal to subscribe.
+// messages is a connection of its own for pub/sub, made when it is first used. The one that
+// requests share would do, but then its loss would not be told from a refusal to subscribe.
 type messages struct {
 	b      *Backend
 	come   chan store.Message
@@ -50,7 +50,8 @@ func (m *messages) connected() (rueidis.DedicatedClient, <-chan error) {
 	return m.wire, m.ended
 }
 
-// pass hands a message to Receive. It runs in the connection's reader, which nobody else waits for.
+// pass hands a message to Receive. It runs in the connection's reader, which nobody else waits
+// for.
 func (m *messages) pass(got store.Message) {
 	select {
 	case m.come <- got:
@@ -70,7 +71,7 @@ func (m *messages) Unsubscribe(ctx context.Context, channels ...string) error {
 	return wire.Do(ctx, wire.B().Unsubscribe().Channel(channels...).Build()).Error()
 }
 
-// Ping waits for the answer, which is a sign of life for Receive.
+// Ping waits for the answer, which Receive reports as Alive.
 func (m *messages) Ping(ctx context.Context) error {
 	wire, _ := m.connected()
 	err := wire.Do(ctx, wire.B().Ping().Build()).Error()

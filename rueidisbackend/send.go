@@ -12,15 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// transport is rueidis at work for the store. It is apart from Backend so that its methods are not Backend's.
+// transport is rueidis at work for the store. It is apart from Backend so that its methods are not
+// Backend's.
 type transport struct{ *Backend }
 
 var errNotSent = errors.New("too many requests are in flight")
 
-// send asks the server by calling ask, which must heed its context as rueidis does. It returns when ctx is done, or after
-// RequestTimeout. rueidis sends what many goroutines ask for together, on one connection and as it comes, so as a rule ask
-// runs in the caller's goroutine, see conns.
-func (b *Backend) send(ctx context.Context, ask func(context.Context) (any, error)) (any, error) {
+// send makes a request by calling do, which must heed its context as rueidis does. It returns when
+// ctx is done, or after RequestTimeout. rueidis sends the requests of many goroutines together, on
+// one connection and as they come, so as a rule do runs in the caller's goroutine, see conns.
+func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
@@ -30,15 +31,15 @@ func (b *Backend) send(ctx context.Context, ask func(context.Context) (any, erro
 		return nil, &store.ConnectError{Err: errNotSent}
 	}
 	if b.conns.stable() {
-		return b.ask(ctx, caller, ask)
+		return b.attempt(ctx, caller, do)
 	}
-	return b.apart(ctx, ask)
+	return b.apart(ctx, do)
 }
 
-// ask calls ask with a slot that was taken for it, and sees what that says of the connections.
-func (b *Backend) ask(ctx, caller context.Context, ask func(context.Context) (any, error)) (any, error) {
+// attempt calls do with a slot that was taken for it, and sees what that says of the connections.
+func (b *Backend) attempt(ctx, caller context.Context, do func(context.Context) (any, error)) (any, error) {
 	began, answers := b.conns.disruptions.Load(), b.conns.answers.Load()
-	reply, err := ask(ctx)
+	reply, err := do(ctx)
 	<-b.conns.slots
 	switch code, isReply := replyCode(err); {
 	case err == nil || isReply:
@@ -55,9 +56,9 @@ func (b *Backend) ask(ctx, caller context.Context, ask func(context.Context) (an
 	return reply, err
 }
 
-// apart calls ask in a goroutine of its own, which Close waits for. A caller whose ctx is done leaves it behind; then it
-// goes on for RequestTimeout at most.
-func (b *Backend) apart(ctx context.Context, ask func(context.Context) (any, error)) (any, error) {
+// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done
+// leaves it behind; then it goes on for RequestTimeout at most.
+func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	type result struct {
 		reply any
 		err   error
@@ -67,7 +68,7 @@ func (b *Backend) apart(ctx context.Context, ask func(context.Context) (any, err
 	b.tasks.Go(func() {
 		bounded, cancel := context.WithTimeout(own, b.cfg.RequestTimeout)
 		defer cancel()
-		reply, err := b.ask(bounded, own, ask)
+		reply, err := b.attempt(bounded, own, do)
 		done <- result{reply, err}
 	})
 	select {
@@ -115,9 +116,9 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	return reply, 0, err
 }
 
-// runScript runs a script by its name, and by its source if the server does not know it: a new server, a failover, SCRIPT
-// FLUSH. That happens at any time, so it is looked for on each call. Neither is marked as read-only, so rueidis repeats
-// nothing.
+// runScript runs a script by its name, and by its source if the server does not know it: a new
+// server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
+// Neither is marked as read-only, so rueidis repeats nothing.
 func runScript(r store.Request, do func(command, what string) rueidis.RedisResult) (any, error) {
 	message, err := do("EVALSHA", r.Script.SHA1).ToMessage()
 	if code, _ := replyCode(err); code == "NOSCRIPT" {
@@ -129,8 +130,9 @@ func runScript(r store.Request, do func(command, what string) rueidis.RedisResul
 	return message.ToAny()
 }
 
-// acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT holds up all that come
-// behind it on one. (The reply to the script is read first, so a grant without acknowledgement is known as such.)
+// acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT
+// holds up all that come behind it on one. (The reply to the script is read first, so a grant
+// without acknowledgement is known as such.)
 func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int, error) {
 	type acknowledged struct {
 		reply    any

@@ -14,11 +14,12 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// storm is how long TestKilledAgainAndAgain goes on for each way to wait: make soak gives it half a minute.
+// storm is how long TestKilledAgainAndAgain goes on for each way to wait: make soak gives it half
+// a minute.
 var storm = flag.Duration("storm", time.Second, "how long connections are killed every 50ms")
 
-// Every connection is killed every 50 ms, while 32 workers of two processes want three locks: no two hold one together, every
-// Lock returns, and nothing is left behind.
+// Every connection is killed every 50 ms, while 32 workers of two processes want three locks: no
+// two hold one together, every Lock returns, and nothing is left behind.
 //
 // covers: W2, W3, R21, A2, C4
 func TestKilledAgainAndAgain(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 // ours is a URL of a test server, for this backend.
 func ours(url string) string { return "ruei" + strings.TrimPrefix(url, "re") }
 
-// roundTrip is what each way to reach a server must be good for: all verbs, and both ways to be woken.
+// roundTrip is what each way to reach a server must be good for: all verbs, and both ways to be
+// woken.
 func roundTrip(t *testing.T, b *Backend) {
 	t.Helper()
 	c, line := claim(key(t)), claim("")

@@ -27,15 +27,17 @@ const (
 
 // watches are those who watch keys by what the server says of changes.
 //
-// A look at a key is a read through rueidis' cache (CLIENT CACHING YES): the next write of the key, by anybody (also by this
-// client, as NOLOOP is not asked for), is told, and drops what is cached. Then the watchers of the key look again, which
-// registers anew, and are signalled if who holds has changed. A look costs the server a GET, or an HMGET of four
-// fields, however many wait for the key: heartbeats of waiters write the key too, so looks must neither cost more the
-// more wait, nor be made for each write. A look that comes after quiet is made at once; while changes go on that are none
-// to one who holds, its looks become as rare as every TTL/12.
+// A look at a key is a read through rueidis' cache (CLIENT CACHING YES): the next write of the
+// key, by anybody (also by this client, as NOLOOP is not asked for), is told, and drops what is
+// cached. Then the watchers of the key look again, which registers anew, and are signalled if who
+// holds has changed. A look costs the server a GET, or an HMGET of four fields, however many wait
+// for the key: heartbeats of waiters write the key too, so looks must neither cost more the more
+// wait, nor be made for each write. A look that comes after quiet is made at once; while changes
+// go on that are none to one who holds, its looks become as rare as every TTL/12.
 //
-// Nothing is missed: a change counts before anything else is done about it, a look that began before it is made again, and
-// what is written after a look was executed is told again. A lost connection is told as a flush, which concerns all keys.
+// Nothing is missed: a change counts before anything else is done about it, a look that began
+// before it is made again, and what is written after a look was executed is told again. A lost
+// connection is told as a flush, which concerns all keys.
 type watches struct {
 	b      *Backend
 	ctx    context.Context // ends with close
@@ -134,8 +136,8 @@ func (t *watches) leave(w *watcher) {
 	}
 }
 
-// invalidated is told by the connection's reader which keys were changed; nil stands for all of them, when the database was
-// flushed or the connection is lost. It must not wait for anything.
+// invalidated is told by the connection's reader which keys were changed; nil stands for all of
+// them, when the database was flushed or the connection is lost. It must not wait for anything.
 func (b *Backend) invalidated(keys []rueidis.RedisMessage) {
 	if keys == nil {
 		b.held.forgetAll()
@@ -160,7 +162,8 @@ func (t *watches) changed(name string) {
 	}
 }
 
-// changedAll has everybody look again, and wakes those who wait. Those who hold are woken if they are found to hold no more.
+// changedAll has everybody look again, and wakes those who wait. Those who hold are woken if they
+// are found to hold no more.
 func (t *watches) changedAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,7 +258,8 @@ func (t *watches) lookAll() (all bool) {
 	return all
 }
 
-// look looks for a watcher and wakes it if that concerns it. A key that is not a lock any more is no hold either.
+// look looks for a watcher and wakes it if that concerns it. A key that is not a lock any more is
+// no hold either.
 func (t *watches) look(w *watcher) (answered bool) {
 	t.mu.Lock()
 	changes := w.changes
@@ -276,8 +280,9 @@ func (t *watches) look(w *watcher) (answered bool) {
 	return true
 }
 
-// note takes a look for what was seen last, and reports whether that concerns the watcher: one that holds wants to know when
-// it does so no more, all others when others hold than before, or nobody (also if somebody held in between).
+// note takes a look for what was seen last, and reports whether that concerns the watcher: one
+// that holds wants to know when it does so no more, all others when others hold than before, or
+// nobody (also if somebody held in between).
 func (w *watcher) note(saw sight) (concerned bool) {
 	concerned = w.held && !saw.holds || !w.held && (saw.who != w.seen || saw.free)
 	w.held, w.seen, w.known = saw.holds, saw.who, true
@@ -322,8 +327,8 @@ type sight struct {
 	rest  time.Duration // of the owner's lease
 }
 
-// look reads who holds a key, through rueidis' cache. A lock that one holds while nobody waits is a string; else it is
-// a hash, or in the dialect nothing of ours.
+// look reads who holds a key, through rueidis' cache. A lock that one holds while nobody waits is
+// a string; else it is a hash, or in the dialect nothing of ours.
 func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
 	if err := b.store.Begin(ctx); err != nil {
 		return sight{}, err
@@ -375,7 +380,7 @@ func seenInHash(reply rueidis.RedisMessage, id string) (saw sight, err error) {
 	return saw, nil
 }
 
-// cached asks through rueidis' cache.
+// cached reads through rueidis' cache.
 func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	for range 2 {
@@ -385,26 +390,27 @@ func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m ruei
 		})
 		m, _ = reply.(rueidis.RedisMessage)
 		if ctx.Err() != nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			break // else it was another's question, which this one joined and that one has left
+			break // else it was another's request, which this one joined and that one has left
 		}
 	}
 	return m, err
 }
 
-// heldKeys are the keys of which the server said that another claim holds them, see Config.HeldAnswers. What it said is in
-// rueidis' cache, and dropped with the next change of the key. It is never more than a refusal: that a key is free is always
-// the server's word.
+// heldKeys are the keys of which the server said that another claim holds them, see
+// Config.HeldAnswers. What it said is in rueidis' cache, and dropped with the next change of the
+// key. It is never more than a refusal: that a key is free is always the server's word.
 //
-// Argument. A key is here if an attempt on it was refused, and since before that attempt was sent nothing was heard of any
-// key, and no release or unanswered attempt of this client came to an end. So what is cached of it, or will be, is
-// younger than everything that this client did. A claim that is refused is none that this client knows to hold, or to be on its way.
+// Argument. A key is here if an attempt on it was refused, and since before that attempt was sent
+// nothing was heard of any key, and no release or unanswered attempt of this client came to an
+// end. So what is cached of it, or will be, is younger than everything that this client did. A
+// claim that is refused is none that this client knows to hold, or to be on its way.
 type heldKeys struct {
 	mu      sync.Mutex
 	names   map[string]struct{}
 	changes uint64
 }
 
-// tryAcquire is TryAcquire for a claim that may be refused without asking.
+// tryAcquire is TryAcquire for a claim that may be refused without a request.
 func (b *Backend) tryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	name, id := b.store.Layout.Key(c.Key), b.store.Layout.OwnerID(c)
 	known, changes := b.held.look(name)

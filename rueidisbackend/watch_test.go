@@ -76,8 +76,8 @@ func TestRenewalWakesNobody(t *testing.T) {
 	woken(t, wake)
 }
 
-// What is released while Watch is on its way is not missed: it is read, or told after. The reply to the first read is held
-// back until the release has been told and read again.
+// What is released while Watch is on its way is not missed: it is read, or told after. The reply
+// to the first read is held back until the release has been told and read again.
 //
 // covers: W1
 func TestMissedNothing(t *testing.T) {

@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -26,9 +25,6 @@ const (
 	DefaultPassTime = 10 * time.Millisecond
 )
 
-// MaxSpin bounds [Config.Spin] to about a millisecond of yielding.
-const MaxSpin = 10_000
-
 // maxDuration keeps sums of durations from overflowing; nobody waits for longer without a word.
 const maxDuration = 24 * time.Hour
 
@@ -51,25 +47,17 @@ type Config struct {
 	Passes   int
 	PassTime time.Duration
 
-	// Spin is how many times a goroutine that waits behind others of its process yields its processor and looks again before
-	// it goes to sleep, which saves a wake-up if its turn comes within microseconds, for some processor time. It stands in
-	// line meanwhile. The store is not asked more often for it. Default 0, at most MaxSpin.
-	Spin int
-
 	// FailFast makes a wait that is estimated to take longer than its caller has time for fail at once, instead of when the
 	// time is over. See locker.FailFast.
 	FailFast bool
 }
 
-// ErrConfig is wrapped by what [Config.WithDefaults] returns.
-var ErrConfig = errors.New("bad waiting configuration")
-
-// WithDefaults returns c with every zero field set, or an error that wraps [ErrConfig] and names the field.
+// WithDefaults returns c with every zero field set, or an error that names the field.
 func (c Config) WithDefaults() (Config, error) {
 	switch c.Mode {
 	case Auto, Handoff, Notify, Poll:
 	default:
-		return c, fmt.Errorf("%w: mode %q is none of handoff, notify, poll", ErrConfig, string(c.Mode))
+		return c, fmt.Errorf("mode %q is none of handoff, notify, poll", string(c.Mode))
 	}
 	for _, f := range []struct {
 		name  string
@@ -82,10 +70,10 @@ func (c Config) WithDefaults() (Config, error) {
 		{"pass_time", &c.PassTime, DefaultPassTime},
 	} {
 		if *f.field < 0 {
-			return c, fmt.Errorf("%w: %s %v is negative", ErrConfig, f.name, *f.field)
+			return c, fmt.Errorf("%s %v is negative", f.name, *f.field)
 		}
 		if *f.field > maxDuration {
-			return c, fmt.Errorf("%w: %s %v is over %v", ErrConfig, f.name, *f.field, maxDuration)
+			return c, fmt.Errorf("%s %v is over %v", f.name, *f.field, maxDuration)
 		}
 		if *f.field == 0 {
 			*f.field = f.value
@@ -94,11 +82,8 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Passes == 0 {
 		c.Passes = DefaultPasses
 	}
-	if c.Spin < 0 || c.Spin > MaxSpin {
-		return c, fmt.Errorf("%w: spin %d is not between 0 and %d", ErrConfig, c.Spin, MaxSpin)
-	}
 	if c.Max < c.Initial {
-		return c, fmt.Errorf("%w: max %v is below initial %v", ErrConfig, c.Max, c.Initial)
+		return c, fmt.Errorf("max %v is below initial %v", c.Max, c.Initial)
 	}
 	return c, nil
 }

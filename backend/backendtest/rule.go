@@ -24,8 +24,8 @@ func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules, lossRules,
 		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), modeRules, stateRules, queueRules, handoffRules,
-		fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
-		once(lockerRules), once(guardRules), contentionRules, faultRules, stormRules(bubble),
+		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
+		once(lockerRules), once(guardRules), leftoverRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
 

@@ -28,6 +28,11 @@ var tombstoneRules = []rule{
 		name: "tombstone/expired-hold", run: tombstoneOfExpired,
 		why: "A lease that ran out is released by its holder like any other, and its copies stay refused.",
 	},
+	{
+		name: "tombstone/lasts", run: tombstoneLasts,
+		why: "An attempt may be on its way for as long as its client waits for answers, which is a TTL. A tombstone that is gone" +
+			" by then lets it in.",
+	},
 }
 
 // covers: A4, A2, C9
@@ -123,6 +128,15 @@ func tombstoneOfExpired(e *env) {
 	e.acquire(a, c)
 	e.ranOut(b, c)
 	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
+	e.buried(b, c)
+}
+
+// covers: A4
+func tombstoneLasts(e *env) {
+	a, b := e.open(), e.open()
+	c := e.brief(e.key("k"))
+	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	e.pause(c.TTL + c.TTL/2)
 	e.buried(b, c)
 }
 

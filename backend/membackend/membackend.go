@@ -86,6 +86,17 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	return b.store.Release(c)
 }
 
+// Heartbeat implements [backend.Backend].
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	if err := backend.ValidateHeartbeat(claims, b.Capabilities()); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.store.Heartbeat(claims), nil
+}
+
 // Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see
 // HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {

@@ -137,6 +137,32 @@ func (s *Store) quarantined(now time.Time) error {
 	return &backend.QuarantineError{RetryAfter: s.opens.Sub(now), Why: "restarted"}
 }
 
+// Heartbeat keeps the places of claims of one key, and tells which are still in the queue.
+func (s *Store) Heartbeat(claims []backend.Claim) []bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	waiting := make([]bool, len(claims))
+	if len(claims) == 0 {
+		return waiting
+	}
+	key := claims[0].Key
+	l := s.at(key, now)
+	defer s.forget(key, l)
+	s.advance(key, l, now, "")
+	places := make(map[string]*place, len(l.line))
+	for i := range l.line {
+		places[l.line[i].claim.ID()] = &l.line[i]
+	}
+	for i, c := range claims {
+		if p := places[c.ID()]; p != nil {
+			p.until = later(p.until, now.Add(c.WaiterTTL))
+			waiting[i] = true
+		}
+	}
+	return waiting
+}
+
 // Renew extends a running lease of the same acquisition, and nothing else. A floor raises the token of the whole ownership,
 // and with it the store's, in the same step: the proof that c holds is the proof that nobody else was granted meanwhile. So it is
 // with a state to be saved.

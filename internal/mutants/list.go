@@ -2,206 +2,189 @@ package main
 
 import "slices"
 
-// The defects. Tests is as narrow as the claim: the named tests are the ones that guard the line.
-var mutants = slices.Concat(lockerMutants, storeMutants, luaMutants)
+// mutants are the defects. To add one: a short name of what goes wrong, the package, a pattern that matches once, and the
+// tests that guard the line. go run ./internal/mutants -run 'name' tries it.
+func mutants() []mutant {
+	return slices.Concat(contract, memory, judge)
+}
 
-// The defects behind package locker.
-var storeMutants = []mutant{
+// The contract that all backends share.
+var contract = []mutant{
+	{
+		Name: "an unknown error is a no", Dir: "backend", Find: `return Unknown`, Put: "return No",
+		Test: "./backend Answer",
+	},
+	{
+		Name: "a store that did not take the request may have executed it", Dir: "backend",
+		Find: `errors.Is\(err, ErrUnavailable\), `, Put: "", Test: "./backend Answer",
+	},
+	{
+		Name: "a refusal is no answer", Dir: "backend", Find: `, Refused\(err\):`, Put: ":", Test: "./backend Answer",
+	},
+	{
+		Name: "held is a refusal for good", Dir: "backend", Find: `\{ErrInvalid, ErrForeign,`, Put: "{ErrHeld, ErrInvalid, ErrForeign,",
+		Test: "./backend Refused|Answer",
+	},
+	{
+		Name: "two namespaces meet", Dir: "backend", Find: `return __\.Replace\(namespace\) \+ "~" \+ key`,
+		Put: `return namespace + "~" + key`, Test: "./backend Namespaced",
+	},
+	{
+		Name: "a key without a namespace meets one with", Dir: "backend", Find: `return __\.Replace\(key\)`, Put: "return key",
+		Test: "./backend Namespaced",
+	},
+	{
+		Name: "an escaped tilde meets itself", Dir: "backend", Find: `NewReplacer\("%", "%25", `, Put: "NewReplacer(",
+		Test: "./backend Namespaced",
+	},
+	{
+		Name: "a wish for a token may run away from the clock", Dir: "backend", Find: `now\.Add\(ttl / 4\)`, Put: "now.Add(4000 * ttl)",
+		Test: "./backend MinTokenLimit",
+	},
+	{
+		Name: "a lease may be as long as it likes", Dir: "backend", Find: `case ttl > MaxTTL:`, Put: "case ttl > 100*MaxTTL:",
+		Test: "./backend Validate",
+	},
+	{
+		Name: "a lease may be below what the store can keep", Dir: "backend", Find: `case ttl < atLeast:`, Put: "case false:",
+		Test: "./backend Validate",
+	},
+	{
+		Name: "all holds of a re-entrant owner are one", Dir: "backend", Find: `return c\.Hold`, Put: "return c.Owner",
+		Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "owners are predictable", Dir: "backend", Find: `_, _ = (__)\.Read\(b\[:\]\)`, Put: "_ = $1.Reader",
+		Test: "./backend NewOwner",
+	},
+
 	// What all backends share for waiting.
 	{
-		"line: two of one process ask", "waiting/line.go",
-		"if c.asking {", "if false {", "./waiting", "Line",
+		Name: "a hand-over is dropped behind an older signal", Dir: "waiting",
+		Find: `select \{\s+case <-(__):\s+default:\s+\}\s+__ <- m`, Put: "select {\ncase $1 <- m:\ndefault:\n}",
+		Test: "./waiting Deliver|Hub",
 	},
 	{
-		"line: who leaves may be given something as well", "waiting/line.go",
-		"if !p.waits {", "if false {", "./waiting", "Leave|Storm",
+		Name: "only the last watcher hears", Dir: "waiting", Find: `(func signal\[.*\n\s*for w := last; w != nil; w = )w\.older`, Put: "${1}nil",
+		Test: "./waiting Hub",
 	},
 	{
-		"line: last come, first served", "waiting/line.go",
-		"	c.unlink(p)\n	c.note", "	p = c.last\n	c.unlink(p)\n	c.note", "./waiting", "Order",
+		Name: "a closed hub leaves its watchers asleep", Dir: "waiting", Find: `close\(w\.wake\)(\s+\}\s+\}\s+h\.topics = nil)`, Put: "$1",
+		Test: "./waiting Hub|Close",
 	},
-	{
-		"the hub blocks on a full slot", "waiting/hub.go",
-		"default: // a signal already waits", "case <-make(chan struct{}): // a signal already waits", "./waiting", ".",
-	},
+}
 
-	// The reference backend, by the conformance suite.
+// The reference store, by the conformance suite.
+var memory = []mutant{
 	{
-		"mem: anybody may release", "internal/memstore/lock.go",
-		"func(h hold) bool { return h.id == id })", "func(hold) bool { return true })", "./backend/membackend", ".",
+		Name: "mem: anybody may release", Dir: "internal/memstore",
+		Find: `(DeleteFunc\(l\.holds, func)\(h hold\)( bool \{ return )h\.id == id`, Put: "$1(hold)${2}true",
+		Test: "./backend/membackend Conformance/release",
 	},
 	{
-		"mem: no tombstone", "internal/memstore/store.go",
-		"if !c.NoneInFlight {", "if false {", "./backend/membackend", ".",
+		Name: "mem: no tombstone", Dir: "internal/memstore", Find: `if !c\.NoneInFlight`, Put: "if false",
+		Test: "./backend/membackend Conformance/tombstone",
 	},
 	{
-		"mem: renewal shortens", "internal/memstore/store.go",
-		"h.expires = later(h.expires, now.Add(c.TTL))\n\tif c.MinToken", "h.expires = now.Add(c.TTL)\n\tif c.MinToken", "./backend/membackend", ".",
+		Name: "mem: a tombstone is gone too early", Dir: "internal/memstore", Find: `now\.Add\(2\*min\(max\(c\.TTL, 0\), __\) \+ late\)`,
+		Put: "now.Add(time.Millisecond)", Test: "./backend/membackend Conformance/tombstone",
 	},
 	{
-		"mem: a repeat is a new grant", "internal/memstore/store.go",
-		"h != nil { // a repeat", "h != nil && false { // a repeat", "./backend/membackend", ".",
+		Name: "mem: a tombstone is for the owner", Dir: "internal/memstore", Find: `s\.tombs\[tombstone\{c\.Key, c\.ID\(\)\}\] =`,
+		Put: "s.tombs[tombstone{c.Key, c.Owner}] =", Test: "./backend/membackend Conformance/",
 	},
 	{
-		"mem: token from the clock alone", "internal/memstore/store.go",
-		"max(s.token+1, uint64(now.UnixMicro()), ", "max(uint64(now.UnixMicro()), ", "./backend/membackend", ".",
+		Name: "mem: a renewal shortens", Dir: "internal/memstore",
+		Find: `(return backend\.ErrLost\s+\}\s+h\.expires = )later\(h\.expires, (__\(__\))\)`, Put: "$1$2",
+		Test: "./backend/membackend Conformance/renew",
 	},
 	{
-		"mem: release without a wake-up", "internal/memstore/store.go",
-		"s.hub.Wake(keyTopic(c.Key), backend.Wake{})", "", "./backend/membackend", ".",
+		Name: "mem: a renewal takes what it needs not hold", Dir: "internal/memstore",
+		Find: `h := l\.holdOf\(c\.ID\(\)\)(\s+if h == nil \{\s+return backend\.ErrLost)`, Put: "h := l.holdOf(c.ID())\nif h == nil && len(l.holds) > 0 { h = &l.holds[0] }$1",
+		Test: "./backend/membackend Conformance/renew",
 	},
 	{
-		"mem: who does not stand in line overtakes", "internal/memstore/store.go",
-		"len(l.line) == 0 && l.fits(c)", "l.fits(c)", "./backend/membackend", ".",
+		Name: "mem: what has run out goes on holding", Dir: "internal/memstore", Find: `return !h\.expires\.After\(now\)`, Put: "return false",
+		Test: "./backend/membackend Conformance/expiry",
 	},
 	{
-		"mem: anybody saves", "internal/memstore/store.go",
-		"	if held {\n		s.save(c)", "	if true {\n		s.save(c)", "./backend/membackend", "Conformance",
+		Name: "mem: a lease ends early", Dir: "internal/memstore", Find: `return !h\.expires\.After\(now\)`,
+		Put: "return !h.expires.After(now.Add(time.Millisecond))", Test: "./backend/membackend Conformance/expiry",
 	},
 	{
-		"mem: a state is the caller's memory", "internal/memstore/state.go",
-		"slices.Clone(c.Save)", "c.Save", "./backend/membackend", "Conformance",
+		Name: "mem: a repeat is a new grant", Dir: "internal/memstore", Find: `if (h := l\.holdOf\(c\.ID\(\)\)); h != nil \{`, Put: "if $1; h != nil && false {",
+		Test: "./backend/membackend Conformance/repeat",
 	},
 	{
-		"mem: a cancelled claim stays in line", "internal/memstore/store.go",
-		"l.drop(c.ID()), l.leave(c.ID())", "l.drop(c.ID()), false", "./backend/membackend", ".",
+		Name: "mem: tokens come from the clock alone", Dir: "internal/memstore", Find: `max\(s\.token\+1, `, Put: "max(",
+		Test: "./backend/membackend Conformance/token",
 	},
+	{
+		Name: "mem: tokens come from the counter alone", Dir: "internal/memstore", Find: `uint64\(now\.UnixMicro\(\)\), `, Put: "",
+		Test: "./internal/memstore ./backend/membackend .",
+	},
+	{
+		Name: "mem: reserved tokens are given away", Dir: "internal/memstore", Find: `(s\.token = h\.token) \+ uint64\(h\.reserved\) - 1`, Put: "$1",
+		Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "mem: a raised token is reached by the next", Dir: "internal/memstore", Find: `s\.token = max\(s\.token, l\.token\)`, Put: "_ = l",
+		Test: "./backend/membackend Conformance/floor",
+	},
+	{
+		Name: "mem: who does not wait overtakes", Dir: "internal/memstore", Find: `len\(l\.line\) == 0 && l\.fits\(c\)`, Put: "l.fits(c)",
+		Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "mem: the queue is a stack", Dir: "internal/memstore", Find: `l\.line = append\(l\.line, (place\{c, until\})\)`,
+		Put: "l.line = append([]place{$1}, l.line...)", Test: "./backend/membackend Conformance/(queue|fair)",
+	},
+	{
+		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.mode:`, Put: "case c.Mode == backend.Exclusive:",
+		Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "mem: a permit too many", Dir: "internal/memstore", Find: `return len\(l\.holds\) < c\.Limit`, Put: "return len(l.holds) <= c.Limit",
+		Test: "./backend/membackend Conformance/permit",
+	},
+	{
+		Name: "mem: two limits of one semaphore", Dir: "internal/memstore", Find: `h\.mode == backend\.Permit && h\.limit != c\.Limit`, Put: "false",
+		Test: "./backend/membackend Conformance/permit",
+	},
+	{
+		Name: "mem: a store that forgot grants at once", Dir: "internal/memstore", Find: `if !now\.Before\(s\.opens\)`, Put: "if true",
+		Test: "./internal/memstore ./backend/membackend Quarantine",
+	},
+	{
+		Name: "mem: a hold may outlast the quarantine", Dir: "internal/memstore", Find: `s\.grace > 0 && c\.TTL > s\.grace`, Put: "false",
+		Test: "./internal/memstore ./backend/membackend Quarantine",
+	},
+	{
+		Name: "mem: a cancelled claim stays in the queue", Dir: "internal/memstore", Find: `l\.drop\(c\.ID\(\)\), l\.leave\(c\.ID\(\)\)`,
+		Put: "l.drop(c.ID()), false", Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "mem: anybody saves", Dir: "internal/memstore", Find: `if held \{(\s+s\.save)`, Put: "if true {$1",
+		Test: "./backend/membackend Conformance/state",
+	},
+}
 
+// What judges histories: a judge that sees nothing lets every other defect pass.
+var judge = []mutant{
 	{
-		"mem: no quarantine", "internal/memstore/store.go",
-		"if !now.Before(s.opens) {", "if true {", "./backend/membackend", "Quarantine",
+		Name: "history: two holders are not seen", Dir: "internal/history", Find: `case used > capacity:`, Put: "case used > capacity+1:",
+		Test: "./internal/history Check",
 	},
 	{
-		"mem: a floor is not written back", "internal/memstore/store.go",
-		"if c.MinToken > h.token {", "if false {", "./backend/membackend", ".",
-	},
-
-	// Package tracing.
-	{
-		"children see the reserved id", "tracing/hold.go",
-		"k.Context = k.span.within(ctx)", "k.Context = k.span.within(&reservation{Context: ctx, sc: k.span.sc})",
-		"./tracing", "ManyAtOnce|Uncontended",
+		Name: "history: who has ended goes on counting", Dir: "internal/history", Find: `used -= ends\[0\]\.weight\(\)`, Put: "used -= 0",
+		Test: "./internal/history Check",
 	},
 	{
-		"the claim names the wait", "tracing/wait.go",
-		"return traceparent(w.hold.span.sc)", "return traceparent(w.span.sc)", "./tracing", "LinksBetween",
+		Name: "history: falling tokens are not seen", Dir: "internal/history", Find: `h\.Token > max\(e\.Token, above\.Token\)`, Put: "false",
+		Test: "./internal/history Check",
 	},
 	{
-		"Close leaves spans untold", "tracing/observer.go",
-		"case locker.EventClose:\n\t\to.Flush()", "case locker.EventClose:", "./tracing", "ToldLater",
-	},
-	{
-		"metrics are collected without what was put off", "tracing/metrics.go",
-		"\t\to.notes.flush()\n", "", "./tracing", "ToldLater",
-	},
-	{
-		"spans end when they are told", "tracing/release.go",
-		"span.End(trace.WithTimestamp(r.ended))", "span.End()", "./tracing", "ToldLater",
-	},
-	{
-		"what is put off has no bound", "tracing/later.go",
-		"if full {", "if false && full {", "./tracing", "MoreThanCanWait",
-	},
-	{
-		"a sampler is believed for ever", "tracing/late.go",
-		"s.o.promptly.Store(true)", "_ = s.o", "./tracing", "FickleSampler",
-	},
-	{
-		"a wait forgets who was there before it", "tracing/blockers.go",
-		"if k.inWay {\n\t\treturn k, k.class, k.n - 1", "if false {\n\t\treturn k, k.class, k.n - 1", "./tracing", "Passes",
-	},
-	{
-		"a key that was idle remembers who was in the way", "tracing/blockers.go",
-		"k.seen, k.n, k.inWay = k.seen[:0], 0, false", "k.seen, k.n = k.seen[:0], k.n+0", "./tracing", "IdleKeyForgets",
-	},
-	{
-		"a hold's ctx has another's span", "tracing/hold.go",
-		"return k.span.shown()", "return k.wait.span.shown()", "./tracing", "SpanOfContext",
-	},
-	{
-		"a lease that was dropped is remembered", "tracing/observer.go",
-		"o.leases.over(e.Lease.Traceparent, time.Now())", "_ = e.Lease", "./tracing", "DroppedLease",
-	},
-	{
-		"a passed hold ends when its lease does", "tracing/lease.go",
-		"at = l.ended", "_ = l.ended", "./tracing", "Passes",
-	},
-	{
-		"errors quote the key", "tracing/observer.go",
-		"return withoutKey(err.Error(), key)", "return err.Error()", "./tracing", "KeysAreNotShown",
-	},
-	{
-		"the agent's attempts are its sender's", "tracing/contention/tracker.go",
-		"return context.WithValue(ctx, opKey{}, nil), ignore", "return ctx, ignore", "./tracing/contention", "Snapshot|Profile",
-	},
-	{
-		"who asks behind its own release wins, for ever", "locker/behind.go",
-		"a.before == nil || !a.claim.Queue", "a.before == nil", "./locker", "QuestionBehindRelease",
-	},
-	{
-		"nobody hears that a lease is over", "locker/tenure.go",
-		"close(t.ended)", "_ = t.ended", "./locker", "QuestionBehindRelease",
-	},
-	{
-		"time asleep is never read again", "locker/asleep_linux.go",
-		"stepped.Abs() < napless/4", "stepped.Abs() >= 0", "./locker", "AsleepIsReadAgain",
-	},
-	{
-		"a nested lock speaks for the outer one", "locker/observer.go",
-		"if c.cfg.Observer == nil {\n\t\treturn // one", "if false {\n\t\treturn // one", "./locker", "ClientsOwn",
-	},
-
-	// Package etcdbackend.
-	{
-		"etcd: a free lock is not compared with the line", "etcdbackend/acquire.go",
-		"guards: []clientv3.Cmp{absent(p.line, p.end())}", "guards: []clientv3.Cmp{absent(key, \"\")}", "./etcdbackend", "Conformance/one",
-	},
-	{
-		"etcd: a released claim may come again", "etcdbackend/write.go",
-		"w.guards = append(w.guards, absent(p.tombstone(a.c), \"\"))", "", "./etcdbackend", "Conformance/one/tombstone",
-	},
-	{
-		"etcd: a shared lease keeps the silent alive", "etcdbackend/lease.go",
-		"p.b.evict(l)", "", "./etcdbackend", "Silent|Forgotten",
-	},
-	{
-		"etcd: a renewal does not look at the entry", "etcdbackend/renew.go",
-		"len(kvs) == 0 || kvs[0].CreateRevision != one.created", "false", "./etcdbackend", "Revoked|DeletedKey|Conformance/one/dropped",
-	},
-	{
-		"etcd: every renewal is a keepalive", "etcdbackend/lease.go",
-		"ttl += ttl / 3", "ttl += 0", "./etcdbackend", "Keepalives",
-	},
-	{
-		"etcd: what is being released is over already", "etcdbackend/release.go",
-		"r.certain = h.granted && !h.loose", "h.until, r.certain = time.Now(), h.granted && !h.loose", "./etcdbackend", "BesideKeepalives",
-	},
-	{
-		"etcd: a deletion that is late finds the next claim's entry", "etcdbackend/release.go",
-		"h.stray = h.stray || r.loose", "_ = r.loose", "./etcdbackend", "StraySlot",
-	},
-	{
-		"etcd: a claim of two clients stands in line twice", "etcdbackend/acquire.go",
-		"err != nil || o.line.own(a.c).key != key", "err != nil", "./etcdbackend", "TwoClients",
-	},
-	{
-		"etcd: no request has a limit", "etcdbackend/limit.go",
-		"one.leave()\n\t\tone.cancel()\n\t}\n}\n\n// close", "one.leave()\n\t}\n}\n\n// close", "./etcdbackend", "Limits",
-	},
-	{
-		"etcd: a late request brings back an older state", "etcdbackend/renew.go",
-		", modified: h.written}", "}", "./etcdbackend", "LateSave",
-	},
-	{
-		"etcd: who waits may save", "etcdbackend/release.go",
-		"r.saved || !e.granted && !r.certain", "r.saved", "./etcdbackend", "LetIn|Conformance/one/state",
-	},
-	{
-		"etcd: a renewal takes the short way and saves nothing", "etcdbackend/renew.go",
-		"case c.Save != nil || h.lease", "case h.lease", "./etcdbackend", "Conformance/one/state",
-	},
-	{
-		"etcd: who finds that another was first has no identity", "etcdbackend/identity.go",
-		"rpctypes.ErrLeaseExist", "rpctypes.ErrLeaseNotFound", "./etcdbackend", "IdentityRace",
+		Name: "history: a token granted twice is not seen", Dir: "internal/history", Find: `if a, ok := (__\[e\.Token\]); ok \{`, Put: "if a, ok := $1; ok && false {",
+		Test: "./internal/history Check",
 	},
 }

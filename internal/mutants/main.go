@@ -1,141 +1,218 @@
 // Command mutants breaks holdfast on purpose, one defect at a time, and runs the tests that must notice.
 //
-// Each mutant is a defect that a lock library in the field has had, or that a safeguard here exists against. The source tree
-// is not touched: the changed file is laid over it with go test -overlay. A mutant that no test notices, and one whose
-// text is no longer in the tree, make the command fail.
+// The defects are about safety: two who believe that they hold, tokens that fall, a release that frees another's hold. Each
+// is an edit of the source of one package, found by a regular expression that says as little as it can about names. The
+// tree is not touched: the changed file is laid over it by go test -overlay. A mutant that no test notices makes the command
+// fail, and so does one that is stale: that is found nowhere any more, or in several places.
 //
-//	go run ./internal/mutants            all of them
-//	go run ./internal/mutants -run renew those whose name matches
+//	go run ./internal/mutants              all of them
+//	go run ./internal/mutants -quick       those whose tests are quick, for every change
+//	go run ./internal/mutants -run renew   those whose name matches
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
-// A mutant is one defect: in File, the only occurrence of Old becomes New, and then Tests (a -run pattern) of the packages
-// must fail.
+// A mutant is one defect. In the package at Dir, tests aside, what Find matches becomes Put.
 type mutant struct {
-	Name    string
-	File    string
-	Old     string
-	New     string
-	Package string
-	Tests   string
+	Name string
+	Dir  string // with Go or Lua files
+	Find string // a regular expression, see pattern
+	Put  string // with $1 for the first group of Find, as in [regexp.Regexp.Expand]
+	Test string // packages, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
+	Slow bool   // takes longer than -quick has time for
 }
 
+// The verdicts on a mutant. Only the first is good.
+var (
+	errStale    = errors.New("STALE")
+	errSurvived = errors.New("SURVIVED")
+	errBuild    = errors.New("DOES NOT BUILD")
+)
+
 func main() {
-	pattern := flag.String("run", "", "regular expression of names")
+	names := flag.String("run", "", "regular expression of names")
+	quick := flag.Bool("quick", false, "leave out those whose tests take long")
+	parallel := flag.Int("p", runtime.GOMAXPROCS(0), "how many at once")
 	verbose := flag.Bool("v", false, "print the output of the tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *pattern, *verbose)
-	stop()
+	defer stop()
+	match, err := regexp.Compile(*names)
+	if err == nil {
+		var chosen []mutant
+		for _, m := range mutants() {
+			if match.MatchString(m.Name) && !(*quick && m.Slow) {
+				chosen = append(chosen, m)
+			}
+		}
+		r := runner{root: ".", out: os.Stdout, verbose: *verbose}
+		err = r.all(ctx, chosen, *parallel)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, pattern string, verbose bool) error {
-	match, err := regexp.Compile(pattern)
-	if err != nil {
-		return err
-	}
-	root, err := moduleRoot(ctx)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "mutants")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+// A runner tries mutants of the module at root.
+type runner struct {
+	root    string
+	out     io.Writer
+	verbose bool
 
-	killed, failed := 0, 0
-	for _, m := range mutants {
-		if !match.MatchString(m.Name) {
-			continue
-		}
-		start := time.Now()
-		output, err := m.test(ctx, root, dir)
-		verdict := "killed"
-		if err != nil {
-			verdict = err.Error()
-			failed++
-		} else {
-			killed++
-		}
-		fmt.Printf("%-45s %-12s %5.1fs  %s\n", m.Name, verdict, time.Since(start).Seconds(), firstFailure(output))
-		if verbose {
-			fmt.Println(output)
-		}
+	mu     sync.Mutex // guards out and failed
+	failed []string
+}
+
+// all tries mutants, so many at once, and prints a line for each. It returns an error that names those that are not killed.
+func (r *runner) all(ctx context.Context, chosen []mutant, parallel int) error {
+	root, err := filepath.Abs(r.root)
+	if err != nil {
+		return err
 	}
-	fmt.Printf("mutants: %d killed, %d not\n", killed, failed)
-	if failed > 0 {
-		return fmt.Errorf("%d mutants were not killed", failed)
+	r.root = root
+	queue := make(chan mutant)
+	var workers sync.WaitGroup
+	for range max(parallel, 1) {
+		workers.Go(func() {
+			for m := range queue {
+				start := time.Now()
+				output, err := r.try(ctx, m)
+				if ctx.Err() == nil {
+					r.tell(m, output, err, time.Since(start))
+				}
+			}
+		})
+	}
+	for _, m := range chosen {
+		queue <- m
+	}
+	close(queue)
+	workers.Wait()
+	fmt.Fprintf(r.out, "%d mutants killed, %d not\n", len(chosen)-len(r.failed), len(r.failed))
+	if len(r.failed) > 0 {
+		return fmt.Errorf("not killed: %s", strings.Join(r.failed, ", "))
 	}
 	return ctx.Err()
 }
 
-// test lays the mutant over the tree and runs its tests. It returns nil if they failed, as they should.
-func (m mutant) test(ctx context.Context, root, dir string) (output string, err error) {
-	file := filepath.Join(root, m.File)
-	source, err := os.ReadFile(file)
+func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	verdict := "killed"
+	if err != nil {
+		verdict = err.Error()
+		r.failed = append(r.failed, m.Name)
+	}
+	fmt.Fprintf(r.out, "%-55s %-8s %5.1fs  %s\n", m.Name, verdict, took.Seconds(), firstFailure(output))
+	if r.verbose || errors.Is(err, errBuild) {
+		fmt.Fprintln(r.out, output)
+	}
+}
+
+// try lays the mutant over the tree and runs its tests. It returns nil if they failed, as they should.
+func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
+	file, changed, err := m.apply(r.root)
 	if err != nil {
 		return "", err
 	}
-	if n := bytes.Count(source, []byte(m.Old)); n != 1 {
-		return "", fmt.Errorf("STALE: %q is %d times in %s", m.Old, n, m.File)
-	}
-	changed := filepath.Join(dir, filepath.Base(m.File))
-	if err := os.WriteFile(changed, bytes.Replace(source, []byte(m.Old), []byte(m.New), 1), 0o600); err != nil {
-		return "", err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", err
 	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+	defer func() { _ = os.RemoveAll(dir) }()
+	mutated := filepath.Join(dir, filepath.Base(file))
+	overlay := filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
+	if err == nil {
+		err = errors.Join(os.WriteFile(mutated, []byte(changed), 0o600), os.WriteFile(overlay, replace, 0o600))
+	}
+	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-timeout=45s", "-vet=off",
-		"-overlay", overlayFile, "-run", m.Tests)
-	cmd.Args = append(cmd.Args, strings.Fields(m.Package)...)
-	cmd.Dir = root
+	words := strings.Fields(m.Test)
+	packages, tests := words[:len(words)-1], words[len(words)-1]
+	args := []string{"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-overlay=" + overlay, "-run=" + tests}
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	cmd.Dir = r.root
 	out, err := cmd.CombinedOutput()
 	output = string(out)
 	switch {
 	case err == nil:
-		return output, fmt.Errorf("SURVIVED")
+		return output, errSurvived
 	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
-		return output, fmt.Errorf("DOES NOT BUILD")
+		return output, errBuild
+	case firstFailure(output) == "":
+		return output, fmt.Errorf("%w: %w\n%s", errBuild, err, output)
 	}
 	return output, nil
 }
 
-var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: test timed out)`)
-
-// firstFailure is the most specific of the first test that failed.
-func firstFailure(output string) string {
-	if f := failure.FindStringSubmatch(output); f != nil {
-		return strings.TrimSpace(f[1] + f[2])
+// apply returns the file that the mutant changes, and what it makes of it.
+func (m mutant) apply(root string) (file, changed string, err error) {
+	find, err := pattern(m.Find)
+	if err != nil {
+		return "", "", err
 	}
-	return ""
+	entries, err := os.ReadDir(filepath.Join(root, m.Dir))
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", errStale, err)
+	}
+	found := 0
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".lua" {
+			continue
+		}
+		path := filepath.Join(root, m.Dir, name)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return "", "", err
+		}
+		if n := len(find.FindAllStringIndex(string(source), -1)); n > 0 {
+			found += n
+			file, changed = path, find.ReplaceAllString(string(source), m.Put)
+		}
+	}
+	if found != 1 {
+		return "", "", fmt.Errorf("%w: %q is %d times in %s", errStale, m.Find, found, m.Dir)
+	}
+	return file, changed, nil
 }
 
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	return strings.TrimSpace(string(out)), err
+// pattern compiles an expression in which a space stands for any space, so that formatting does not matter, and two underscores
+// for a name or a selector of names, so that renaming does not.
+func pattern(find string) (*regexp.Regexp, error) {
+	find = strings.ReplaceAll(find, " ", `\s+`)
+	find = strings.ReplaceAll(find, "__", `[\w.]+`)
+	return regexp.Compile(find)
+}
+
+var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)`)
+
+// firstFailure is the innermost of the first test that failed, or why the test binary died.
+func firstFailure(output string) (first string) {
+	for _, f := range failure.FindAllStringSubmatch(output, -1) {
+		if !strings.HasPrefix(f[1]+f[2], first) {
+			break
+		}
+		first = f[1] + f[2]
+	}
+	return first
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// What a user must be allowed to do. The probe tries every one of them; the packages' documentation has the same lists.
+// What a user must be allowed to do. The probe tries every one of them; the packages'
+// documentation has the same lists.
 const (
 	CommandsOnKeys     = "EVALSHA EVAL TIME GET SET DEL HGET HMGET HGETALL HSET HDEL PEXPIRE PTTL"
 	CommandsOnChannels = "PUBLISH SUBSCRIBE UNSUBSCRIBE"
@@ -19,9 +20,10 @@ const (
 	needs = CommandsOnKeys + " on the keys, INFO, and for wake-ups " + CommandsOnChannels + " on the channels"
 )
 
-// Check asks the server once whether it can keep locks: it must not evict them, and must let this user run the scripts. A
-// yes is remembered, anything else is asked again next time. Nothing was acquired if it fails, so an answer that did not
-// come is [backend.ErrUnavailable] here, unless ctx has ended.
+// Check asks the server once whether it can keep locks: it must not evict them, and must let this
+// user run the scripts. A yes is remembered, anything else is asked again next time. Nothing was
+// acquired if it fails, so an answer that did not come is [backend.ErrUnavailable] here, unless
+// ctx has ended.
 func (s *Store) Check(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
@@ -46,7 +48,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkMemory refuses an evicting server, every primary of a cluster included. (One that joins later is not seen.)
+// checkMemory refuses an evicting server, every primary of a cluster included. (One that joins
+// later is not seen.)
 func (s *Store) checkMemory(ctx context.Context) error {
 	if s.cfg.AllowEviction {
 		return nil
@@ -76,8 +79,9 @@ func (s *Store) checkLibrary(ctx context.Context) error {
 	return s.Failure(ctx, s.t.Check(ctx))
 }
 
-// checkMark refuses a server whose other clients have a guard that this one has not, or another one: it would grant while the others
-// wait for what the server has forgotten. One that is added to clients without it is not noticed by those that are connected already.
+// checkMark refuses a server whose other clients have a guard that this one has not, or another
+// one: it would grant while the others wait for what the server has forgotten. One that is added
+// to clients without it is not noticed by those that are connected already.
 func (s *Store) checkMark(ctx context.Context) error {
 	if s.cfg.Dialect != "" {
 		return nil // has no guard, and keys of its own
@@ -89,7 +93,8 @@ func (s *Store) checkMark(ctx context.Context) error {
 	return s.Layout.CheckMark(reply)
 }
 
-// checkUser refuses a user that may not run what the scripts run. Publishing is not needed to lock.
+// checkUser refuses a user that may not run what the scripts run. Publishing is not needed to
+// lock.
 func (s *Store) checkUser(ctx context.Context) error {
 	reply, _, err := s.run(ctx, []string{s.Layout.ProbeKey()}, script.Probe, s.Layout.Probe(), 0)
 	if err != nil {

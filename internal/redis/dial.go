@@ -15,7 +15,8 @@ import (
 // A DialFunc makes a connection.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// NewDialer returns a dialer that heeds ctx in the TLS handshake too, which is made if secure is not nil.
+// NewDialer returns a dialer that heeds ctx in the TLS handshake too, which is made if secure is
+// not nil.
 func NewDialer(timeout time.Duration, secure *tls.Config) DialFunc {
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

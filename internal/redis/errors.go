@@ -19,8 +19,8 @@ type Failure struct {
 	Unsent bool   // no connection was there to send on: certainly not executed
 }
 
-// A ConnectError says that a connection was not made: nothing was sent on it. It does not unwrap, as a library may unwrap what
-// comes from the set-up of a connection, and the mark would be lost.
+// A ConnectError says that a connection was not made: nothing was sent on it. It does not unwrap,
+// as a library may unwrap what comes from the set-up of a connection, and the mark would be lost.
 type ConnectError struct{ Err error }
 
 // Error is that of what went wrong.
@@ -33,7 +33,8 @@ func NotMade(err error) bool {
 	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// Failure turns what the client library returned into one of the three answers. ctx is the caller's.
+// Failure turns what the client library returned into one of the three answers. ctx is the
+// caller's.
 //
 //   - An error reply of the server is definite, and says itself which.
 //   - A connection that was never made carried nothing: certainly not executed.
@@ -68,7 +69,8 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	return err
 }
 
-// endOf returns why ctx ended, or nil. A socket whose deadline is ctx's may report it a moment before ctx does.
+// endOf returns why ctx ended, or nil. A socket whose deadline is ctx's may report it a moment
+// before ctx does.
 func endOf(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -79,7 +81,8 @@ func endOf(ctx context.Context) error {
 	return nil
 }
 
-// redact returns err without the passwords that we know. An error that had one loses what it wraps.
+// redact returns err without the passwords that we know. An error that had one loses what it
+// wraps.
 func (s *Store) redact(err error) error {
 	text := err.Error()
 	for _, secret := range s.Secrets {

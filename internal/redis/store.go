@@ -1,9 +1,9 @@
-// Package redis is what the Redis backends have in common beyond the scripts of package script: the verbs, the look
-// at the server, what an error means, who watches what, and what a URL may say. It imports no client: what a client
-// library does for it is [Transport] and [Messages].
+// Package redis is what the Redis backends have in common beyond the scripts of package script:
+// the verbs, the look at the server, what an error means, who watches what, and what a URL may
+// say. It imports no client: what a client library does for it is [Transport] and [Messages].
 //
-// A verb is three steps: make the request from the claim, send it ([Transport]), read the reply or classify the error
-// ([Store.Failure]).
+// A verb is three steps: make the request from the claim, send it ([Transport]), read the reply or
+// classify the error ([Store.Failure]).
 package redis
 
 import (
@@ -28,16 +28,18 @@ type Request struct {
 
 // A Transport is a client library at work. Its methods may be called concurrently.
 type Transport interface {
-	// Run executes the script by its SHA1, and by its Source when the server does not know it. It returns when ctx is
-	// done or Config.RequestTimeout has passed, whatever is on the wire, and never sends anything twice that the server
-	// may have executed. With Request.Replicas it then waits on the same connection, for half of RequestTimeout at
-	// most, and returns how many have it.
+	// Run executes the script by its SHA1, and by its Source when the server does not know it. It
+	// returns when ctx is done or Config.RequestTimeout has passed, whatever is on the wire, and
+	// never sends anything twice that the server may have executed. With Request.Replicas it then
+	// waits on the same connection, for half of RequestTimeout at most, and returns how many have
+	// it.
 	Run(ctx context.Context, r Request) (reply any, replicas int, err error)
 
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)
 
-	// Check tries what the library sends besides, when the server is looked at for the first time. It is bounded as Run is.
+	// Check tries what the library sends besides, when the server is looked at for the first time.
+	// It is bounded as Run is.
 	Check(ctx context.Context) error
 
 	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
@@ -66,8 +68,8 @@ type Store struct {
 	inFlight sync.WaitGroup
 }
 
-// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error is an
-// *[backend.InvalidError].
+// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error
+// is an *[backend.InvalidError].
 func New(cfg *Config) (*Store, error) {
 	layout, err := cfg.layout()
 	if err != nil {
@@ -81,8 +83,8 @@ func New(cfg *Config) (*Store, error) {
 // Use sets the Transport, before the first verb.
 func (s *Store) Use(t Transport) { s.t = t }
 
-// OnCluster says that the servers are a cluster, before the first verb. It returns an *[backend.InvalidError] if the
-// Config asks for what a cluster cannot have.
+// OnCluster says that the servers are a cluster, before the first verb. It returns an
+// *[backend.InvalidError] if the Config asks for what a cluster cannot have.
 func (s *Store) OnCluster() error {
 	s.cluster = true
 	return s.cfg.RefuseCluster()
@@ -136,7 +138,8 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) error {
 	return script.DecodeRelease(reply)
 }
 
-// Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not supported.
+// Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not
+// supported.
 func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
 	if !s.caps.Queue {
 		return s.Base.Heartbeat(ctx, claims)
@@ -182,7 +185,8 @@ func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) 
 	return script.DecodeInspect(reply)
 }
 
-// Identity returns the server's replication id. A cluster has none: the error is [errors.ErrUnsupported].
+// Identity returns the server's replication id. A cluster has none: the error is
+// [errors.ErrUnsupported].
 func (s *Store) Identity(ctx context.Context) (string, error) {
 	infos, err := s.info(ctx, "replication")
 	if err != nil {
@@ -194,8 +198,8 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	return script.ReplicationID(infos[0])
 }
 
-// Close ends the subscription and waits for requests that are under way. It reports whether this is the first call.
-// The transport's own goroutines may outlast it.
+// Close ends the subscription and waits for requests that are under way. It reports whether this
+// is the first call. The transport's own goroutines may outlast it.
 func (s *Store) Close() (first bool) {
 	s.mu.Lock()
 	first, s.closed = !s.closed, true
@@ -220,8 +224,9 @@ func (s *Store) run(
 	return reply, have, nil
 }
 
-// lacksReplicas is the unknown answer of a write that too few replicas have: the hold might not survive a failover. (With
-// enough of them there is no promise either: another replica may be promoted.)
+// lacksReplicas is the unknown answer of a write that too few replicas have: the hold might not
+// survive a failover. (With enough of them there is no promise either: another replica may be
+// promoted.)
 func (s *Store) lacksReplicas(have int) error {
 	return fmt.Errorf("redis: %d of %d replicas have the lock (replicas=%d)", have, s.cfg.Replicas, s.cfg.Replicas)
 }
@@ -235,7 +240,8 @@ func (s *Store) info(ctx context.Context, section string) ([]string, error) {
 	return infos, s.Failure(ctx, err)
 }
 
-// Begin counts a request, for which Close waits until End. The error says that the Store is closed, or is that of ctx.
+// Begin counts a request, for which Close waits until End. The error says that the Store is
+// closed, or is that of ctx.
 func (s *Store) Begin(ctx context.Context) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -263,8 +269,8 @@ func (s *Store) validate(c *backend.Claim) error {
 	return s.Layout.CheckKey(c.Key, s.cluster)
 }
 
-// validateRelease looks only at what a release needs: TTL and mode may be anything, so that nothing that was acquired
-// is stuck.
+// validateRelease looks only at what a release needs: TTL and mode may be anything, so that
+// nothing that was acquired is stuck.
 func (s *Store) validateRelease(c *backend.Claim) error {
 	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
 		field := "owner"

@@ -20,13 +20,15 @@ const (
 	lastRestart  = time.Second
 )
 
-// Messages is one pub/sub connection. One goroutine subscribes, unsubscribes and pings, another one receives.
+// Messages is one pub/sub connection. One goroutine subscribes, unsubscribes and pings, another
+// one receives.
 type Messages interface {
 	Subscribe(ctx context.Context, channels ...string) error
 	Unsubscribe(ctx context.Context, channels ...string) error
 	Ping(ctx context.Context) error
 
-	// Receive waits for what the server sends next. Whatever is wrong with the connection is an error, for good.
+	// Receive waits for what the server sends next. Whatever is wrong with the connection is an
+	// error, for good.
 	Receive(ctx context.Context) (Message, error)
 
 	// Close ends the connection, and a Receive that waits.
@@ -50,12 +52,13 @@ const (
 	Confirmed // the channel is subscribed
 )
 
-// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is handed over to it. All
-// watches of a backend share one connection, which is restored when it breaks; then every watcher is signalled, as it
-// may have missed a message. Watch returns when the server has confirmed the subscription, when ctx is done, or after
-// RequestTimeout.
+// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
+// handed over to it. All watches of a backend share one connection, which is restored when it
+// breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
+// server has confirmed the subscription, when ctx is done, or after RequestTimeout.
 //
-// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be woken.
+// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
+// nobody would be woken.
 func (s *Store) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -75,9 +78,10 @@ func (s *Store) Waiters() *Subscription { return s.waiters }
 
 // A Subscription is the one pub/sub connection of a Store. All watchers share it through a Hub.
 //
-// One goroutine (serve) decides: it alone subscribes and unsubscribes, so both are on the wire in the order in which it
-// decided, and the leaving of a last watcher cannot cross the coming of a new one. Another (listen) reads. serve lives from
-// the first Watch to Close, the connection and listen only while somebody watches.
+// One goroutine (serve) decides: it alone subscribes and unsubscribes, so both are on the wire in
+// the order in which it decided, and the leaving of a last watcher cannot cross the coming of a
+// new one. Another (listen) reads. serve lives from the first Watch to Close, the connection and
+// listen only while somebody watches.
 type Subscription struct {
 	store  *Store
 	ctx    context.Context // ends with close
@@ -105,7 +109,8 @@ type channel struct {
 	state  *confirmation
 }
 
-// A confirmation is what Watch waits for. rounds is guarded by Subscription.mu, err is written before done is closed.
+// A confirmation is what Watch waits for. rounds is guarded by Subscription.mu, err is written
+// before done is closed.
 type confirmation struct {
 	done   chan struct{}
 	err    error
@@ -142,8 +147,8 @@ func (s *Subscription) close() {
 	s.Queue.Close()
 }
 
-// want returns what to wait for until the channel is confirmed. The watcher must be in the Hub before: then sweep either
-// sees it, or has dropped the channel already, and want adds it anew.
+// want returns what to wait for until the channel is confirmed. The watcher must be in the Hub
+// before: then sweep either sees it, or has dropped the channel already, and want adds it anew.
 func (s *Subscription) want(name string) (*confirmation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +195,8 @@ func (s *Subscription) serve() {
 	}
 }
 
-// connection makes one connection and serves on it until it breaks, or, with a nil err, until nobody watches or close is
-// called. confirmed says that the server confirmed a channel on it.
+// connection makes one connection and serves on it until it breaks, or, with a nil err, until
+// nobody watches or close is called. confirmed says that the server confirmed a channel on it.
 func (s *Subscription) connection() (confirmed bool, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	ps := s.store.t.Messages(ctx) // sends nothing yet
@@ -252,7 +257,8 @@ func (s *Subscription) subscribe(ctx context.Context, ps Messages) error {
 	return ps.Subscribe(ctx, names...)
 }
 
-// tidy unsubscribes what nobody watches any more, and pings a silent server. idle says that no channel is left.
+// tidy unsubscribes what nobody watches any more, and pings a silent server. idle says that no
+// channel is left.
 func (s *Subscription) tidy(ctx context.Context, ps Messages) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.store.cfg.RequestTimeout)
 	defer cancel()
@@ -274,7 +280,8 @@ func (s *Subscription) tidy(ctx context.Context, ps Messages) (idle bool, err er
 	return false, nil
 }
 
-// Sweep drops the channels that had no watcher at two sweeps in a row. It decides and drops under one lock, see want.
+// Sweep drops the channels that had no watcher at two sweeps in a row. It decides and drops under
+// one lock, see want.
 func (s *Subscription) Sweep() (dropped []string, left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,8 +299,9 @@ func (s *Subscription) Sweep() (dropped []string, left int) {
 	return dropped, len(s.channels)
 }
 
-// broken takes back what the lost connection had confirmed. Those who wait for a confirmation are told at the second
-// connection that breaks, as the first may have been broken before they came, or at once if the server forbids it.
+// broken takes back what the lost connection had confirmed. Those who wait for a confirmation are
+// told at the second connection that breaks, as the first may have been broken before they came,
+// or at once if the server forbids it.
 func (s *Subscription) broken(err error) {
 	err = s.store.Failure(context.Background(), err)
 	forbidden := errors.Is(err, script.ErrNotPermitted)
@@ -329,8 +337,9 @@ func (s *Subscription) Confirmed(channel string) bool {
 	return c != nil && c.state.settled()
 }
 
-// watch enters topic in hub and waits until channel, on which its messages come, is confirmed. For a claim in the queue that is
-// the client's one channel, so only the first of them waits for the server.
+// watch enters topic in hub and waits until channel, on which its messages come, is confirmed. For
+// a claim in the queue that is the client's one channel, so only the first of them waits for the
+// server.
 func (s *Subscription) watch(
 	ctx context.Context, channel string, hub *waiting.Hub[backend.Wake], topic string,
 ) (<-chan backend.Wake, error) {
@@ -350,8 +359,8 @@ func (s *Subscription) watch(
 		return nil, err
 	}
 	context.AfterFunc(ctx, leave)
-	// What was signalled so far, the confirmation above all, is older than the attempt that the caller makes next, and
-	// would cost another one. A grant that was handed over meanwhile stays.
+	// What was signalled so far, the confirmation above all, is older than the attempt that the
+	// caller makes next, and would cost another one. A grant that was handed over meanwhile stays.
 	select {
 	case w := <-wake:
 		if w.Granted {
@@ -401,8 +410,8 @@ func (s *Subscription) listen(ctx context.Context, ps Messages, confirmations *a
 	}
 }
 
-// deliver passes a message on. On the client's channel it is a grant for one claim, which takes the place of an older signal;
-// on a lock's, whatever it says, the lock may be free.
+// deliver passes a message on. On the client's channel it is a grant for one claim, which takes
+// the place of an older signal; on a lock's, whatever it says, the lock may be free.
 func (s *Subscription) deliver(m Message) {
 	if m.Channel != s.store.Layout.ClientChannel() {
 		s.Hub.Wake(m.Channel, backend.Wake{})
@@ -414,8 +423,8 @@ func (s *Subscription) deliver(m Message) {
 	}
 }
 
-// confirm lets those return who wait for the channel, and signals those who watched it on an earlier connection: what was
-// published in between is lost.
+// confirm lets those return who wait for the channel, and signals those who watched it on an
+// earlier connection: what was published in between is lost.
 func (s *Subscription) confirm(name string) {
 	if name == s.store.Layout.ClientChannel() {
 		s.Queue.WakeAll(backend.Wake{})

@@ -31,7 +31,8 @@ type Target struct {
 	Config                         Config
 }
 
-// Settings are query parameters that only one of the backends has. A function returns an error for a value that it refuses.
+// Settings are query parameters that only one of the backends has. A function returns an error for
+// a value that it refuses.
 type Settings map[string]func(value string) error
 
 // Schemes returns the schemes of a backend whose plain one is name.
@@ -44,8 +45,8 @@ func Schemes(name string) []string {
 // Secrets returns what must be in no error.
 func (t Target) Secrets() []string { return []string{t.Password, t.SentinelPassword} }
 
-// ParseURL reads a URL as the backends' package comments describe it. name is the backend's plain scheme. Errors are
-// *[backend.InvalidError] and quote nothing that may be secret.
+// ParseURL reads a URL as the backends' package comments describe it. name is the backend's plain
+// scheme. Errors are *[backend.InvalidError] and quote nothing that may be secret.
 func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
 	var t Target
 	kind, secure := strings.CutPrefix(u.Scheme, name+"s")

@@ -45,8 +45,8 @@ func AllChannels(srv *testserver.Server) []string {
 	return []string{"allchannels"}
 }
 
-// SetUser makes a user of srv that may do this and no more, on the keys and channels of the default prefix, and returns
-// the URL of srv for it.
+// SetUser makes a user of srv that may do this and no more, on the keys and channels of the
+// default prefix, and returns the URL of srv for it.
 func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...string) string {
 	t.Helper()
 	words := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "~holdfast:*"}
@@ -64,7 +64,8 @@ func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...st
 	return scheme + "://app:pw@" + srv.Addr()
 }
 
-// LeastPrivileges is a Harness whose clients may do what doc.go in the working directory says, and no more.
+// LeastPrivileges is a Harness whose clients may do what doc.go in the working directory says, and
+// no more.
 func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
 	h, commands := Harness(srv, scheme), Permissions(t)
 	url := SetUser(t, srv, scheme, commands...)
@@ -76,8 +77,9 @@ func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backen
 	return h
 }
 
-// EachPermission takes each of the commands that doc.go lists from the user. Then a client is not opened, and the error says
-// which command is denied, and not who the user is; without one for the channels it is opened, and whoever waits polls.
+// EachPermission takes each of the commands that doc.go lists from the user. Then a client is not
+// opened, and the error says which command is denied, and not who the user is; without one for the
+// channels it is opened, and whoever waits polls.
 //
 // covers: R20
 func EachPermission(t *testing.T, scheme string) {

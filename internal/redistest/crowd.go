@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Crowd checks that requests that go together are all answered, each with its own answer, also right after SCRIPT
-// FLUSH. b is on srv.
+// Crowd checks that requests that go together are all answered, each with its own answer, also
+// right after SCRIPT FLUSH. b is on srv.
 func Crowd(t *testing.T, srv *testserver.Server, b backend.Backend) {
 	t.Helper()
 	for range 3 {

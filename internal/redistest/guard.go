@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// Restarts lets a server forget everything while a lock is held, and another wants it: by a restart, and by FLUSHALL. The
-// other gets the lock only when the first cannot hold it any more, and Lock waits for that.
+// Restarts lets a server forget everything while a lock is held, and another wants it: by a
+// restart, and by FLUSHALL. The other gets the lock only when the first cannot hold it any more,
+// and Lock waits for that.
 //
 // covers: R3, R4, R8, D5
 func Restarts(t *testing.T, scheme string) {
@@ -63,8 +64,8 @@ func Restarts(t *testing.T, scheme string) {
 	}
 }
 
-// Unguarded holds clients without the server's guard, or with another, to be refused when they are opened: they would grant while the
-// others wait for what the server has forgotten.
+// Unguarded holds clients without the server's guard, or with another, to be refused when they are
+// opened: they would grant while the others wait for what the server has forgotten.
 //
 // covers: R1, R3
 func Unguarded(t *testing.T, scheme string) {
@@ -84,8 +85,8 @@ func Claim2(c backend.Claim) backend.Claim {
 	return c
 }
 
-// SameServer holds Identity to what it is for: the same for two clients of one server, another for another server and for
-// another life of it.
+// SameServer holds Identity to what it is for: the same for two clients of one server, another for
+// another server and for another life of it.
 //
 // covers: Q3
 func SameServer(t *testing.T, scheme string) {

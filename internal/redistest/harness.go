@@ -31,7 +31,8 @@ func layout(t testing.TB) script.Layout {
 	return l
 }
 
-// Guarded is a Harness on srv with the guard on, for leases of any length, after the grace. The suite does not restart srv.
+// Guarded is a Harness on srv with the guard on, for leases of any length, after the grace. The
+// suite does not restart srv.
 func Guarded(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
 	t.Helper()
 	Mark(t, srv, backend.MaxTTL, 2*backend.MaxTTL)
@@ -79,7 +80,8 @@ func Dialect(srv *testserver.Server, scheme string) backendtest.Harness {
 	}
 }
 
-// Harness is for the conformance suite on srv, which the suite restarts, through the backend of a plain scheme.
+// Harness is for the conformance suite on srv, which the suite restarts, through the backend of a
+// plain scheme.
 func Harness(srv *testserver.Server, scheme string) backendtest.Harness {
 	url := scheme + "://" + srv.Addr()
 	return backendtest.Harness{

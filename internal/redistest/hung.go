@@ -14,8 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// HungServer lets 200 callers come and go, each for 50 ms, while the server is there and silent: what they leave behind is
-// bounded by most goroutines (besides the timers of the callers, which may all run at once), and ends with the request timeout; and when the server is back, it is not flooded.
+// HungServer lets 200 callers come and go, each for 50 ms, while the server is there and silent:
+// what they leave behind is bounded by most goroutines (besides the timers of the callers, which
+// may all run at once), and ends with the request timeout; and when the server is back, it is not
+// flooded.
 func HungServer(t *testing.T, scheme string, most int) {
 	const callers, timeout = 200, 500 * time.Millisecond
 	srv := testserver.Redis(t)

@@ -40,9 +40,10 @@ func Closing(t testing.TB, url string) backend.Backend {
 	return b
 }
 
-// HolderCutOff is a test: a holder that is cut off from Redis hears nothing, not even that its connection is gone. Its guard is over before
-// another client is granted the lock, every time, because its own clock ends it. (rueidislock waits for the reply that
-// does not come, and was 1.4 s late.)
+// HolderCutOff is a test: a holder that is cut off from Redis hears nothing, not even that its
+// connection is gone. Its guard is over before another client is granted the lock, every time,
+// because its own clock ends it. (rueidislock waits for the reply that does not come, and was 1.4
+// s late.)
 func HolderCutOff(t *testing.T, scheme string) {
 	const locks = 40
 	rounds := 5
@@ -114,8 +115,9 @@ func cutOff(t *testing.T, srv *testserver.Server, scheme string, locks int, ttl 
 	}
 }
 
-// LostReplies is a test: the server executes a request and the reply is lost. One's own lock is never reported as taken, and none is left behind.
-// (go-redis' SetNX with its default retries answers false here, and rueidislock "held by others".)
+// LostReplies is a test: the server executes a request and the reply is lost. One's own lock is
+// never reported as taken, and none is left behind. (go-redis' SetNX with its default retries
+// answers false here, and rueidislock "held by others".)
 func LostReplies(t *testing.T, scheme string) {
 	srv := testserver.SharedRedis(t)
 	for _, lost := range []int{1, 2, 4} { // of the replies that concern the key, one after another

@@ -14,9 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// LongQueue has a thousand claims wait for one key, and keep their places: first each by itself, as a thousand processes do,
-// then all together by Heartbeat. What the holder's client asks does not grow with the heartbeats of the others: it looks
-// at who holds every TTL/12 at most; and together a thousand places cost four requests.
+// LongQueue has a thousand claims wait for one key, and keep their places: first each by itself,
+// as a thousand processes do, then all together by Heartbeat. What the holder's client asks does
+// not grow with the heartbeats of the others: it looks at who holds every TTL/12 at most; and
+// together a thousand places cost four requests.
 //
 // covers: W4, W17
 func LongQueue(t *testing.T, scheme string) {

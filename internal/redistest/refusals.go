@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Refusals has the server refuse what a script does, in the words of its version. Each is a definite answer, so that a
-// release is not repeated for a whole timeout, and shows no user name.
+// Refusals has the server refuse what a script does, in the words of its version. Each is a
+// definite answer, so that a release is not repeated for a whole timeout, and shows no user name.
 //
 // covers: R6, R14, R20
 func Refusals(t *testing.T, scheme string) {

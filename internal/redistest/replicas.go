@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Replicas holds a backend that waits for a replica to it: with one a grant is a grant; with none that answers it is unknown,
-// which a release settles.
+// Replicas holds a backend that waits for a replica to it: with one a grant is a grant; with none
+// that answers it is unknown, which a release settles.
 //
 // covers: R1, R2
 func Replicas(t *testing.T, scheme string) {
 	set := testserver.Sentinel(t)
-	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=1s"
+	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=4s"
 	b := Dial(t, url)
 	defer func() { _ = b.Close() }()
 	c := storetest.Claim(storetest.Key(t))
@@ -44,8 +44,8 @@ func Replicas(t *testing.T, scheme string) {
 	storetest.Want(t, "release", b.Release(t.Context(), c), nil)
 }
 
-// handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been waited for, so the message must
-// be no more than a reason to ask.
+// handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been
+// waited for, so the message must be no more than a reason to ask.
 func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	t.Helper()
 	holder, waiter := storetest.Claim(storetest.Key(t)), storetest.Claim(storetest.Key(t))

@@ -61,8 +61,9 @@ func (o *counting) Begin(ctx context.Context, op string, _ locker.Hold) (context
 	return ctx, func(locker.Hold, error) {}
 }
 
-// handOffs has n goroutines of one process wait for a key that another holds, and calls look while they do, and between any
-// two hand-offs. It returns how many scripts the server ran from the first hand-off until everybody has had the key.
+// handOffs has n goroutines of one process wait for a key that another holds, and calls look while
+// they do, and between any two hand-offs. It returns how many scripts the server ran from the
+// first hand-off until everybody has had the key.
 func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg locker.Config, look func(key string)) int {
 	t.Helper()
 	key := fmt.Sprintf("%s/%d", t.Name(), n)
@@ -100,8 +101,9 @@ func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg lo
 	return scripts(srv) - before
 }
 
-// OneWaiterForMany is a test: however many goroutines of a process wait for a key, the process has one place in the store's line, and a hand-off costs the
-// store no more than the release, the next place, and a question too many.
+// OneWaiterForMany is a test: however many goroutines of a process wait for a key, the process has
+// one place in the store's line, and a hand-off costs the store no more than the release, the next
+// place, and a question too many.
 func OneWaiterForMany(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
 	watcher := Closing(t, scheme+"://"+srv.Addr())
@@ -129,8 +131,9 @@ func OneWaiterForMany(t *testing.T, scheme string) {
 	}
 }
 
-// ManyWaiters is a test: thousands that wait for as many keys share one subscription, ask no more often than keeps their places, and cost little.
-// refresh is how many scripts it takes to keep a place once.
+// ManyWaiters is a test: thousands that wait for as many keys share one subscription, ask no more
+// often than keeps their places, and cost little. refresh is how many scripts it takes to keep a
+// place once.
 func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	n := 5000
 	if testing.Short() {
@@ -208,8 +211,9 @@ func memory() (heap, stacks int) {
 	return int(m.HeapAlloc), int(m.StackInuse) //nolint:gosec // not on this machine
 }
 
-// EveryPublishIsLost is a test: every message of the store is lost. Each waiter finds out by itself, within its fallback, before its place or the grant that
-// it was not told of lapses; so the line moves, and in order.
+// EveryPublishIsLost is a test: every message of the store is lost. Each waiter finds out by
+// itself, within its fallback, before its place or the grant that it was not told of lapses; so
+// the line moves, and in order.
 func EveryPublishIsLost(t *testing.T, scheme string) {
 	const clients, fallback = 6, 150 * time.Millisecond
 	srv := testserver.Redis(t)

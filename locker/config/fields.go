@@ -62,10 +62,10 @@ var fields = []field{
 		"A hold that is older is renewed no more, however alive its holder is.",
 		func(f *File) *time.Duration { return &f.Locker.MaxHold },
 		func(d time.Duration) error { return atLeast(0, d) }),
-	durationField("release_timeout", "the TTL",
+	durationField("release_timeout", "the TTL, at most `30s`",
 		"How long Unlock waits for a store that is silent.",
 		func(f *File) *time.Duration { return &f.Locker.ReleaseTimeout }, positive),
-	durationField("store_timeout", "the TTL",
+	durationField("store_timeout", "the TTL, at most `30s`",
 		"How long Lock keeps asking a store that gives no answer at all. A lock that is held is an answer.",
 		func(f *File) *time.Duration { return &f.Locker.StoreTimeout }, positive),
 	{
@@ -98,11 +98,6 @@ var fields = []field{
 	},
 	durationField("wait.pass_time", "`10ms`", "How long they may do so before the lock goes to whoever is next in the store's line.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.PassTime }, positive),
-	{
-		key: "wait.spin", kind: "number", def: "`0`, not at all", set: setSpin,
-		doc: "How many times a goroutine that waits behind others of its process yields the processor before it goes to sleep.",
-		get: func(f *File) string { return numberText(f.Locker.Wait.Spin) },
-	},
 	{
 		key: "wait.fail_fast", kind: boolKind, def: "`false`", set: setFailFast,
 		doc: "Whether a wait fails at once when it is estimated to take longer than its caller has time for.",
@@ -212,18 +207,6 @@ func setPasses(f *File, text string) error {
 	return nil
 }
 
-func setSpin(f *File, text string) error {
-	n, err := strconv.Atoi(text)
-	switch {
-	case err != nil: // err itself quotes the text
-		return invalid("is not a whole number")
-	case n < 0 || n > waiting.MaxSpin:
-		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is not between 0 and " + strconv.Itoa(waiting.MaxSpin)}
-	}
-	f.Locker.Wait.Spin = n
-	return nil
-}
-
 func setFailFast(f *File, text string) error {
 	switch strings.ToLower(text) { // YAML has True and TRUE as well
 	case "true", "false":
@@ -262,6 +245,9 @@ func capability(c *backend.Capabilities, name string) reflect.Value {
 }
 
 func setRequire(f *File, text string) error {
+	if strings.EqualFold(text, "floor") { // its name before; goes with the next release
+		text = "mintoken"
+	}
 	v := capability(&f.Locker.Require, text)
 	if !v.IsValid() {
 		return invalid("is none of " + strings.Join(capabilities, ", ") + didYouMean(text, capabilities))

@@ -28,7 +28,6 @@ wait:
   max: 1s
   passes: 16
   pass_time: 20ms
-  spin: 50
   fail_fast: true
 require: [fencing, Watch]
 tracing:
@@ -53,7 +52,7 @@ func fullFile(t *testing.T, path string) File {
 			Namespace: "shop", Service: "checkout",
 			Wait: waiting.Config{
 				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second,
-				Passes: 16, PassTime: 20 * time.Millisecond, Spin: 50, FailFast: true,
+				Passes: 16, PassTime: 20 * time.Millisecond, FailFast: true,
 			},
 			Require: backend.Capabilities{Fencing: true, Watch: true},
 		},

@@ -76,7 +76,7 @@ func TestFileKeepsSecrets(t *testing.T) {
 func TestPrint(t *testing.T) {
 	f := load(t, fullYAML)
 	const text = "backend=redis://h1:6379,h2:6379/0 ttl=20s max_hold=1h0m0s release_timeout=1.5s store_timeout=10s namespace=shop " +
-		"service=checkout wait.mode=notify wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms wait.spin=50 wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
+		"service=checkout wait.mode=notify wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
 	for format, want := range map[string]string{
 		"%v": text, "%+v": text, "%s": text, "%d": text, "%#v": "config.File{" + text + "}", "%q": `"` + text + `"`,
 	} {
@@ -90,7 +90,7 @@ func TestPrint(t *testing.T) {
 	data, err := json.Marshal(f)
 	const want = `{"backend":"redis://h1:6379,h2:6379/0","max_hold":"1h0m0s","namespace":"shop","release_timeout":"1.5s",` +
 		`"require":["fencing","watch"],"service":"checkout","store_timeout":"10s","tracing":{"endpoint":"grpc://collector:4317"},` +
-		`"ttl":"20s","wait":{"fail_fast":"true","fallback":"2s","initial":"10ms","max":"1s","mode":"notify","pass_time":"20ms","passes":"16","spin":"50"}}`
+		`"ttl":"20s","wait":{"fail_fast":"true","fallback":"2s","initial":"10ms","max":"1s","mode":"notify","pass_time":"20ms","passes":"16"}}`
 	if err != nil || string(data) != want {
 		t.Errorf("JSON: got %s, %v\nwant %s", data, err, want)
 	}

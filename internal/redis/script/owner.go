@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// An Owner is what GET tells of a lock: who holds it, if one exclusive claim does. It is for those who want to know that
-// something has changed; it proves nothing to anybody.
+// An Owner is what GET tells of a lock: who holds it, if one exclusive claim does. It is for those
+// who want to know that something has changed; it proves nothing to anybody.
 type Owner struct {
 	ID    string        // as [Layout.OwnerID] of the claim has it; empty if nobody holds
 	Token uint64        // the last one granted; 0 in the string dialect
@@ -20,8 +20,8 @@ type Owner struct {
 // OwnerID is how a lock's key names a claim.
 func (l Layout) OwnerID(c backend.Claim) string { return name(c.ID()) }
 
-// ParseOwner reads the reply to GET of a lock's key; ok is false for what is none of ours. A key that is not there has no
-// owner. A HASH is read by HMGET of [OwnerFields].
+// ParseOwner reads the reply to GET of a lock's key; ok is false for what is none of ours. A key
+// that is not there has no owner. A HASH is read by HMGET of [OwnerFields].
 func (l Layout) ParseOwner(value string) (o Owner, ok bool) {
 	if l.dialect {
 		return Owner{ID: value}, true
@@ -45,6 +45,6 @@ func (l Layout) ParseOwner(value string) (o Owner, ok bool) {
 	return o, true
 }
 
-// OwnerFields are the fields of a HASH that change with who holds: the one owner, the counters of several, whether the
-// claim with this [Layout.OwnerID] is one of them, and the last token.
+// OwnerFields are the fields of a HASH that change with who holds: the one owner, the counters of
+// several, whether the claim with this [Layout.OwnerID] is one of them, and the last token.
 func OwnerFields(id string) []string { return []string{"o", "g", "h:" + id, "f"} }

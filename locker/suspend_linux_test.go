@@ -22,8 +22,8 @@ func TestAsleepIsReadAgain(t *testing.T) {
 		"the wall clock was set back": {reading{now, wall + int64(napless), fake}, false},
 	} {
 		latest.Store(&c.last)
-		if got := asleep(now); (got == fake) != c.used {
-			t.Errorf("%s: asleep is %v, used again: %v, want %v", name, got, got == fake, c.used)
+		if got := suspended(now); (got == fake) != c.used {
+			t.Errorf("%s: suspended is %v, used again: %v, want %v", name, got, got == fake, c.used)
 		}
 	}
 	latest.Store(nil)

@@ -34,8 +34,8 @@ func TestRenewalIsNotSwallowed(t *testing.T) {
 	b.renew = func(ctx context.Context, c backend.Claim) error {
 		renews.Add(1)
 		if down.CompareAndSwap(true, false) {
-			l.core.life.mu.Lock() // stands for a descheduled goroutine: it is stopped behind renewal.Reset, before <-k.turn
-			time.AfterFunc(80*time.Millisecond, l.core.life.mu.Unlock)
+			l.core.mu.Lock() // stands for a descheduled goroutine
+			time.AfterFunc(80*time.Millisecond, l.core.mu.Unlock)
 			return errors.New("reset")
 		}
 		return b.Backend.Renew(ctx, c)

@@ -12,7 +12,7 @@ const (
 	clockBoottime  = 7 // counts on
 )
 
-// A reading is what asleep found, and when.
+// A reading is what suspended found, and when.
 type reading struct {
 	at    time.Time // by the monotonic clock
 	wall  int64     // by the wall clock, in nanoseconds
@@ -25,14 +25,14 @@ var latest atomic.Pointer[reading]
 // is handed on within the process.
 const readFor = time.Millisecond
 
-// asleep returns how long this machine had been suspended at the time at, which is now, since it was booted. Only
+// suspended returns how long this machine had been suspended at the time at, which is now, since it was booted. Only
 // differences of it mean anything.
 //
 // A suspend moves the wall clock against the monotonic one, as the kernel adds the time slept to the one and to
 // CLOCK_BOOTTIME in the same step. So where the two clocks have gone the same way since the last reading, it stands. (A
 // suspend is missed if somebody also sets the wall clock back by what it took, within the same millisecond that the
 // machine was awake. Any other step of the wall clock is a reason to read, and no more.)
-func asleep(at time.Time) time.Duration {
+func suspended(at time.Time) time.Duration {
 	last := latest.Load()
 	if last != nil {
 		ran := at.Sub(last.at)

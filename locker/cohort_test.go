@@ -303,10 +303,9 @@ func TestPanicOfTheFirstLeavesTheOthersAlone(t *testing.T) {
 
 func TestRefusalReachesAllWhoWait(t *testing.T) {
 	b := count()
-	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		inner := b.acquire
-		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, backend.ErrDenied }
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
@@ -314,10 +313,12 @@ func TestRefusalReachesAllWhoWait(t *testing.T) {
 				wantErr(t, err, locker.ErrNotAcquired, backend.ErrDenied)
 			})
 		}
+		synctest.Wait()
+		b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, backend.ErrDenied }
+		_ = g.Unlock()
 		all.Wait()
 		synctest.Wait()
 		b.acquire = inner
-		_ = g.Unlock()
 	})
 }
 

@@ -1,0 +1,131 @@
+package backendtest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var heartbeatRules = []rule{
+	{
+		name: "heartbeat/keeps", run: heartbeatKeeps, needs: backend.Capabilities{Queue: true, Inspect: true},
+		why: "Ten thousand waiters of one process send one request, and none of them loses its place by it.",
+	},
+	{
+		name: "heartbeat/tells", run: heartbeatTells, needs: backend.Capabilities{Queue: true},
+		why: "A waiter whose place is gone, or that was granted the key, asks again: a heartbeat that says all is well" +
+			" would leave it asleep beside its own grant.",
+	},
+	{
+		name: "heartbeat/input", run: heartbeatInput, needs: backend.Capabilities{Queue: true}, once: true,
+		why: "What is no heartbeat is refused before anything is written.",
+	},
+}
+
+// heartbeat makes one, and skips the rule where each claim has to repeat its attempt.
+func (e *env) heartbeat(b backend.Backend, claims ...backend.Claim) []bool {
+	e.Helper()
+	waiting, err := b.Heartbeat(e.ctx, claims)
+	if errors.Is(err, errors.ErrUnsupported) {
+		e.Log("no heartbeat for several waiters")
+		return nil
+	}
+	if err != nil || len(waiting) != len(claims) {
+		e.Fatalf("Heartbeat of %d claims = %v, %v", len(claims), waiting, err)
+	}
+	return waiting
+}
+
+// queued is a claim that waits for key for so long without a word.
+func (e *env) queued(b backend.Backend, key string, lasts time.Duration) backend.Claim {
+	e.Helper()
+	c := e.claim(key)
+	c.Queue, c.WaiterTTL = true, lasts
+	if _, err := b.TryAcquire(e.ctx, c); !errors.Is(err, backend.ErrHeld) {
+		e.Fatalf("TryAcquire of a key that is held = %v", err)
+	}
+	return c
+}
+
+// forgetAll releases claims, whatever became of them.
+func (e *env) forgetAll(b backend.Backend, claims ...backend.Claim) {
+	for _, c := range claims {
+		_ = b.Release(e.ctx, c)
+	}
+}
+
+// covers: W5
+func heartbeatKeeps(e *env) {
+	b := e.open()
+	key := e.key("k")
+	held := e.claim(key)
+	e.acquire(b, held)
+	defer e.forgetAll(b, held)
+	lasts := e.short
+	claims := []backend.Claim{e.queued(b, key, lasts), e.queued(b, key, lasts), e.queued(b, key, lasts)}
+	defer e.forgetAll(b, claims...)
+	for range 6 {
+		e.pause(lasts / 4)
+		waiting := e.heartbeat(b, claims...)
+		if waiting == nil {
+			return
+		}
+		for i, still := range waiting {
+			if !still {
+				e.Errorf("the place of waiter %d was lost although it was kept in time", i)
+			}
+		}
+	}
+	state, err := b.Inspect(e.ctx, key)
+	if err != nil || len(state.Waiters) != len(claims) {
+		e.Fatalf("Inspect = %d waiters, %v; want %d", len(state.Waiters), err, len(claims))
+	}
+	for i, w := range state.Waiters {
+		if w.Owner != claims[i].Owner {
+			e.Errorf("place %d has another claim than before", i+1)
+		}
+	}
+}
+
+// covers: W5, W15
+func heartbeatTells(e *env) {
+	b := e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	e.acquire(b, c)
+	first, second, gone := e.queued(b, key, e.long), e.queued(b, key, e.long), e.queued(b, key, e.long)
+	defer e.forgetAll(b, second, first)
+	if err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
+		e.Fatalf("Release of a waiter = %v", err)
+	}
+	never := e.claim(key)
+	never.Queue, never.WaiterTTL = true, e.long
+	if waiting := e.heartbeat(b, first, second, gone, never); waiting != nil {
+		if want := [4]bool{true, true, false, false}; [4]bool(waiting) != want {
+			e.Errorf("waiting = %v, want %v: two wait, one has left, one never came", waiting, want)
+		}
+	}
+	if err := b.Release(e.ctx, c); err != nil {
+		e.Fatalf("Release = %v", err)
+	}
+	if waiting := e.heartbeat(b, second, first); waiting != nil && (!waiting[0] || waiting[1]) {
+		e.Errorf("waiting = %v: the first was granted the key, the second waits", waiting)
+	}
+	e.acquire(b, first)
+}
+
+func heartbeatInput(e *env) {
+	b := e.open()
+	one, other := e.claim(e.key("k")), e.claim(e.key("other"))
+	one.Queue, one.WaiterTTL, other.Queue, other.WaiterTTL = true, e.long, true, e.long
+	plain := one
+	plain.Queue, plain.WaiterTTL = false, 0
+	for name, claims := range map[string][]backend.Claim{
+		"two keys": {one, other}, "no queue": {plain}, "too many": make([]backend.Claim, backend.MaxHeartbeat+1),
+	} {
+		if _, err := b.Heartbeat(e.ctx, claims); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
+			e.Errorf("Heartbeat of %s = %v, want ErrInvalid", name, err)
+		}
+	}
+}

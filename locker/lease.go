@@ -1,0 +1,330 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// A lease is what the store granted to this process: under one hold, or under one after the other in a cohort. It is
+// renewed every third of its TTL, and has the deadline until which it is provably good. It is one timer and no
+// goroutine while nothing happens, and handing it on does not touch the timer.
+//
+// The deadline only moves by a confirmed renewal, to a time counted from before that renewal was sent. At the deadline
+// the lease is lost, whatever is in flight: the timer waits for no I/O (rueidislock was 1.4 s late, waiting for a
+// reply). A lease that was lost never comes back, even if a late reply says yes: another may have been granted the key
+// in between.
+type lease struct {
+	core  *core
+	claim backend.Claim
+	info  Hold // key and mode, for the observer
+
+	// In a cohort, guarded by core.mu; without one, only its hold uses them.
+	cohort  *cohort // nil without one
+	key     cohortKey
+	token   uint64 // the present hold's
+	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
+	passes  int    // how often it was handed on
+	granted time.Time
+
+	mu       sync.Mutex // guards what follows, and the hold
+	hold     *hold      // the present one; nil before the first, and while the lease is handed on
+	until    deadline
+	over     bool  // released, lost, or left to run out: renewed no more
+	lost     error // why, if it was lost
+	renewAt  time.Time
+	watchAt  time.Time // when to begin to watch for its loss; zero: not, or begun
+	unwatch  context.CancelFunc
+	timer    *time.Timer        // for whichever of the three is next
+	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
+	stop     context.CancelFunc // ends that
+	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
+}
+
+// watchAfter is how long a lease lasts before it is watched: a short one costs nothing.
+const watchAfter = 10 * time.Millisecond
+
+// leaseOf starts to look after what the store has just granted.
+func (w *wait) leaseOf(g backend.Grant, until deadline) *lease {
+	c, now := w.core, time.Now()
+	l := &lease{
+		core: c, claim: w.claim, info: Hold{Key: w.info.Key, Mode: w.info.Mode},
+		token: g.Token, spare: max(g.Reserved-1, 0), granted: now, until: until,
+	}
+	l.claim.NoneInFlight = !w.unsure
+	// A lease that was handed over by the store is short until it is renewed for the first time.
+	l.renewAt = now.Add(min(l.interval(), until.at.Sub(now)/3))
+	if c.caps.Loss {
+		l.watchAt = now.Add(watchAfter)
+	}
+	c.mu.Lock()
+	c.leases[l] = struct{}{}
+	c.mu.Unlock()
+	l.mu.Lock() // before the timer can look
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(l.next(instant{now, until.slept}), l.tick)
+	return l
+}
+
+// interval is a third of the TTL, a tenth more or less, so that locks taken together are not renewed together.
+func (l *lease) interval() time.Duration {
+	third := l.claim.TTL / 3
+	return third - third/10 + chance.N(third/5+1)
+}
+
+// next is how long it is until the timer has something to do. The caller has mu.
+func (l *lease) next(now instant) time.Duration {
+	at := l.until.local(now)
+	if l.renewing == nil && l.renewAt.Before(at) {
+		at = l.renewAt
+	}
+	if !l.watchAt.IsZero() && l.watchAt.Before(at) {
+		at = l.watchAt
+	}
+	if l.hold != nil && !l.hold.maxAt.IsZero() && l.hold.maxAt.Before(at) {
+		at = l.hold.maxAt
+	}
+	return max(at.Sub(now.at), 0)
+}
+
+// tick is the timer's function: it does what is due. It sets the timer again before it asks the store, so that no answer
+// is waited for past the deadline.
+func (l *lease) tick() {
+	now := l.core.now()
+	l.mu.Lock()
+	h := l.hold
+	if l.lost != nil || l.over && (h == nil || h.unlocking) {
+		l.mu.Unlock()
+		return
+	}
+	switch {
+	case l.until.left(now) <= 0:
+		l.mu.Unlock()
+		l.lose(errExpired)
+		return
+	case h != nil && !h.maxAt.IsZero() && !now.at.Before(h.maxAt):
+		l.mu.Unlock()
+		h.end(now.at, ErrMaxHold)
+		return
+	case l.over: // ended by MaxHold: until the deadline only its Unlock is awaited
+		l.timer.Reset(l.until.left(now))
+		l.mu.Unlock()
+		return
+	}
+	if !l.watchAt.IsZero() && !now.at.Before(l.watchAt) {
+		l.watchAt = time.Time{}
+		var ctx context.Context
+		ctx, l.unwatch = context.WithCancel(context.Background())
+		l.core.add()
+		go l.watch(ctx)
+	}
+	due := l.renewing == nil && !now.at.Before(l.renewAt)
+	if due && h != nil && h.leaked() {
+		l.mu.Unlock()
+		l.lose(errLeaked)
+		return
+	}
+	var ctx context.Context
+	if due {
+		ctx = l.begin(context.Background(), h, l.claim.TTL/6)
+	}
+	l.timer.Reset(l.next(now))
+	l.mu.Unlock()
+	if due {
+		_ = l.renew(ctx, h)
+	}
+}
+
+// begin makes a renewal or a Check the one under way; renew ends it. The caller has mu.
+func (l *lease) begin(ctx context.Context, h *hold, limit time.Duration) context.Context {
+	if h != nil && ctx == context.Background() {
+		ctx = context.WithoutCancel(h.parent)
+	}
+	limit = max(min(limit, l.until.left(l.core.now())), time.Millisecond)
+	ctx, l.stop = context.WithTimeout(ctx, limit)
+	l.renewing = make(chan struct{})
+	l.core.add()
+	return ctx
+}
+
+// renew asks the store once to extend the lease, and acts on the answer. Only a yes moves the deadline, and only a
+// definite no ends the hold; without an answer the lease is as good as before, and the store is asked again soon. The
+// error is the store's, or why the hold ended.
+func (l *lease) renew(ctx context.Context, h *hold) error {
+	c, info := l.core, l.info
+	defer c.done()
+	if h != nil {
+		info = h.info
+	}
+	ctx, end := c.observe(ctx, OpRenew, info)
+	sent := c.now() // before the request: see deadline
+	err := c.b.Renew(ctx, l.claim)
+	end(info, err)
+	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign)
+
+	l.mu.Lock()
+	l.stop()
+	close(l.renewing)
+	l.renewing, l.stop = nil, nil
+	now := c.now()
+	switch {
+	case refuted:
+		l.mu.Unlock()
+		return l.lose(lostBecause(fmt.Errorf("the store says so: %w", err)))
+	case l.until.left(now) <= 0: // too late, even for a yes: belief had ended
+		l.mu.Unlock()
+		return l.lose(errExpired)
+	case err == nil:
+		c.heard()
+		l.retry = nil
+		if until := deadlineOf(sent, l.claim.TTL); until.local(now).After(l.until.local(now)) {
+			l.until = until
+		}
+		l.renewAt = sent.at.Add(l.interval())
+	case !now.at.Before(l.renewAt): // a renewal was due, and is
+		if l.retry == nil {
+			l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
+		}
+		l.renewAt = now.at.Add(l.retry.Next())
+	}
+	defer l.mu.Unlock()
+	if l.over {
+		return l.lost
+	}
+	l.timer.Reset(l.next(now))
+	return err
+}
+
+// check is renew for a caller, after any renewal that is under way. A caller that leaves does not end the renewal: many
+// who are given too little time must not keep the lease from being renewed.
+func (l *lease) check(ctx context.Context, h *hold) error {
+	for {
+		if err := h.valid(); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		under := l.renewing
+		if under == nil && h.cause == nil && !l.over {
+			asked := l.begin(context.WithoutCancel(ctx), h, l.claim.TTL/6)
+			l.mu.Unlock()
+			answer := make(chan error, 1)
+			go func() { answer <- l.renew(asked, h) }()
+			select {
+			case err := <-answer:
+				if cause := h.valid(); cause != nil {
+					return cause
+				}
+				return err
+			case <-ctx.Done():
+				return ctx.Err() // not its cause, which may be another hold's loss
+			}
+		}
+		l.mu.Unlock()
+		if under != nil {
+			select {
+			case <-under:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the store is asked, as by
+// Check, and its answer does. A question without an answer is repeated.
+func (l *lease) watch(ctx context.Context) {
+	defer l.core.done()
+	claim := l.claim
+	claim.Queue = false // it waits in no queue
+	retry := waiting.NewBackoff(retryFirst, max(retryMost, claim.TTL/12))
+	for {
+		wakes, err := l.core.b.Watch(ctx, claim)
+		if err == nil {
+			retry.Reset()
+		}
+		for open := err == nil; open; {
+			select {
+			case _, open = <-wakes:
+			case <-ctx.Done():
+				return
+			}
+			for open && !l.verified(ctx) {
+				if !waiting.Pause(ctx, retry.Next()) {
+					return
+				}
+			}
+			retry.Reset()
+		}
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
+			return // renewals tell
+		}
+	}
+}
+
+// verified asks the store for the present hold, and reports whether it answered that all is well. While the lease is
+// handed on there is nobody to ask for.
+func (l *lease) verified(ctx context.Context) bool {
+	h := l.holder()
+	return h != nil && l.check(ctx, h) == nil
+}
+
+// holder returns the present hold, or nil.
+func (l *lease) holder() *hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil || l.hold.unlocking {
+		return nil
+	}
+	return l.hold
+}
+
+// good reports whether the lease is good for a while yet, as far as is known.
+func (l *lease) good(now instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost == nil && !l.over && l.until.left(now) >= min(l.claim.TTL/2, l.core.cfg.Wait.Fallback)
+}
+
+// lose ends the lease, and with it its hold, because of cause, and returns the cause that stands.
+func (l *lease) lose(cause error) error {
+	l.mu.Lock()
+	if l.lost != nil || l.over && (l.hold == nil || l.hold.unlocking) {
+		cause = l.lost
+		l.mu.Unlock()
+		return cause
+	}
+	l.lost = cause
+	l.halt()
+	h := l.hold
+	l.mu.Unlock()
+	ctx := context.Background()
+	if h != nil {
+		ctx = h.parent
+		h.end(time.Now(), cause)
+	}
+	l.core.leaves(ctx, l)
+	return cause
+}
+
+// halt ends the renewals, the watch and the timer. The caller has mu.
+func (l *lease) halt() {
+	l.over = true
+	l.timer.Stop()
+	if l.unwatch != nil {
+		l.unwatch()
+	}
+	if l.stop != nil {
+		l.stop()
+	}
+}
+
+var (
+	errExpired = lostBecause(ErrExpired)
+	errLeaked  = lostBecause(ErrLeaked)
+)
