@@ -116,7 +116,7 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 	r.beats("when another is let in", []bool{false, false}, queued("first"), lapsed)
 	r = newRig(t)
 	r.granted(plainClaim("holder"))
-	for i, owner := range []string{"next", "lapsed", "last"} {
+	for i, owner := range []string{"next", "last", "lapsed"} {
 		_ = r.refused(queued(owner), i+1)
 	}
 	r.ended("w:lapsed")
