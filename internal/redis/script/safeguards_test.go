@@ -787,3 +787,73 @@ func TestWhatIsStored(t *testing.T) {
 		t.Errorf("after the last place was left, behind a lease that is over: %q, want the counter alone", got)
 	}
 }
+
+// The side key of the string dialect outlives the lock and its tombstones, keeps what time it has, and is refused if it is
+// damaged, or its counter used up.
+//
+// covers: K1, R23, R24
+func TestSideKeyOfTheDialect(t *testing.T) {
+	l, err := Dialect("", 0, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() (rig, string) {
+		r := newRig(t)
+		r.l = l
+		return r, l.Keys(r.key)[1]
+	}
+	lives := func(r rig, side string) (ms int64) {
+		_, _ = fmt.Sscan(r.srv.MustDo("PTTL", side), &ms)
+		return ms
+	}
+	c := plainClaim("a")
+	r, side := start()
+	if _, err := r.tryAcquire(c); err != nil {
+		t.Fatal(err)
+	}
+	r.srv.MustDo("PEXPIRE", side, "1000")
+	if err := r.tryRelease(c); err != nil {
+		t.Fatal(err)
+	}
+	if left := lives(r, side); left < (4*minute+3*time.Second).Milliseconds()-5000 {
+		t.Errorf("after a release with a tombstone of two minutes the side key lives for %d ms", left)
+	}
+	const longer = 100 * time.Hour
+	r.srv.MustDo("PEXPIRE", side, fmt.Sprint(longer.Milliseconds()))
+	g, err := r.tryAcquire(plainClaim("b"))
+	if left := lives(r, side); err != nil || left < longer.Milliseconds()-10_000 {
+		t.Errorf("%v, and the side key lives for %d ms of %v", err, left, longer)
+	}
+	if err := r.tryRelease(plainClaim("b")); err != nil {
+		t.Fatal(err)
+	}
+	ahead := g.Token + uint64(time.Hour.Microseconds())
+	r.srv.MustDo("SET", side, fmt.Sprintf("h2 %d 1 b 0 ", ahead), "PX", "1000")
+	if g, err := r.tryAcquire(plainClaim("c")); err != nil || g.Token != ahead+1 || lives(r, side) < 2*time.Hour.Milliseconds()-10_000 {
+		t.Errorf("after a counter that is ahead of the clock: %+v, %v, and the side key lives for %d ms", g, err, lives(r, side))
+	}
+	for name, value := range map[string]string{
+		"used up": fmt.Sprintf("h2 %d 1 x 0 ", int64(1<<53-2)), "no tokens": "h2 7 0 x 0 ", "too many": "h2 1700000000000000 1025 x 0 ",
+		"more tokens than were given": "h2 7 8 x 0 ", "tombstones cut": "h2 7 1 x 9 1 a;", "no counter": "h2 x 1 x 0 ", "somebody's": "x",
+		"tombstones damaged": "h2 7 1 x 2 a;",
+	} {
+		r, side := start()
+		r.srv.MustDo("SET", side, value, "PX", "60000")
+		if g, err := r.tryAcquire(c); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s: %+v, %v, want ErrForeign", name, g, err)
+		}
+		if got := r.srv.MustDo("GET", side); got != value {
+			t.Errorf("%s: the side key became %q", name, got)
+		}
+	}
+	r, side = start() // a lock of ours whose counter is another's
+	r.srv.MustDo("SET", r.key, "a", "PX", "60000")
+	for _, value := range []string{"", "h2 7 1 b 0 "} {
+		if value != "" {
+			r.srv.MustDo("SET", side, value, "PX", "60000")
+		}
+		if _, err := r.tryAcquire(c); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("a lock of ours with the side key %q: %v, want ErrForeign", value, err)
+		}
+	}
+}
