@@ -50,7 +50,7 @@ func WithDebianEtcd() Option { return func(c *config) { c.program = "etcd" } }
 // prepare finds the program, ports and certificates of a member that is not started yet.
 func prepareEtcd(t testing.TB, name string, cfg config) *EtcdMember {
 	t.Helper()
-	m := &EtcdMember{tb: t, name: name, cfg: cfg, dir: t.TempDir(), state: "new"}
+	m := &EtcdMember{tb: t, name: name, cfg: cfg, dir: memoryDir(t), state: "new"}
 	var err error
 	if m.cfg.program == "" {
 		if m.cfg.program, err = etcdbin.Path("etcd"); err != nil {
@@ -83,6 +83,21 @@ func prepareEtcd(t testing.TB, name string, cfg config) *EtcdMember {
 		_ = m.log.file.Close()
 	})
 	return m
+}
+
+// memoryDir returns a directory in memory where the system has one, for data that is not to outlive the test: a member
+// syncs each write, and a disk that others use may take longer than a lease for that.
+func memoryDir(t testing.TB) string {
+	const shared = "/dev/shm"
+	if info, err := os.Stat(shared); err != nil || !info.IsDir() {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(shared, "holdfast-etcd-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // launch starts the process, and does not wait until it answers.
