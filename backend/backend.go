@@ -7,56 +7,67 @@ import (
 	"time"
 )
 
-// A Backend is one client's view of a store that can keep locks. All methods may be called concurrently.
+// A Backend is one client's view of a store that can keep locks. All methods may be called
+// concurrently.
 //
-// Every verb makes one attempt, returns when ctx is done, and answers yes, no or unknown; see the package comment.
+// Every verb makes one attempt, returns when ctx is done, and answers yes, no or unknown; see the
+// package comment.
 type Backend interface {
-	// Capabilities says what this backend can do. It does not change during the backend's life and asks nobody.
+	// Capabilities says what this backend can do. It does not change during the backend's life and
+	// asks nobody.
 	Capabilities() Capabilities
 
-	// TryAcquire grants c or returns an error that is [ErrHeld] (as *[HeldError], with what is known of the holder).
-	// Repeating a granted claim returns the same grant with its lease extended, so a lost reply is repeated safely. A claim
-	// that was released is refused with [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in
-	// line, which lapses unless refreshed.
+	// TryAcquire grants c or returns an error that is [ErrHeld] (as *[HeldError], with what is
+	// known of the holder). Repeating a granted claim returns the same grant with its lease
+	// extended, so a lost reply is repeated safely. A claim that was released is refused with
+	// [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in line, which
+	// lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
-	// Heartbeat keeps the places of claims that wait in the queue of one key, in one request: a place that is still there
-	// lasts for its claim's WaiterTTL from now, as by a repeated TryAcquire. waiting tells, in the order of claims, which are
-	// still in the queue. For any other (granted meanwhile, lapsed, released) TryAcquire tells which it is. Like every
-	// verb it lets in whoever is next if something has run out. claims are of one key and have Queue; there are at most
-	// [MaxHeartbeat]. An error that is [errors.ErrUnsupported] says that each claim has to repeat TryAcquire itself.
+	// Heartbeat keeps the places of claims that wait in the queue of one key, in one request: a
+	// place that is still there lasts for its claim's WaiterTTL from now, as by a repeated
+	// TryAcquire. waiting tells, in the order of claims, which are still in the queue. For any
+	// other (granted meanwhile, lapsed, released) TryAcquire tells which it is. Like every verb it
+	// lets in whoever is next if something has run out. claims are of one key and have Queue; there
+	// are at most [MaxHeartbeat]. An error that is [errors.ErrUnsupported] says that each claim has
+	// to repeat TryAcquire itself.
 	Heartbeat(ctx context.Context, claims []Claim) (waiting []bool, err error)
 
-	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that ended: then it is [ErrLost].
+	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that
+	// ended: then it is [ErrLost].
 	Renew(ctx context.Context, c Claim) error
 
-	// Release forgets c: its hold, its place in line, and (unless c.NoneInFlight) an attempt that is still in flight. It wakes
-	// those who wait. It returns nil if c held until now, and [ErrLost] if c did not: the lease had expired, another
-	// holds, or c never held. Either way nothing of c is left, but what it saved.
+	// Release forgets c: its hold, its place in line, and (unless c.NoneInFlight) an attempt that
+	// is still in flight. It wakes those who wait. It returns nil if c held until now, and
+	// [ErrLost] if c did not: the lease had expired, another holds, or c never held. Either way
+	// nothing of c is left, but what it saved.
 	Release(ctx context.Context, c Claim) error
 
-	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously, whenever c.Key may be free
-	// or c's own hold is gone. A Wake may carry the Grant itself (direct hand-off). The watch ends with ctx. A closed
-	// channel, and an error that is [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
+	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
+	// whenever c.Key may be free or c's own hold is gone. A Wake may carry the Grant itself (direct
+	// hand-off). The watch ends with ctx. A closed channel, and an error that is
+	// [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
 	Watch(ctx context.Context, c Claim) (<-chan Wake, error)
 
-	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof of ownership.
+	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof
+	// of ownership.
 	Inspect(ctx context.Context, key string) (State, error)
 
-	// Identity returns what is different for every server, and for every life of one that may forget, and the same for all
-	// of its clients, such as Redis's replication id. A quorum finds by it the same server listed twice, and restarts. It
-	// is no secret. An error that is [errors.ErrUnsupported] says that there is none, as for a cluster.
+	// Identity returns what is different for every server, and for every life of one that may
+	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
+	// by it the same server listed twice, and restarts. It is no secret. An error that is
+	// [errors.ErrUnsupported] says that there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 
-	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases run out. Later calls
-	// fail with [ErrClosed]. Close may be called twice.
+	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases
+	// run out. Later calls fail with [ErrClosed]. Close may be called twice.
 	Close() error
 
 	mustEmbedBase()
 }
 
-// Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is answered by Base with
-// [errors.ErrUnsupported] until the backend has its own.
+// Base makes room for new methods: a backend embeds it, and a method added to [Backend] later is
+// answered by Base with [errors.ErrUnsupported] until the backend has its own.
 type Base struct{}
 
 // Identity says that there is none.
@@ -82,9 +93,10 @@ type Grant struct {
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.
 //
-// A grant that was handed over may be believed without asking, under one condition: its Token is above HeldError.Token of the
-// claim's last answered attempt. Then the grant was made after the store executed that attempt, so its lease of Grant.TTL
-// counts from when that attempt was sent. A message that was late (and whose grant may have lapsed since) fails the test.
+// A grant that was handed over may be believed without asking, under one condition: its Token is
+// above HeldError.Token of the claim's last answered attempt. Then the grant was made after the
+// store executed that attempt, so its lease of Grant.TTL counts from when that attempt was sent. A
+// message that was late (and whose grant may have lapsed since) fails the test.
 type Wake struct {
 	Granted bool // Grant was made to the watching claim
 	Grant   Grant

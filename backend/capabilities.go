@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Capabilities says what a backend can do soundly. They are data, so that a wrapper forwards them and a program can require
-// them when it starts, not when the first lock is taken. The conformance suite checks each one both ways.
+// Capabilities says what a backend can do soundly. They are data, so that a wrapper forwards them
+// and a program can require them when it starts, not when the first lock is taken. The conformance
+// suite checks each one both ways.
 type Capabilities struct {
 	Shared    bool // Mode Shared
 	Permit    bool // Mode Permit
@@ -25,8 +26,8 @@ type Capabilities struct {
 	MaxTTL time.Duration // the longest, where that is less than [MaxTTL]; 0 if it is not
 }
 
-// Missing returns nil if c has all that need asks for, else an error that names what is missing and wraps
-// [errors.ErrUnsupported]. A need with a MinTTL asks for leases that short.
+// Missing returns nil if c has all that need asks for, else an error that names what is missing and
+// wraps [errors.ErrUnsupported]. A need with a MinTTL asks for leases that short.
 func (c Capabilities) Missing(need Capabilities) error {
 	if need == (Capabilities{}) || c.Queue && need == (Capabilities{Queue: true}) { // quickly: so it is for nearly every claim
 		return nil

@@ -44,7 +44,8 @@ func (m Mode) String() string {
 	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// A Claim is one acquisition's wish to hold a key. It is a value: a backend keeps nothing of it that the store does not.
+// A Claim is one acquisition's wish to hold a key. It is a value: a backend keeps nothing of it
+// that the store does not.
 type Claim struct {
 	Key   string // any UTF-8 of 1 to MaxKey bytes; bytes are identity, no case folding or normalisation
 	Owner string // unique to the acquisition ([NewOwner]), or the re-entrant owner's name
@@ -59,30 +60,31 @@ type Claim struct {
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
 	Meta      Meta          // who asks; shown to those who wait
 
-	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted, or, on a repeat, now. A
-	// grant that is handed over carries it, too.
+	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted,
+	// or, on a repeat, now. A grant that is handed over carries it, too.
 	Load bool
 
-	// Save, if it is not nil, is what Renew and Release write as the key's state, of up to MaxState bytes: in the step that
-	// proves that c holds, so a refusal writes nothing. TryAcquire writes nothing. The state is part of no hold: it outlives
-	// the hold, its holder and others who save nothing, and among holders together the last to save is heard. Empty is a
-	// state as well.
+	// Save, if it is not nil, is what Renew and Release write as the key's state, of up to MaxState
+	// bytes: in the step that proves that c holds, so a refusal writes nothing. TryAcquire writes
+	// nothing. The state is part of no hold: it outlives the hold, its holder and others who save
+	// nothing, and among holders together the last to save is heard. Empty is a state as well.
 	//
-	// A Renew that was not answered may still be executed while c holds, also after a later one. To be sure which state
-	// stays, Release with it: nothing of c is executed after that.
+	// A Renew that was not answered may still be executed while c holds, also after a later one. To
+	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
-	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least the lesser of MinToken and
-	// the store's own clock (microseconds since 1970) plus a quarter of TTL, see [MinTokenLimit].
-	// On Renew it is an order: in the step that proves the hold, the hold's token becomes at least MinToken, and every later
-	// token of the key is above it and above what the hold has reserved.
+	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least
+	// the lesser of MinToken and the store's own clock (microseconds since 1970) plus a quarter of
+	// TTL, see [MinTokenLimit]. On Renew it is an order: in the step that proves the hold, the
+	// hold's token becomes at least MinToken, and every later token of the key is above it and
+	// above what the hold has reserved.
 	MinToken uint64
 
-	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is in flight. Release then
-	// need not leave a tombstone, which is a field and some bytes in the store for about twice the TTL. The zero value is
-	// the safe one.
+	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is
+	// in flight. Release then need not leave a tombstone, which is a field and some bytes in the
+	// store for about twice the TTL. The zero value is the safe one.
 	NoneInFlight bool
 }
 
@@ -94,13 +96,13 @@ type Meta struct {
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
 	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
 
-	// Quorum is a quorum's own, for its nodes to show to its other clients: which claim it is and by which list of nodes. It is
-	// short, and empty in what a quorum itself shows.
+	// Quorum is a quorum's own, for its nodes to show to its other clients: which claim it is and
+	// by which list of nodes. It is short, and empty in what a quorum itself shows.
 	Quorum string `json:"quorum,omitempty"`
 }
 
-// ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim. Repeats, renewals, releases and
-// tombstones go by it.
+// ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim.
+// Repeats, renewals, releases and tombstones go by it.
 func (c Claim) ID() string {
 	if c.Reentrant {
 		return c.Hold
@@ -108,8 +110,8 @@ func (c Claim) ID() string {
 	return c.Owner
 }
 
-// Validate refuses a claim that no store should see, or that a backend with caps cannot honour. The error is an
-// *[InvalidError], or one that is [errors.ErrUnsupported].
+// Validate refuses a claim that no store should see, or that a backend with caps cannot honour. The
+// error is an *[InvalidError], or one that is [errors.ErrUnsupported].
 func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateKey(c.Key); err != nil {
 		return err
@@ -147,8 +149,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	return nil
 }
 
-// ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a bad key, and a state that
-// cannot be saved.
+// ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
+// bad key, and a state that cannot be saved.
 func (c Claim) ValidateRelease(caps Capabilities) error {
 	if err := ValidateKey(c.Key); err != nil {
 		return err
@@ -156,7 +158,8 @@ func (c Claim) ValidateRelease(caps Capabilities) error {
 	return c.validateSave(caps)
 }
 
-// ValidateHeartbeat is Validate for Heartbeat: claims are of one key, wait in its queue, and are at most [MaxHeartbeat].
+// ValidateHeartbeat is Validate for Heartbeat: claims are of one key, wait in its queue, and are at
+// most [MaxHeartbeat].
 func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
 	if n := len(claims); n > MaxHeartbeat {
 		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxHeartbeat))
@@ -204,9 +207,10 @@ func (c *Claim) validateMode() error {
 	return nil
 }
 
-// MinTokenLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a store's clock. A claimant whose
-// clock is wrong must not push a key's tokens away from all clocks: they are what keeps tokens rising when the store has
-// lost its counters, and a quarter of the lease is well within the time that such a store grants nothing.
+// MinTokenLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a
+// store's clock. A claimant whose clock is wrong must not push a key's tokens away from all clocks:
+// they are what keeps tokens rising when the store has lost its counters, and a quarter of the
+// lease is well within the time that such a store grants nothing.
 func MinTokenLimit(now time.Time, ttl time.Duration) uint64 {
 	return uint64(now.Add(ttl / 4).UnixMicro())
 }
@@ -218,7 +222,8 @@ func validateName(field, name string) error {
 	return nil
 }
 
-// ValidateKey refuses a key that is empty, longer than [MaxKey] or not UTF-8, with an *[InvalidError].
+// ValidateKey refuses a key that is empty, longer than [MaxKey] or not UTF-8, with an
+// *[InvalidError].
 func ValidateKey(key string) error {
 	switch {
 	case key == "":
@@ -231,7 +236,8 @@ func ValidateKey(key string) error {
 	return nil
 }
 
-// ValidateTTL refuses a lease outside of atLeast (at least 1 ns) to [MaxTTL], with an *[InvalidError].
+// ValidateTTL refuses a lease outside of atLeast (at least 1 ns) to [MaxTTL], with an
+// *[InvalidError].
 func ValidateTTL(ttl, atLeast time.Duration) error {
 	switch {
 	case ttl <= 0:
@@ -244,10 +250,11 @@ func ValidateTTL(ttl, atLeast time.Duration) error {
 	return nil
 }
 
-// NewOwner returns an owner that no other acquisition, in this process or any other, has or will have: 128 fresh random
-// bits. They are fresh each time because a process can be cloned with all of its memory (a snapshot of a virtual machine, CRIU),
-// and two clones that share an owner would share a grant, token included. Owner is what the store compares, so it must never
-// be a value that a user picked (redsync#168).
+// NewOwner returns an owner that no other acquisition, in this process or any other, has or will
+// have: 128 fresh random bits. They are fresh each time because a process can be cloned with all of
+// its memory (a snapshot of a virtual machine, CRIU), and two clones that share an owner would
+// share a grant, token included. Owner is what the store compares, so it must never be a value that
+// a user picked (redsync#168).
 func NewOwner() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it aborts the program instead

@@ -183,7 +183,8 @@ func FuzzValidateTTL(f *testing.F) {
 	})
 }
 
-// Code and the conformance suite ask MinTokenLimit alike, so the suite does not tell when it is wrong.
+// Code and the conformance suite ask MinTokenLimit alike, so the suite does not tell when it is
+// wrong.
 func TestMinTokenLimit(t *testing.T) {
 	now := time.UnixMicro(1_000_000)
 	if got := backend.MinTokenLimit(now, 4*time.Second); got != 2_000_000 {

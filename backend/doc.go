@@ -1,24 +1,28 @@
 // Package backend is the contract between holdfast and a store: six verbs, one attempt each.
 //
-// Applications import package locker. This package is for those who open a backend by URL, and for those who write one.
+// Applications import package locker. This package is for those who open a backend by URL, and for
+// those who write one.
 //
 // # The verbs
 //
-// A [Backend] makes one attempt per call. It never waits for a lock, never retries, and never remembers a claim between
-// calls on the caller's behalf: package locker does the waiting, the renewing and the cleaning up, once, for all stores.
-// What a backend owes is that each verb is atomic in the store, idempotent by [Claim.Owner], and honest about its answer.
+// A [Backend] makes one attempt per call. It never waits for a lock, never retries, and never
+// remembers a claim between calls on the caller's behalf: package locker does the waiting, the
+// renewing and the cleaning up, once, for all stores. What a backend owes is that each verb is
+// atomic in the store, idempotent by [Claim.Owner], and honest about its answer.
 //
 // # Three answers
 //
 // Every verb answers yes, no or unknown, and [AnswerOf] is the only place that decides which:
 //
 //   - nil is yes.
-//   - [ErrHeld], [ErrLost], [ErrUnavailable], [ErrQuarantined] and every refusal ([Refused]) are certainly no: nothing was changed.
-//   - Anything else (a time-out, a reset, an ended ctx) is unknown: the store may have executed the request, may still
-//     execute it, or may never see it.
+//   - [ErrHeld], [ErrLost], [ErrUnavailable], [ErrQuarantined] and every refusal ([Refused]) are
+//     certainly no: nothing was changed.
+//   - Anything else (a time-out, a reset, an ended ctx) is unknown: the store may have executed the
+//     request, may still execute it, or may never see it.
 //
-// An unknown is never turned into a no. The caller resolves it by repeating the same Claim, which returns the grant that
-// was already made, or by releasing it, which also refuses the attempt that is still on its way.
+// An unknown is never turned into a no. The caller resolves it by repeating the same Claim, which
+// returns the grant that was already made, or by releasing it, which also refuses the attempt that
+// is still on its way.
 //
 // # A claim's life
 //
@@ -34,32 +38,40 @@
 //
 // # Time
 //
-// TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock reaches the
-// store in a wish for a token at most ([Claim.MinToken]), which is clamped. The caller counts its own deadline from before it sent the request, so its belief ends before the store's lease.
+// TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock
+// reaches the store in a wish for a token at most ([Claim.MinToken]), which is clamped. The caller
+// counts its own deadline from before it sent the request, so its belief ends before the store's
+// lease.
 //
 // # The line
 //
-// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place it has, for WaiterTTL; the
-// caller repeats TryAcquire well within WaiterTTL, which is its sign of life. The rules:
+// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place
+// it has, for WaiterTTL; the caller repeats TryAcquire well within WaiterTTL, which is its sign of
+// life. The rules:
 //
-//   - Nobody overtakes. While somebody stands in line, a claim without Queue is refused (unless it is a re-entrant claim of
-//     an owner who holds), and one with Queue is granted only when all before it are gone or granted.
-//   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed by any verb of anybody)
-//     grants it in the same atomic step, and then the next, as long as they fit: readers together, a writer alone. The
-//     grant is an ordinary hold whose first lease is the shorter of WaiterTTL and TTL, and the claim is woken with it. Repeating
-//     TryAcquire returns the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in, so a
-//     waiter that died costs the others WaiterTTL and no more.
+//   - Nobody overtakes. While somebody stands in line, a claim without Queue is refused (unless it
+//     is a re-entrant claim of an owner who holds), and one with Queue is granted only when all
+//     before it are gone or granted.
+//   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed
+//     by any verb of anybody) grants it in the same atomic step, and then the next, as long as they
+//     fit: readers together, a writer alone. The grant is an ordinary hold whose first lease is the
+//     shorter of WaiterTTL and TTL, and the claim is woken with it. Repeating TryAcquire returns
+//     the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in,
+//     so a waiter that died costs the others WaiterTTL and no more.
 //   - A place that lapsed is passed over. If its claim asks again, it goes to the end.
-//   - Leaving is Release: it takes the claim out of the line, or passes on the grant that raced with it, in one step.
+//   - Leaving is Release: it takes the claim out of the line, or passes on the grant that raced
+//     with it, in one step.
 //
-// Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those beyond Limit; each hold
-// has a lease of its own. Claim.Limit must be the same as that of all who hold or wait, else [ErrMismatch]. A re-entrant
-// claim of an owner who holds already is granted at once with the same token, as an own hold.
+// Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those
+// beyond Limit; each hold has a lease of its own. Claim.Limit must be the same as that of all who
+// hold or wait, else [ErrMismatch]. A re-entrant claim of an owner who holds already is granted at
+// once with the same token, as an own hold.
 //
 // # Writing a backend
 //
-// Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite is the definition of a
-// backend, and prints the reason of each rule it finds broken. The steps, and what goes wrong in each:
+// Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite
+// is the definition of a backend, and prints the reason of each rule it finds broken. The steps,
+// and what goes wrong in each:
 //
 //  1. Call [Claim.Validate] first in TryAcquire and Renew, [Claim.ValidateRelease] in Release, [ValidateKey] in the others. Bad input is refused before
 //     anything is written.
@@ -80,6 +92,6 @@
 //  8. Errors are returned as they are, without the verb and the key; the caller adds both. They never contain a password.
 //  9. Close ends every goroutine that the backend started, waits for them, and closes what the backend opened itself.
 //
-// Wrappers (tracing, faults, prefixes) embed the Backend interface they wrap and override what they change, so that a
-// method added later is forwarded and not lost.
+// Wrappers (tracing, faults, prefixes) embed the Backend interface they wrap and override what they
+// change, so that a method added later is forwarded and not lost.
 package backend

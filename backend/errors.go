@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// The definite answers. Test for them with [errors.Is]; every other error is unknown, see [AnswerOf].
+// The definite answers. Test for them with [errors.Is]; every other error is unknown, see
+// [AnswerOf].
 var (
 	ErrHeld = errors.New("held by another claim")
 	ErrLost = errors.New("claim does not hold the key")
 
-	// ErrUnavailable: the store certainly did not execute the request (connection refused, loading, no primary). Asking
-	// again later may help.
+	// ErrUnavailable: the store certainly did not execute the request (connection refused, loading,
+	// no primary). Asking again later may help.
 	ErrUnavailable = errors.New("store did not take the request")
 
-	// ErrQuarantined (as *QuarantineError): the store may have forgotten holds, because it restarted, was flushed or promoted,
-	// and grants nothing until those have run out. Renew and Release work meanwhile.
+	// ErrQuarantined (as *QuarantineError): the store may have forgotten holds, because it
+	// restarted, was flushed or promoted, and grants nothing until those have run out. Renew and
+	// Release work meanwhile.
 	ErrQuarantined = errors.New("store grants nothing yet")
 
 	// The refusals: asking again cannot help until somebody changes something.
@@ -27,8 +29,9 @@ var (
 	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
 	ErrClosed  = errors.New("backend is closed")
 
-	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a mistake in a program,
-	// and would let in more holders than either allows. It is a *MismatchError where the store tells the limit.
+	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a
+	// mistake in a program, and would let in more holders than either allows. It is a
+	// *MismatchError where the store tells the limit.
 	ErrMismatch = errors.New("key is in use with another limit")
 )
 
@@ -42,7 +45,8 @@ const (
 	No // certainly not executed, or certainly refused
 )
 
-// AnswerOf says which answer a verb's error is. It is the only place that decides so; nothing looks at an error's text.
+// AnswerOf says which answer a verb's error is. It is the only place that decides so; nothing looks
+// at an error's text.
 func AnswerOf(err error) Answer {
 	switch {
 	case err == nil:
@@ -90,7 +94,8 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// A QuarantineError is [ErrQuarantined] with how long it lasts. Waiting helps, so it is no refusal ([Refused]).
+// A QuarantineError is [ErrQuarantined] with how long it lasts. Waiting helps, so it is no refusal
+// ([Refused]).
 type QuarantineError struct {
 	RetryAfter time.Duration // when grants begin again, by the store's clock; 0 unknown
 	Why        string        // what happened: "restarted", "flushed", "promoted"; may be empty
@@ -125,7 +130,8 @@ func (e *MismatchError) Error() string {
 // Is makes errors.Is(err, ErrMismatch) true.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
-// An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before anything is sent.
+// An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before
+// anything is sent.
 type InvalidError struct {
 	Field  string // key, owner, ttl, mode, limit, meta, floor, url, or the name of an option
 	Value  string // shortened if long; empty if it may be secret

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// An Opener opens the backend that a URL names. It returns an *[InvalidError] for a URL it cannot serve, unknown query
-// parameters included, and says nothing secret in any error.
+// An Opener opens the backend that a URL names. It returns an *[InvalidError] for a URL it cannot
+// serve, unknown query parameters included, and says nothing secret in any error.
 type Opener func(ctx context.Context, u *url.URL) (Backend, error)
 
 var registry struct {
@@ -19,8 +19,8 @@ var registry struct {
 	openers map[string]Opener
 }
 
-// Register makes a URL scheme known to [Open]. Backends call it in an init function; it panics if the scheme is taken, as
-// two packages that claim one scheme is a mistake in the program.
+// Register makes a URL scheme known to [Open]. Backends call it in an init function; it panics if
+// the scheme is taken, as two packages that claim one scheme is a mistake in the program.
 func Register(scheme string, open func(ctx context.Context, u *url.URL) (Backend, error)) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -36,9 +36,10 @@ func Register(scheme string, open func(ctx context.Context, u *url.URL) (Backend
 	registry.openers[scheme] = open
 }
 
-// Open opens the backend that rawURL names, such as mem://, redis://host:6379/0 or etcd://h1:2379,h2:2379. Import the
-// backend's package to make its schemes known, as with database/sql. ctx bounds the opening only. The store is asked once,
-// so that wrong credentials, an unreachable server and an unsafe setting are errors here and not at the first lock.
+// Open opens the backend that rawURL names, such as mem://, redis://host:6379/0 or
+// etcd://h1:2379,h2:2379. Import the backend's package to make its schemes known, as with
+// database/sql. ctx bounds the opening only. The store is asked once, so that wrong credentials, an
+// unreachable server and an unsafe setting are errors here and not at the first lock.
 //
 // The caller closes the backend. Errors never contain the URL's password or query.
 func Open(ctx context.Context, rawURL string) (Backend, error) {
@@ -84,9 +85,9 @@ func unregistered(scheme string) string {
 	return fmt.Sprintf("scheme is not registered (known: %s); if it is another package's, import that", list)
 }
 
-// ParseURL is url.Parse for backends' URLs, which may name several hosts, h1:1,h2:2 (url.Parse takes that for a bad port);
-// u.Host then holds them all. The error is an *[InvalidError] and never quotes the input: url.Parse's own does, password
-// included.
+// ParseURL is url.Parse for backends' URLs, which may name several hosts, h1:1,h2:2 (url.Parse
+// takes that for a bad port); u.Host then holds them all. The error is an *[InvalidError] and never
+// quotes the input: url.Parse's own does, password included.
 func ParseURL(rawURL string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
@@ -98,7 +99,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	}
 	userinfo, hosts := "", authority
 	if authority != "" && strings.Contains(tail, "@") {
-		// Very likely a password with a bare '/', '?' or '#': what looks like the host is a part of the secret.
+		// Very likely a password with a bare '/', '?' or '#': what looks like the host is a part of
+		// the secret.
 		return nil, invalid("url", "", "has an @ behind its host; percent-encode special characters in user and password")
 	}
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
@@ -121,8 +123,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	return u, nil
 }
 
-// numericPorts reports whether what follows the last colon of each host, outside of the brackets of an IPv6 address, is a
-// number or nothing.
+// numericPorts reports whether what follows the last colon of each host, outside of the brackets of
+// an IPv6 address, is a number or nothing.
 func numericPorts(hosts string) bool {
 	for host := range strings.SplitSeq(hosts, ",") {
 		_, port, _ := strings.Cut(host[strings.LastIndex(host, "]")+1:], ":")
@@ -133,8 +135,8 @@ func numericPorts(hosts string) bool {
 	return true
 }
 
-// Redact returns rawURL without what may be secret: user information and query. It is for logs, errors and spans, and
-// never fails.
+// Redact returns rawURL without what may be secret: user information and query. It is for logs,
+// errors and spans, and never fails.
 func Redact(rawURL string) string {
 	u, err := ParseURL(rawURL)
 	if err != nil {

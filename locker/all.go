@@ -9,19 +9,20 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Guards are several held locks, got with [All]. They are safe for concurrent use. Unlock them. Nil ones count as
-// unlocked.
+// Guards are several held locks, got with [All]. They are safe for concurrent use. Unlock them. Nil
+// ones count as unlocked.
 type Guards[T any] struct {
 	keys   []string
 	guards []*Guard[T] // in the order of keys
 }
 
-// All locks every one of keys, or none. It takes them in sorted order, so that two calls of All cannot wait for each other, and
-// gives up what it has, last first, when it fails. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked
-// once. The error is that of the key that failed; no keys at all is an *[backend.InvalidError].
+// All locks every one of keys, or none. It takes them in sorted order, so that two calls of All
+// cannot wait for each other, and gives up what it has, last first, when it fails. ctx and a
+// [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that of the
+// key that failed; no keys at all is an *[backend.InvalidError].
 //
-// The keys are locked one after the other, each under the Context of the one before: if one is lost while another is still
-// waited for, All fails.
+// The keys are locked one after the other, each under the Context of the one before: if one is lost
+// while another is still waited for, All fails.
 func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (*Guards[T], error) {
 	if len(keys) == 0 {
 		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, &backend.InvalidError{Field: "keys", Reason: "is empty"}}}}
@@ -46,8 +47,8 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	return all, nil
 }
 
-// rollBack unlocks, and goes on behind the caller's back if that takes long: a store that is silent would make it wait for a TTL per key,
-// which is no part of the time that the caller gave.
+// rollBack unlocks, and goes on behind the caller's back if that takes long: a store that is silent
+// would make it wait for a TTL per key, which is no part of the time that the caller gave.
 func (g *Guards[T]) rollBack() error {
 	done := make(chan struct{})
 	var err error
@@ -83,8 +84,8 @@ func (g *Guards[T]) Guard(key string) *Guard[T] {
 	return nil
 }
 
-// Values returns the protected values in the order of Keys, while every hold is good; else an error that wraps [ErrLost],
-// [ErrMaxHold] or [ErrUnlocked].
+// Values returns the protected values in the order of Keys, while every hold is good; else an error
+// that wraps [ErrLost], [ErrMaxHold] or [ErrUnlocked].
 func (g *Guards[T]) Values() ([]T, error) {
 	if g == nil {
 		return nil, &Error{"value", "", ErrUnlocked}
@@ -100,7 +101,8 @@ func (g *Guards[T]) Values() ([]T, error) {
 	return values, nil
 }
 
-// Context returns a context that is done when the first of the holds ends. Its Cause is then that of [Guard.Context].
+// Context returns a context that is done when the first of the holds ends. Its Cause is then that
+// of [Guard.Context].
 func (g *Guards[T]) Context() context.Context {
 	if g == nil || len(g.guards) == 0 {
 		return unlocked

@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A cohort is the goroutines of one process that want, or hold, one key in the same way: they share a lease, one after
-// the other, in the order in which they came. The process has a claim in the store only while somebody waits and it has
-// no lease: so when the last of them has unlocked, nothing of it is left there.
+// A cohort is the goroutines of one process that want, or hold, one key in the same way: they share
+// a lease, one after the other, in the order in which they came. The process has a claim in the
+// store only while somebody waits and it has no lease: so when the last of them has unlocked,
+// nothing of it is left there.
 //
 // It exists while there is a lease, somebody asks the store, or somebody waits. core.mu guards it.
 type cohort struct {
@@ -55,8 +56,9 @@ type outcome struct {
 	stopped <-chan struct{} // without a lease: closed when the claim is withdrawn
 }
 
-// fewTokens is how many tokens a claim asks for whose process has nobody waiting. Most of the time nobody comes, and a
-// store whose tokens are microseconds gives out no more of them than time has passed since the last grant.
+// fewTokens is how many tokens a claim asks for whose process has nobody waiting. Most of the time
+// nobody comes, and a store whose tokens are microseconds gives out no more of them than time has
+// passed since the last grant.
 const fewTokens = 16
 
 // lockTogether gets the lease for one of those who want the key in this process.
@@ -88,8 +90,9 @@ func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, erro
 	return c.lockFirst(ctx, k, co, w, o)
 }
 
-// lockFirst makes the first attempt in the caller's goroutine, as nobody else of this process is there: most locks are
-// free. If the key is held, the caller waits like everybody, and the acquirer goes on with the same claim.
+// lockFirst makes the first attempt in the caller's goroutine, as nobody else of this process is
+// there: most locks are free. If the key is held, the caller waits like everybody, and the acquirer
+// goes on with the same claim.
 func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, o *call) (l *lease, err error) {
 	runtime.Callers(siteSkip+2, o.site[:])
 	w.cohort = co
@@ -197,8 +200,9 @@ func (c *core) waitedFor(co *cohort, claim *backend.Claim, ahead int) error {
 	return c.blocked(co, claim, ahead)
 }
 
-// blocked is what is known of who is in the way of one who waits in the cohort behind ahead others: what the store told
-// who asked it, or one of this process. Nil if that is nobody, as far as is known. The caller has mu.
+// blocked is what is known of who is in the way of one who waits in the cohort behind ahead others:
+// what the store told who asked it, or one of this process. Nil if that is nobody, as far as is
+// known. The caller has mu.
 func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
 	var held *HeldError
 	switch {
@@ -212,8 +216,9 @@ func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
 	return co.trouble
 }
 
-// startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted. The first who waits, or
-// else ctx, gives values only: an acquirer outlives the call that started it.
+// startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted.
+// The first who waits, or else ctx, gives values only: an acquirer outlives the call that started
+// it.
 func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wait) {
 	if co.first != nil {
 		ctx = co.first.ctx
@@ -233,8 +238,8 @@ func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wa
 	go c.acquireFor(ctx, k, co, w)
 }
 
-// acquireFor is the acquirer: it asks the store until it has a lease for the first who waits, or nobody waits any more.
-// When it ends, nothing is in the store but the lease that it gave.
+// acquireFor is the acquirer: it asks the store until it has a lease for the first who waits, or
+// nobody waits any more. When it ends, nothing is in the store but the lease that it gave.
 func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait) {
 	defer c.done()
 	ctx, end := c.observe(ctx, OpLease, w.info)
@@ -259,7 +264,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	}
 	c.mu.Unlock()
 	if err == nil {
-		c.giveUp(ctx, l) // everybody left at the last moment
+		_ = c.giveUp(ctx, l) // everybody left at the last moment
 	} else {
 		w.withdraw(ctx)
 		end(w.info, err)
@@ -271,8 +276,8 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	c.next(ctx, k, co, w)
 }
 
-// next starts an acquirer if somebody waits and the process has no lease; if there is nothing left of the cohort it is
-// forgotten. like is a claim to make the next one of. The caller has mu.
+// next starts an acquirer if somebody waits and the process has no lease; if there is nothing left
+// of the cohort it is forgotten. like is a claim to make the next one of. The caller has mu.
 func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *wait) {
 	switch {
 	case co.lease != nil || co.acquiring:
@@ -298,8 +303,8 @@ func (co *cohort) acquirerEnded() {
 	co.refusal, co.trouble = nil, nil
 }
 
-// noteRefusal keeps a definite answer for those who wait. It fails the first, for whom the store was asked, if that one
-// asked for it and would wait too long.
+// noteRefusal keeps a definite answer for those who wait. It fails the first, for whom the store
+// was asked, if that one asked for it and would wait too long.
 func (c *core) noteRefusal(w *wait, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,8 +338,8 @@ func (c *core) noteTrouble(co *cohort, err error) {
 	co.trouble = err
 }
 
-// failSilent fails those who have waited for longer than StoreTimeout without any answer of the store, and looks again
-// when the next one may have.
+// failSilent fails those who have waited for longer than StoreTimeout without any answer of the
+// store, and looks again when the next one may have.
 func (c *core) failSilent(k cohortKey, co *cohort) {
 	timeout := c.storeTimeout(k.ttl)
 	c.mu.Lock()
@@ -360,9 +365,10 @@ func (c *core) failSilent(k cohortKey, co *cohort) {
 	co.cancel()
 }
 
-// pass hands the lease of a hold that is over to the next in the cohort, if somebody waits, the budget allows it and the
-// lease is good for a while; good says that it is. The next hold has a token of its own, one of those that the grant has
-// reserved. Nobody else touches the lease's tokens meanwhile: the last hold is over, and the next has not begun.
+// pass hands the lease of a hold that is over to the next in the cohort, if somebody waits, the
+// budget allows it and the lease is good for a while; good says that it is. The next hold has a
+// token of its own, one of those that the grant has reserved. Nobody else touches the lease's
+// tokens meanwhile: the last hold is over, and the next has not begun.
 func (c *core) pass(l *lease, now instant, good bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -380,9 +386,9 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 	return true
 }
 
-// drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who wait in it are the
-// acquirer's from now on. Its first attempt may come before the release or after it: before, it is queued and handed the key;
-// after, it is granted if it is the first.
+// drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who
+// wait in it are the acquirer's from now on. Its first attempt may come before the release or after
+// it: before, it is queued and handed the key; after, it is granted if it is the first.
 func (c *core) drop(ctx context.Context, l *lease) {
 	l.mu.Lock()
 	l.halt()
@@ -409,7 +415,7 @@ func (c *core) giveBack(ctx context.Context, l *lease) {
 	if c.pass(l, now, l.good(now)) {
 		return
 	}
-	c.giveUp(ctx, l)
+	_ = c.giveUp(ctx, l)
 }
 
 // join adds a waiter at the end. The caller has mu.
@@ -428,7 +434,8 @@ func (co *cohort) join(ctx context.Context, o *call) *waiter {
 	return me
 }
 
-// joinFirst adds the one who came first, as it asked the store for itself meanwhile. The caller has mu.
+// joinFirst adds the one who came first, as it asked the store for itself meanwhile. The caller has
+// mu.
 func (co *cohort) joinFirst(ctx context.Context, o *call, since time.Time) *waiter {
 	me := co.join(ctx, o)
 	me.since = since
@@ -465,7 +472,8 @@ func (co *cohort) remove(me *waiter) {
 	co.waiting--
 }
 
-// failAll tells everybody who waits why there is no lease; nil for Close. The acquirer ends. The caller has mu.
+// failAll tells everybody who waits why there is no lease; nil for Close. The acquirer ends. The
+// caller has mu.
 func (co *cohort) failAll(err error) {
 	for co.first != nil {
 		co.pop().ready <- outcome{err: err, stopped: co.stopped}

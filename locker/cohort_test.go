@@ -62,8 +62,8 @@ func (b *counted) seen() (grants, most int) {
 	return b.grants, b.most
 }
 
-// crowd has n goroutines come one after the other and lock k, and returns their numbers in the order they got in, with the
-// tokens they got.
+// crowd has n goroutines come one after the other and lock k, and returns their numbers in the
+// order they got in, with the tokens they got.
 func crowd(t *testing.T, l *locker.Client[struct{}], n int, section time.Duration) (order []int, tokens []uint64) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -173,7 +173,8 @@ func TestLostLeaseIsNotHandedOn(t *testing.T) {
 	})
 }
 
-// The store's word that the lease is gone comes while Unlock waits for that renewal: the next in line must not get the lease.
+// The store's word that the lease is gone comes while Unlock waits for that renewal: the next in
+// line must not get the lease.
 // covers: B5
 func TestLeaseRefutedDuringUnlockIsNotHandedOn(t *testing.T) {
 	b := count()
@@ -250,7 +251,8 @@ func TestLocalWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// The turn and the cancellation come at the same moment: whichever the waiter sees, nothing stays held.
+// The turn and the cancellation come at the same moment: whichever the waiter sees, nothing stays
+// held.
 // covers: W7
 func TestTurnThatComesWithTheCancellation(t *testing.T) {
 	b := count()
@@ -280,7 +282,8 @@ func TestTurnThatComesWithTheCancellation(t *testing.T) {
 	})
 }
 
-// A backend that panics takes its caller down, and nobody else: those who wait behind it are not left waiting for ever.
+// A backend that panics takes its caller down, and nobody else: those who wait behind it are not
+// left waiting for ever.
 func TestPanicOfTheFirstLeavesTheOthersAlone(t *testing.T) {
 	b := count()
 	inner := b.acquire

@@ -12,35 +12,40 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// DefaultTTL is Config.TTL where none is given. MinTTL is the shortest TTL that can be believed in at all, on any backend:
-// the allowance for drift and clock granularity, and the time of a question and its answer, come off it.
+// DefaultTTL is Config.TTL where none is given. MinTTL is the shortest TTL that can be believed in
+// at all, on any backend: the allowance for drift and clock granularity, and the time of a question
+// and its answer, come off it.
 const (
 	DefaultTTL = 30 * time.Second
 	MinTTL     = 10 * time.Millisecond
 )
 
-// Config adjusts a [Client]. The zero value is ready for use. Package locker/config reads one from a file.
+// Config adjusts a [Client]. The zero value is ready for use. Package locker/config reads one from
+// a file.
 type Config struct {
-	// TTL is how long a crashed holder blocks others. A living one renews every third of it. Default [DefaultTTL]. It must
-	// lie between the greater of [MinTTL] and the backend's own, and the lesser of [backend.MaxTTL] and the backend's own.
+	// TTL is how long a crashed holder blocks others. A living one renews every third of it.
+	// Default [DefaultTTL]. It must lie between the greater of [MinTTL] and the backend's own, and
+	// the lesser of [backend.MaxTTL] and the backend's own.
 	TTL time.Duration
 
-	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out within a TTL unless
-	// its guard is unlocked before. Zero: a hold lasts for as long as it is renewed.
+	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out
+	// within a TTL unless its guard is unlocked before. Zero: a hold lasts for as long as it is
+	// renewed.
 	MaxHold time.Duration
 
-	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the store is silent. The lease
-	// then runs out by itself. Default: the TTL, and at most 30s.
+	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the
+	// store is silent. The lease then runs out by itself. Default: the TTL, and at most 30s.
 	ReleaseTimeout time.Duration
 
-	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails with the store's error,
-	// counted from the call or the last answer, whichever is later. A held lock is an answer: waiting for one is bounded by
-	// ctx alone. While other requests of the Client are answered the store is busy rather than away, and Lock waits four
-	// times as long. Default: the TTL, and at most 30s.
+	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails
+	// with the store's error, counted from the call or the last answer, whichever is later. A held
+	// lock is an answer: waiting for one is bounded by ctx alone. While other requests of the
+	// Client are answered the store is busy rather than away, and Lock waits four times as long.
+	// Default: the TTL, and at most 30s.
 	StoreTimeout time.Duration
 
-	// Namespace is put before every key, so that services sharing a store do not share locks by accident. Two different
-	// pairs of namespace and key never meet, see [backend.Namespaced].
+	// Namespace is put before every key, so that services sharing a store do not share locks by
+	// accident. Two different pairs of namespace and key never meet, see [backend.Namespaced].
 	Namespace string
 
 	// Service names this program to those who wait for its locks. Default: the executable's name.
@@ -103,7 +108,8 @@ func validateTTL(ttl time.Duration, caps backend.Capabilities) error {
 	return backend.ValidateTTL(ttl, max(caps.MinTTL, MinTTL))
 }
 
-// needs is what the backend must be able to do: what the program requires, and what the wait mode implies.
+// needs is what the backend must be able to do: what the program requires, and what the wait mode
+// implies.
 func (cfg Config) needs() backend.Capabilities {
 	need, mode := cfg.Require, modeNeeds(cfg.Wait.Mode)
 	need.Queue = need.Queue || mode.Queue

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A store that falls silent while All waits costs no more than the limit, whatever it holds by then.
+// A store that falls silent while All waits costs no more than the limit, whatever it holds by
+// then.
 func TestAllKeepsItsLimitWithASilentStore(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {

@@ -25,7 +25,8 @@ func start(t *testing.T, b backend.Backend, cfg locker.Config) *locker.Client[st
 	return another(t, b, cfg)
 }
 
-// Close ends the contexts of what is held, and waits for who stops and unlocks: nothing was lost, and nothing is left.
+// Close ends the contexts of what is held, and waits for who stops and unlocks: nothing was lost,
+// and nothing is left.
 // covers: C10, G1
 func TestCloseEndsContextsAndWaitsForUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +56,8 @@ func TestCloseEndsContextsAndWaitsForUnlocks(t *testing.T) {
 	})
 }
 
-// A forgotten Unlock does not hang Close, and is named with its place. An Unlock after Close releases in the store.
+// A forgotten Unlock does not hang Close, and is named with its place. An Unlock after Close
+// releases in the store.
 // covers: C10, G1
 func TestCloseNamesWhatIsNotUnlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +90,8 @@ func TestCloseNamesWhatIsNotUnlocked(t *testing.T) {
 	})
 }
 
-// A ctx that has ended before (the usual one of a signal) leaves no lease that a later Unlock would not release.
+// A ctx that has ended before (the usual one of a signal) leaves no lease that a later Unlock would
+// not release.
 // covers: C10
 func TestUnlockAfterShutdownReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +189,8 @@ func TestTimeoutsAreCapped(t *testing.T) {
 	})
 }
 
-// Only the tokens that a grant has reserved are handed on: one more would be the next holder's in the store.
+// Only the tokens that a grant has reserved are handed on: one more would be the next holder's in
+// the store.
 // covers: K7, G5
 func TestNoMoreTokensThanReserved(t *testing.T) {
 	b := hook()
@@ -315,7 +319,7 @@ type beating struct {
 func (b *beating) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
 	b.beats.Add(1)
 	b.claims.Add(int64(len(claims)))
-	return b.hooked.Backend.Heartbeat(ctx, claims)
+	return b.Backend.Heartbeat(ctx, claims)
 }
 
 // Waiters that need a hold each share their heartbeats, keep their order, and all get the lock.
@@ -372,9 +376,10 @@ func blocking(opts []locker.Option) []locker.Option {
 }
 
 // membackendOf is the store of b without its hooks.
-func membackendOf(b *beating) backend.Backend { return b.hooked.Backend }
+func membackendOf(b *beating) backend.Backend { return b.Backend }
 
-// After the last Unlock of a client nothing of it is in the store, whatever its goroutines did before.
+// After the last Unlock of a client nothing of it is in the store, whatever its goroutines did
+// before.
 // covers: W7, W13, G5
 func TestNothingIsLeftAfterTheLastUnlock(t *testing.T) {
 	for seed := range uint64(30) {

@@ -19,14 +19,16 @@ var (
 	ErrMaxHold     = errors.New("lock held for longer than MaxHold")
 	ErrClosed      = errors.New("locker is closed")
 
-	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would wait for its own caller.
+	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would
+	// wait for its own caller.
 	ErrWouldDeadlock = errors.New("lock is held by the caller")
 
-	// ErrWouldTimeout: a Lock with [FailFast] did not wait, as its time would most likely have run out first. Always a
-	// *[WouldTimeoutError].
+	// ErrWouldTimeout: a Lock with [FailFast] did not wait, as its time would most likely have run
+	// out first. Always a *[WouldTimeoutError].
 	ErrWouldTimeout = errors.New("wait would time out")
 
-	// Why a lock was lost, beside [backend.ErrLost] for a store that says so, and ErrClosed. They come with ErrLost.
+	// Why a lock was lost, beside [backend.ErrLost] for a store that says so, and ErrClosed. They
+	// come with ErrLost.
 	ErrExpired = errors.New("the lease ran out without a confirmed renewal")
 	ErrLeaked  = errors.New("its guard was dropped without Unlock")
 )
@@ -55,9 +57,10 @@ func (e *Error) Unwrap() error { return e.Err }
 type HeldError struct {
 	Position int // in the queue, with those of this process who are before; 1 is next; 0 without a queue
 
-	// Wait is an estimate: as many holds as there are places up to this one, each as long as this client's own holds of
-	// the key have lately been; 0 unknown. It is no bound either way. Others may hold for longer or shorter, a place may
-	// stand for several holds of one process, and it may be given up.
+	// Wait is an estimate: as many holds as there are places up to this one, each as long as this
+	// client's own holds of the key have lately been; 0 unknown. It is no bound either way. Others
+	// may hold for longer or shorter, a place may stand for several holds of one process, and it
+	// may be given up.
 	Wait time.Duration
 
 	Err *backend.HeldError // the store's answer
@@ -105,7 +108,8 @@ func errSilent(timeout time.Duration, why error) error {
 	return fmt.Errorf("no answer from the store within %v: %w", timeout, why)
 }
 
-// notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and the store's last answer.
+// notAcquired wraps ErrNotAcquired together with what ended the attempt: the ctx, if it did, and
+// the store's last answer.
 func notAcquired(ctx context.Context, last error) error {
 	errs := []error{ErrNotAcquired}
 	if err := ended(ctx); err != nil {
@@ -139,7 +143,8 @@ func ended(ctx context.Context) error {
 // lostBecause wraps ErrLost with why.
 func lostBecause(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
 
-// causes is several errors in one line, the first in front: "lock not acquired: context deadline exceeded: held by …".
+// causes is several errors in one line, the first in front: "lock not acquired: context deadline
+// exceeded: held by …".
 type causes struct{ errs []error }
 
 func (c *causes) Error() string {

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// holdTimes is a moving average (weight 1/8) of how long this client's own holds of each key last. It is a guess for
-// others' holds, which are mostly of the same program. It is forgotten, so that a guess that keeps everybody from locking
-// cannot keep them from learning better.
+// holdTimes is a moving average (weight 1/8) of how long this client's own holds of each key last.
+// It is a guess for others' holds, which are mostly of the same program. It is forgotten, so that a
+// guess that keeps everybody from locking cannot keep them from learning better.
 type holdTimes struct {
 	mu   sync.Mutex
 	keys map[string]*holdTime
@@ -74,8 +74,8 @@ func (t *holdTimes) of(key string) time.Duration {
 
 func (s *holdTime) stale(now time.Time) bool { return now.Sub(s.seen) > max(holdTimeMemory, 4*s.mean) }
 
-// estimate returns the store's answer with an estimate of the wait. ahead is how many of this process are to have the
-// lock before the claim that was refused.
+// estimate returns the store's answer with an estimate of the wait. ahead is how many of this
+// process are to have the lock before the claim that was refused.
 func (c *core) estimate(claim *backend.Claim, held *backend.HeldError, ahead int) *HeldError {
 	h := &HeldError{Position: held.Position, Err: held}
 	if ahead > 0 {
@@ -92,7 +92,8 @@ func (c *core) estimate(claim *backend.Claim, held *backend.HeldError, ahead int
 	return h
 }
 
-// inVain is the *WouldTimeoutError of a wait that err, the answer so far, says is longer than ctx allows; or nil.
+// inVain is the *WouldTimeoutError of a wait that err, the answer so far, says is longer than ctx
+// allows; or nil.
 func inVain(ctx context.Context, err error) error {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
@@ -120,9 +121,10 @@ func wouldTimeout(deadline time.Time, err error) error {
 // contendedFor is how long a key counts as contended after another's hold was in the way.
 const contendedFor = time.Second
 
-// standBack gives others a chance where the store has no queue. Whoever asks right behind its own release nearly always
-// wins, as those who are woken by it have yet to ask: so if this client had the key just now, and others want it, it asks
-// a moment later, drawn at random around Wait.Initial.
+// standBack gives others a chance where the store has no queue. Whoever asks right behind its own
+// release nearly always wins, as those who are woken by it have yet to ask: so if this client had
+// the key just now, and others want it, it asks a moment later, drawn at random around
+// Wait.Initial.
 func (c *core) standBack(ctx context.Context, claim *backend.Claim) {
 	if claim.Queue {
 		return

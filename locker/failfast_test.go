@@ -33,7 +33,8 @@ func another(t *testing.T, b backend.Backend, cfg locker.Config) *locker.Client[
 	return l
 }
 
-// refusedAtOnce fails unless err says, without any time having passed, that the wait would have been in vain.
+// refusedAtOnce fails unless err says, without any time having passed, that the wait would have
+// been in vain.
 func refusedAtOnce(t *testing.T, err error, began time.Time, want locker.WouldTimeoutError) {
 	t.Helper()
 	wantErr(t, err, locker.ErrNotAcquired, locker.ErrWouldTimeout, backend.ErrHeld)
@@ -117,7 +118,8 @@ func TestFailFastBehindOurOwn(t *testing.T) {
 	})
 }
 
-// What is not known, or was forgotten, is no reason to fail; nor is it one without FailFast, or without a deadline.
+// What is not known, or was forgotten, is no reason to fail; nor is it one without FailFast, or
+// without a deadline.
 func TestFailFastOnlyOnWhatIsKnown(t *testing.T) {
 	hurry := []locker.Option{locker.FailFast(), locker.WaitLimit(2 * time.Second)}
 	for name, try := range map[string]struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// queued is a backend with a line. Another holds, with token 5; some time after we stand in line, w comes.
+// queued is a backend with a line. Another holds, with token 5; some time after we stand in line, w
+// comes.
 func queued(after time.Duration, w backend.Wake) *hooked {
 	b := plain()
 	b.caps.Queue = true
@@ -34,7 +35,8 @@ func granted(token uint64, ttl time.Duration) backend.Wake {
 	return backend.Wake{Granted: true, Grant: backend.Grant{Token: token, TTL: ttl}}
 }
 
-// handOff locks on a queued backend, and returns the guard, when the wait began, and how many questions it took.
+// handOff locks on a queued backend, and returns the guard, when the wait began, and how many
+// questions it took.
 func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Duration) (g *locker.Guard[struct{}], began time.Time, asked int64) {
 	t.Helper()
 	began = time.Now()
@@ -47,7 +49,8 @@ func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Dur
 
 var fallback = locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{Fallback: 10 * time.Second}} // WaiterTTL 30s
 
-// A grant that comes with the wake-up needs no question; its lease counts from the last one that was answered.
+// A grant that comes with the wake-up needs no question; its lease counts from the last one that
+// was answered.
 func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
 	b := queued(7*time.Second, granted(6, 30*time.Second))
 	bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -69,7 +72,8 @@ func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
 	})
 }
 
-// A message that was late, about a grant that was made (and may have lapsed) before our last question, proves nothing.
+// A message that was late, about a grant that was made (and may have lapsed) before our last
+// question, proves nothing.
 // covers: W12, W9
 func TestLateHandOverIsNotBelieved(t *testing.T) {
 	for _, token := range []uint64{4, 5} {

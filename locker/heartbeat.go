@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// heartbeatBackstop is after how many fallback intervals a waiter whose heartbeats are shared asks by itself all the
-// same.
+// heartbeatBackstop is after how many fallback intervals a waiter whose heartbeats are shared asks
+// by itself all the same.
 const heartbeatBackstop = 30
 
-// heartbeats keep the places that claims of this process have in the store's queues, where many wait for one key with a
-// claim each (shared, counted and re-entrant ones): one request per key and interval instead of one per waiter. A
-// goroutine per key is there while somebody waits for it.
+// heartbeats keep the places that claims of this process have in the store's queues, where many
+// wait for one key with a claim each (shared, counted and re-entrant ones): one request per key and
+// interval instead of one per waiter. A goroutine per key is there while somebody waits for it.
 type heartbeats struct {
 	core *core
 	none atomic.Bool // the backend cannot
@@ -31,8 +31,9 @@ type place struct {
 	gone  chan struct{} // one slot: says that the claim is not in the queue any more, so that it is to ask
 }
 
-// shareHeartbeat reports whether the heartbeats of the claim's place are shared with others of this process, and has
-// them be so if they can be. A cohort has one claim per key, which repeats its attempt.
+// shareHeartbeat reports whether the heartbeats of the claim's place are shared with others of this
+// process, and has them be so if they can be. A cohort has one claim per key, which repeats its
+// attempt.
 func (w *wait) shareHeartbeat() bool {
 	b := &w.core.beats
 	if w.cohort != nil || !w.claim.Queue || b.none.Load() {
@@ -69,8 +70,8 @@ func (b *heartbeats) leave(c *backend.Claim) {
 	delete(b.keys[c.Key], c.ID())
 }
 
-// keep sends the heartbeats of a key. What is not answered is not repeated before its time: a store that is busy gets no
-// more to do.
+// keep sends the heartbeats of a key. What is not answered is not repeated before its time: a store
+// that is busy gets no more to do.
 func (b *heartbeats) keep(key string) {
 	c := b.core
 	defer c.done()

@@ -16,11 +16,12 @@ import (
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
 //
-// A guard that is dropped without Unlock is renewed no more, is logged with the place where it was locked, and its lease
-// then runs out by itself, since code may still be at work. That is noticed by the garbage collector: within two
-// renewals, or a minute if that is longer. A guard is not dropped while its Context is in use, or a context derived from
-// it has not been cancelled: Config.MaxHold bounds that. A nil or zero Guard behaves like an unlocked one. A Guard must
-// not be copied: the copy would not count as in use.
+// A guard that is dropped without Unlock is renewed no more, is logged with the place where it was
+// locked, and its lease then runs out by itself, since code may still be at work. That is noticed
+// by the garbage collector: within two renewals, or a minute if that is longer. A guard is not
+// dropped while its Context is in use, or a context derived from it has not been cancelled:
+// Config.MaxHold bounds that. A nil or zero Guard behaves like an unlocked one. A Guard must not be
+// copied: the copy would not count as in use.
 type Guard[T any] struct {
 	_ noCopy
 	handle
@@ -33,8 +34,9 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Value returns the protected value while the hold is provably good, else an error that wraps [ErrLost], [ErrMaxHold],
-// [ErrClosed] or [ErrUnlocked]. It asks nobody. Call it before each use rather than keeping the value.
+// Value returns the protected value while the hold is provably good, else an error that wraps
+// [ErrLost], [ErrMaxHold], [ErrClosed] or [ErrUnlocked]. It asks nobody. Call it before each use
+// rather than keeping the value.
 func (g *Guard[T]) Value() (T, error) {
 	var none T
 	if g == nil || g.h == nil {
@@ -46,11 +48,12 @@ func (g *Guard[T]) Value() (T, error) {
 	return g.v, nil
 }
 
-// Context returns a context for the work under the lock. It is done when the hold ends, and its Cause then wraps
-// [ErrLost], [ErrMaxHold], [ErrClosed] or [ErrUnlocked]. Derived from the ctx given to Lock, it is also done when that
-// one is; the hold then goes on.
+// Context returns a context for the work under the lock. It is done when the hold ends, and its
+// Cause then wraps [ErrLost], [ErrMaxHold], [ErrClosed] or [ErrUnlocked]. Derived from the ctx
+// given to Lock, it is also done when that one is; the hold then goes on.
 //
-// After the machine was suspended, it may take up to a third of the TTL to end; Value and Check know at once.
+// After the machine was suspended, it may take up to a third of the TTL to end; Value and Check
+// know at once.
 func (g *Guard[T]) Context() context.Context {
 	if g == nil || g.h == nil {
 		return unlocked
@@ -58,7 +61,8 @@ func (g *Guard[T]) Context() context.Context {
 	return holdContext{&g.handle}
 }
 
-// Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by Config.MaxHold.
+// Lost returns a channel that is closed when the hold is lost. It is not closed by Unlock or by
+// Config.MaxHold.
 func (g *Guard[T]) Lost() <-chan struct{} {
 	if g == nil || g.h == nil {
 		return nil
@@ -82,9 +86,9 @@ func (g *Guard[T]) Until() time.Time {
 	return g.h.goodUntil()
 }
 
-// Check asks the store now whether the lock is still held, and renews it if so. It blocks for a round trip, until ctx is
-// done, or until the deadline. The error wraps the cause if the hold ended; any other means that the store gave no
-// answer and the hold is as good as it was.
+// Check asks the store now whether the lock is still held, and renews it if so. It blocks for a
+// round trip, until ctx is done, or until the deadline. The error wraps the cause if the hold
+// ended; any other means that the store gave no answer and the hold is as good as it was.
 func (g *Guard[T]) Check(ctx context.Context) error {
 	if g == nil || g.h == nil {
 		return &Error{"check", "", ErrUnlocked}
@@ -95,12 +99,14 @@ func (g *Guard[T]) Check(ctx context.Context) error {
 	return nil
 }
 
-// Unlock ends the hold and releases the lock, and returns when the store has confirmed it or Config.ReleaseTimeout is
-// over: it takes no ctx, because locks leak by passing a dead one. The guard is unusable from the moment of the call.
+// Unlock ends the hold and releases the lock, and returns when the store has confirmed it or
+// Config.ReleaseTimeout is over: it takes no ctx, because locks leak by passing a dead one. The
+// guard is unusable from the moment of the call.
 //
-// It returns nil if the hold was good until the call. The error wraps [ErrLost] or [ErrMaxHold] if the hold ended
-// earlier, which means that work under it may have overlapped with another holder's. Any other error means that the
-// store did not confirm: the lease then runs out by itself. Further calls return the same.
+// It returns nil if the hold was good until the call. The error wraps [ErrLost] or [ErrMaxHold] if
+// the hold ended earlier, which means that work under it may have overlapped with another holder's.
+// Any other error means that the store did not confirm: the lease then runs out by itself. Further
+// calls return the same.
 func (g *Guard[T]) Unlock() error {
 	if g == nil || g.h == nil {
 		return &Error{"unlock", "", ErrUnlocked}
@@ -111,7 +117,8 @@ func (g *Guard[T]) Unlock() error {
 	return nil
 }
 
-// A handle is a part of every guard. Whoever points to it, as a hold's context does, keeps the guard from being dropped.
+// A handle is a part of every guard. Whoever points to it, as a hold's context does, keeps the
+// guard from being dropped.
 type handle struct{ h *hold }
 
 // A hold is one caller's use of a lease, until it ends.
@@ -139,7 +146,8 @@ type hold struct {
 	weak      weak.Pointer[handle]    // knows it, from then on
 }
 
-// newHold makes a hold of the lease, and tell of its end. The caller is counted; the count goes on to the hold.
+// newHold makes a hold of the lease, and tell of its end. The caller is counted; the count goes on
+// to the hold.
 func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), where site) *hold {
 	h := &hold{lease: l, info: info, parent: ctx, tell: tell, site: where, began: time.Now()}
 	if c.cfg.MaxHold > 0 {
@@ -163,8 +171,8 @@ func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold,
 	return h
 }
 
-// watchOver has the renewals notice when the guard is dropped. Most holds are over before the first renewal, and for
-// those this costs nothing: until then the hold just keeps the guard.
+// watchOver has the renewals notice when the guard is dropped. Most holds are over before the first
+// renewal, and for those this costs nothing: until then the hold just keeps the guard.
 func (h *hold) watchOver(g *handle) {
 	h.lease.mu.Lock()
 	defer h.lease.mu.Unlock()
@@ -173,9 +181,9 @@ func (h *hold) watchOver(g *handle) {
 	}
 }
 
-// leaked reports whether the guard was dropped without Unlock. Its lease is then renewed no more, and not released
-// either: code that copied the value out of the guard may still be at work, and the lease gives it until its end. The
-// caller has lease.mu.
+// leaked reports whether the guard was dropped without Unlock. Its lease is then renewed no more,
+// and not released either: code that copied the value out of the guard may still be at work, and
+// the lease gives it until its end. The caller has lease.mu.
 func (h *hold) leaked() bool {
 	if h.strong != nil {
 		h.weak, h.strong = weak.Make(h.strong), nil
@@ -188,8 +196,8 @@ func (h *hold) leaked() bool {
 	return h.weak.Value() == nil
 }
 
-// collectGarbage runs the garbage collector if it has not run for half a minute: an idle program would never notice a
-// guard that was dropped.
+// collectGarbage runs the garbage collector if it has not run for half a minute: an idle program
+// would never notice a guard that was dropped.
 func collectGarbage(now time.Time) {
 	garbage.mu.Lock()
 	defer garbage.mu.Unlock()
@@ -211,8 +219,8 @@ var garbage struct {
 	seen   time.Time // when cycles was seen to change
 }
 
-// valid returns nil while the hold is provably good, else why it is not. It looks at the clock itself: a timer can be
-// late.
+// valid returns nil while the hold is provably good, else why it is not. It looks at the clock
+// itself: a timer can be late.
 func (h *hold) valid() error {
 	l := h.lease
 	now := l.core.now()
@@ -237,9 +245,9 @@ func (h *hold) goodUntil() time.Time {
 	return h.ended
 }
 
-// end ends the hold because of cause, and reports whether it did: it may have ended before. It is immediate: no I/O,
-// nothing waited for. Except for ErrUnlocked, the lease is still there after MaxHold and Close, until Unlock or the
-// deadline, and lost otherwise.
+// end ends the hold because of cause, and reports whether it did: it may have ended before. It is
+// immediate: no I/O, nothing waited for. Except for ErrUnlocked, the lease is still there after
+// MaxHold and Close, until Unlock or the deadline, and lost otherwise.
 func (h *hold) end(now time.Time, cause error) bool {
 	if h.parent.Err() != nil { // the parent has ended first: the hold's context says so
 		h.context()
@@ -293,8 +301,9 @@ func (h *hold) leave(err error) {
 	}
 }
 
-// unlock ends the hold and hands its lease on, or releases it. Its first call decides; later ones return the same, after
-// it. (Not a sync.Once: who waits for a mutex stops the clock of a synctest bubble.)
+// unlock ends the hold and hands its lease on, or releases it. Its first call decides; later ones
+// return the same, after it. (Not a sync.Once: who waits for a mutex stops the clock of a synctest
+// bubble.)
 func (h *hold) unlock() error {
 	l := h.lease
 	l.mu.Lock()
@@ -387,11 +396,12 @@ func (h *hold) lostChan() <-chan struct{} {
 	return h.lost
 }
 
-// holdContext is the context of work under a hold: the one given to Lock, ended by the end of the hold. It keeps the
-// guard alive, since whoever works under it has not dropped the guard, and it leads from an inner Lock call back to the
-// holds that its caller has.
+// holdContext is the context of work under a hold: the one given to Lock, ended by the end of the
+// hold. It keeps the guard alive, since whoever works under it has not dropped the guard, and it
+// leads from an inner Lock call back to the holds that its caller has.
 //
-// Most holds are over before anybody looks at their context, so what can be done comes into being when somebody does.
+// Most holds are over before anybody looks at their context, so what can be done comes into being
+// when somebody does.
 type holdContext struct{ *handle }
 
 type holdKey struct{}
@@ -410,8 +420,8 @@ func (c holdContext) Value(key any) any {
 	return c.h.inForce().Value(key)
 }
 
-// inForce is the context whose end, cause and values are those of the hold: the parent, as long as that makes no
-// difference.
+// inForce is the context whose end, cause and values are those of the hold: the parent, as long as
+// that makes no difference.
 func (h *hold) inForce() context.Context {
 	h.lease.mu.Lock()
 	ctx, over := h.ctx, h.cause != nil
@@ -425,7 +435,8 @@ func (h *hold) inForce() context.Context {
 	return h.parent
 }
 
-// context is the hold's own context. It is made without the mutex, as its parent may be under a hold of the same lease.
+// context is the hold's own context. It is made without the mutex, as its parent may be under a
+// hold of the same lease.
 func (h *hold) context() context.Context {
 	l := h.lease
 	l.mu.Lock()
@@ -453,7 +464,8 @@ func (h *hold) context() context.Context {
 	return ctx
 }
 
-// heldBy reports whether ctx belongs to a hold, of any Client, of key in the store that b is a client of.
+// heldBy reports whether ctx belongs to a hold, of any Client, of key in the store that b is a
+// client of.
 func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 	for {
 		c, ok := ctx.Value(holdKey{}).(holdContext)
@@ -474,11 +486,12 @@ var unlocked = func() context.Context {
 	return ctx
 }()
 
-// A site is where a lock was taken. It is unknown where the lease was handed on within the process, which takes no
-// longer than a look at the stack.
+// A site is where a lock was taken. It is unknown where the lease was handed on within the process,
+// which takes no longer than a look at the stack.
 type site [3]uintptr // of Do or All, of Lead, and the caller's
 
-// siteSkip is how many frames are between the place where a site is taken, in obtain, and the caller of Lock.
+// siteSkip is how many frames are between the place where a site is taken, in obtain, and the
+// caller of Lock.
 const siteSkip = 5
 
 // String names the first caller outside of this package.

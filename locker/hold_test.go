@@ -68,7 +68,8 @@ func TestRenewalMovesDeadlineFromItsOwnSending(t *testing.T) {
 	})
 }
 
-// A holder whose store has gone silent is told before the lease can have ended, without waiting for the silence to end.
+// A holder whose store has gone silent is told before the lease can have ended, without waiting for
+// the silence to end.
 // covers: B1, X4
 func TestLostAtDeadlineWithoutWaitingForIO(t *testing.T) {
 	b := hook()

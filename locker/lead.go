@@ -9,19 +9,22 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// campaignFirst and campaignMost bound the sleep between campaigns that failed without an answer from the store.
+// campaignFirst and campaignMost bound the sleep between campaigns that failed without an answer
+// from the store.
 const (
 	campaignFirst = 100 * time.Millisecond
 	campaignMost  = 10 * time.Second
 )
 
-// Lead runs fn while this process leads: it waits for key, calls fn, and unlocks. If leadership is lost while fn runs, fn's
-// ctx ends with cause [ErrLost], and once fn has returned, Lead campaigns again; so it does when the store cannot be reached.
+// Lead runs fn while this process leads: it waits for key, calls fn, and unlocks. If leadership is
+// lost while fn runs, fn's ctx ends with cause [ErrLost], and once fn has returned, Lead campaigns
+// again; so it does when the store cannot be reached.
 //
-// It ends when ctx does (with an error that wraps ctx.Err and its cause), when fn returns while it leads (with fn's error,
-// nil included: it resigned), and when locking is refused for good (wrong credentials, a bad key, [ErrClosed] and the like).
-// fn must return soon after its ctx is done: until then others may lead already. Its value carries the fencing token if the
-// Binder puts it there.
+// It ends when ctx does (with an error that wraps ctx.Err and its cause), when fn returns while it
+// leads (with fn's error, nil included: it resigned), and when locking is refused for good (wrong
+// credentials, a bad key, [ErrClosed] and the like). fn must return soon after its ctx is done:
+// until then others may lead already. Its value carries the fencing token if the Binder puts it
+// there.
 func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context.Context, v T) error, opts ...Option) error {
 	if fn == nil {
 		return &Error{"lead", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}

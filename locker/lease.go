@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A lease is what the store granted to this process: under one hold, or under one after the other in a cohort. It is
-// renewed every third of its TTL, and has the deadline until which it is provably good. It is one timer and no
-// goroutine while nothing happens, and handing it on does not touch the timer.
+// A lease is what the store granted to this process: under one hold, or under one after the other
+// in a cohort. It is renewed every third of its TTL, and has the deadline until which it is
+// provably good. It is one timer and no goroutine while nothing happens, and handing it on does not
+// touch the timer.
 //
-// The deadline only moves by a confirmed renewal, to a time counted from before that renewal was sent. At the deadline
-// the lease is lost, whatever is in flight: the timer waits for no I/O (rueidislock was 1.4 s late, waiting for a
-// reply). A lease that was lost never comes back, even if a late reply says yes: another may have been granted the key
-// in between.
+// The deadline only moves by a confirmed renewal, to a time counted from before that renewal was
+// sent. At the deadline the lease is lost, whatever is in flight: the timer waits for no I/O
+// (rueidislock was 1.4 s late, waiting for a reply). A lease that was lost never comes back, even
+// if a late reply says yes: another may have been granted the key in between.
 type lease struct {
 	core  *core
 	claim backend.Claim
@@ -73,7 +74,8 @@ func (w *wait) leaseOf(g backend.Grant, until deadline) *lease {
 	return l
 }
 
-// interval is a third of the TTL, a tenth more or less, so that locks taken together are not renewed together.
+// interval is a third of the TTL, a tenth more or less, so that locks taken together are not
+// renewed together.
 func (l *lease) interval() time.Duration {
 	third := l.claim.TTL / 3
 	return third - third/10 + chance.N(third/5+1)
@@ -94,8 +96,8 @@ func (l *lease) next(now instant) time.Duration {
 	return max(at.Sub(now.at), 0)
 }
 
-// tick is the timer's function: it does what is due. It sets the timer again before it asks the store, so that no answer
-// is waited for past the deadline.
+// tick is the timer's function: it does what is due. It sets the timer again before it asks the
+// store, so that no answer is waited for past the deadline.
 func (l *lease) tick() {
 	now := l.core.now()
 	l.mu.Lock()
@@ -107,7 +109,7 @@ func (l *lease) tick() {
 	switch {
 	case l.until.left(now) <= 0:
 		l.mu.Unlock()
-		l.lose(errExpired)
+		_ = l.lose(errExpired)
 		return
 	case h != nil && !h.maxAt.IsZero() && !now.at.Before(h.maxAt):
 		l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *lease) tick() {
 	due := l.renewing == nil && !now.at.Before(l.renewAt)
 	if due && h != nil && h.leaked() {
 		l.mu.Unlock()
-		l.lose(errLeaked)
+		_ = l.lose(errLeaked)
 		return
 	}
 	var ctx context.Context
@@ -154,9 +156,9 @@ func (l *lease) begin(ctx context.Context, h *hold, limit time.Duration) context
 	return ctx
 }
 
-// renew asks the store once to extend the lease, and acts on the answer. Only a yes moves the deadline, and only a
-// definite no ends the hold; without an answer the lease is as good as before, and the store is asked again soon. The
-// error is the store's, or why the hold ended.
+// renew asks the store once to extend the lease, and acts on the answer. Only a yes moves the
+// deadline, and only a definite no ends the hold; without an answer the lease is as good as before,
+// and the store is asked again soon. The error is the store's, or why the hold ended.
 func (l *lease) renew(ctx context.Context, h *hold) error {
 	c, info := l.core, l.info
 	defer c.done()
@@ -202,8 +204,8 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	return err
 }
 
-// check is renew for a caller, after any renewal that is under way. A caller that leaves does not end the renewal: many
-// who are given too little time must not keep the lease from being renewed.
+// check is renew for a caller, after any renewal that is under way. A caller that leaves does not
+// end the renewal: many who are given too little time must not keep the lease from being renewed.
 func (l *lease) check(ctx context.Context, h *hold) error {
 	for {
 		if err := h.valid(); err != nil {
@@ -237,8 +239,8 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 	}
 }
 
-// watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the store is asked, as by
-// Check, and its answer does. A question without an answer is repeated.
+// watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the
+// store is asked, as by Check, and its answer does. A question without an answer is repeated.
 func (l *lease) watch(ctx context.Context) {
 	defer l.core.done()
 	claim := l.claim
@@ -268,8 +270,8 @@ func (l *lease) watch(ctx context.Context) {
 	}
 }
 
-// verified asks the store for the present hold, and reports whether it answered that all is well. While the lease is
-// handed on there is nobody to ask for.
+// verified asks the store for the present hold, and reports whether it answered that all is well.
+// While the lease is handed on there is nobody to ask for.
 func (l *lease) verified(ctx context.Context) bool {
 	h := l.holder()
 	return h != nil && l.check(ctx, h) == nil

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// handedOver is a lease that was granted, and the hold that its next owner, who was slow to come, makes of it.
+// handedOver is a lease that was granted, and the hold that its next owner, who was slow to come,
+// makes of it.
 func handedOver(t *testing.T, c *core, slow time.Duration) *hold {
 	t.Helper()
 	if !c.enter() {
@@ -29,7 +30,8 @@ func handedOver(t *testing.T, c *core, slow time.Duration) *hold {
 	return c.newHold(t.Context(), l, Hold{Key: "k"}, ignore, site{})
 }
 
-// Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or was lost on the way.
+// Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or
+// was lost on the way.
 // covers: B13
 func TestSlowHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +66,8 @@ func TestSlowHandOver(t *testing.T) {
 	})
 }
 
-// A lease is handed on at a moment when its renewal is under way, and told to stop: the next holder's goes on.
+// A lease is handed on at a moment when its renewal is under way, and told to stop: the next
+// holder's goes on.
 // covers: B2
 func TestRenewalDuringUnlockGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,8 +135,8 @@ func TestHoldTimesForget(t *testing.T) {
 	}
 }
 
-// A program that does nothing else collects its garbage now and then while a lock is held, so that a guard that was
-// dropped is noticed; one that allocates does so by itself.
+// A program that does nothing else collects its garbage now and then while a lock is held, so that
+// a guard that was dropped is noticed; one that allocates does so by itself.
 // covers: B14
 func TestIdleProgramCollectsGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,13 +15,14 @@ const (
 	opLock = "lock"
 	opTry  = "trylock"
 
-	// retryFirst and retryMost bound the sleep between two requests to a store that does not answer.
+	// retryFirst and retryMost bound the sleep between two requests to a store that does not
+	// answer.
 	retryFirst = 25 * time.Millisecond
 	retryMost  = 250 * time.Millisecond
 )
 
-// errSlow is a grant that came too late to be worth much. It is treated like no answer: repeating the attempt returns
-// the same grant with its lease extended.
+// errSlow is a grant that came too late to be worth much. It is treated like no answer: repeating
+// the attempt returns the same grant with its lease extended.
 var errSlow = errors.New("store took longer than half the TTL to answer")
 
 // acquire is Lock and TryLock: it ends with a guard, or with nothing held, queued or in flight.
@@ -81,8 +82,9 @@ func (c *core) options(opts []Option) call {
 	return o
 }
 
-// obtain makes the claim and gets a lease for it. Plain exclusive claims of one process share leases (see cohort);
-// TryLock does not wait, and shared, counted and re-entrant claims each need a lease of their own.
+// obtain makes the claim and gets a lease for it. Plain exclusive claims of one process share
+// leases (see cohort); TryLock does not wait, and shared, counted and re-entrant claims each need a
+// lease of their own.
 func (c *core) obtain(ctx context.Context, op string, info *Hold, o *call) (*lease, error) {
 	w := &wait{core: c, info: *info, mode: o.wait}
 	if err := c.claim(ctx, op, info.Key, o, &w.claim); err != nil {
@@ -168,8 +170,8 @@ func (c *core) check(o *call) error {
 	return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
 }
 
-// A wait is one claim on its way from the first attempt to a lease, or to its withdrawal. It is used by one goroutine
-// at a time.
+// A wait is one claim on its way from the first attempt to a lease, or to its withdrawal. It is
+// used by one goroutine at a time.
 type wait struct {
 	core  *core
 	claim backend.Claim
@@ -208,8 +210,9 @@ func (w *wait) once(ctx context.Context) (*lease, error) {
 	return l, err
 }
 
-// attempt asks the store once. Three answers: nil is a lease with at least half of its TTL left; a definite no is the
-// backend's; anything else leaves the claim unsure, so that it is repeated or withdrawn and never forgotten.
+// attempt asks the store once. Three answers: nil is a lease with at least half of its TTL left; a
+// definite no is the backend's; anything else leaves the claim unsure, so that it is repeated or
+// withdrawn and never forgotten.
 func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	c := w.core
 	ctx, end := c.observe(ctx, OpAttempt, w.info)
@@ -254,8 +257,8 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	return l, err
 }
 
-// refused takes note of a definite answer: another holds the key, or nothing is granted yet. It returns the answer with
-// what this client makes of it.
+// refused takes note of a definite answer: another holds the key, or nothing is granted yet. It
+// returns the answer with what this client makes of it.
 func (w *wait) refused(ctx context.Context, sent instant, err error) error {
 	w.core.heard()
 	w.since, w.retry, w.unanswered = sent.at, nil, false
@@ -289,8 +292,9 @@ func (w *wait) trouble(err error) {
 // heard takes note that the store answers.
 func (c *core) heard() { c.answered.Store(int64(time.Since(c.base))) }
 
-// silent reports whether the store has given a claim no definite answer since then for longer than the timeout. While
-// others of this client are answered, the store is busy rather than away, and a claim is given four times as long.
+// silent reports whether the store has given a claim no definite answer since then for longer than
+// the timeout. While others of this client are answered, the store is busy rather than away, and a
+// claim is given four times as long.
 func (c *core) silent(since time.Time, timeout time.Duration) bool {
 	now := time.Now()
 	alone, all := now.Sub(since), now.Sub(c.base.Add(time.Duration(c.answered.Load())))
@@ -299,11 +303,12 @@ func (c *core) silent(since time.Time, timeout time.Duration) bool {
 
 // run is the only wait loop.
 //
-// No wake-up is missed: the subscription is active before subscribe returns, and only then the store is asked again, so
-// a release either comes before that attempt, which finds the key free, or after it, and then signals. No wake-up is
-// trusted: each is followed by an attempt, whose answer alone counts, or carries a grant that handedOver can prove.
-// None is relied on: the sleep ends by itself, and with a place in the queue the claim, or a heartbeat for it, is
-// repeated within the place's WaiterTTL.
+// No wake-up is missed: the subscription is active before subscribe returns, and only then the
+// store is asked again, so a release either comes before that attempt, which finds the key free, or
+// after it, and then signals. No wake-up is trusted: each is followed by an attempt, whose answer
+// alone counts, or carries a grant that handedOver can prove. None is relied on: the sleep ends by
+// itself, and with a place in the queue the claim, or a heartbeat for it, is repeated within the
+// place's WaiterTTL.
 func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	defer w.stop()
 	if err := ctx.Err(); err != nil {
@@ -324,8 +329,8 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 		if errors.Is(err, backend.ErrHeld) && w.wakes == nil && w.subscribe(ctx) {
 			continue
 		}
-		if l = w.sleep(ctx, err); l != nil {
-			return l, nil
+		if handed := w.sleep(ctx, err); handed != nil {
+			return handed, nil
 		}
 		if ctx.Err() != nil || w.core.closing.Err() != nil {
 			break
@@ -337,8 +342,8 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	return l, err
 }
 
-// attemptUntilClosed is attempt, which Close ends. Nothing of it stays while the claim sleeps: contexts are most of what
-// a waiter costs. (A cohort's ctx is ended by Close.)
+// attemptUntilClosed is attempt, which Close ends. Nothing of it stays while the claim sleeps:
+// contexts are most of what a waiter costs. (A cohort's ctx is ended by Close.)
 func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 	if w.cohort != nil {
 		w.core.noteAttempt(w.cohort)
@@ -350,8 +355,9 @@ func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 	return w.attempt(ctx)
 }
 
-// hopeless reports whether another attempt is: nobody waits any more, the store refuses, or has been silent for too
-// long, or the wait would be too long. (Silence in a cohort is each waiter's, see failSilent.)
+// hopeless reports whether another attempt is: nobody waits any more, the store refuses, or has
+// been silent for too long, or the wait would be too long. (Silence in a cohort is each waiter's,
+// see failSilent.)
 func (w *wait) hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || w.core.closing.Err() != nil ||
 		backend.Refused(err) || errors.Is(err, backend.ErrLost) || errors.Is(err, ErrWouldTimeout) ||
@@ -359,8 +365,9 @@ func (w *wait) hopeless(ctx context.Context, err error) bool {
 			!errors.Is(err, backend.ErrQuarantined) && w.core.silent(w.since, w.core.storeTimeout(w.claim.TTL))
 }
 
-// subscribe asks for wake-ups and reports whether it has them. Where they are not to be had, waiting goes on by
-// polling. A subscription that takes longer than the fallback interval is given up: the key may be free by now.
+// subscribe asks for wake-ups and reports whether it has them. Where they are not to be had,
+// waiting goes on by polling. A subscription that takes longer than the fallback interval is given
+// up: the key may be free by now.
 func (w *wait) subscribe(ctx context.Context) bool {
 	if w.noWakes || !w.core.caps.Watch || w.mode == waiting.Poll {
 		return false
@@ -390,8 +397,9 @@ func (w *wait) stop() {
 	}
 }
 
-// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, the fallback interval, or
-// the loss of the place. Or until the key is handed over, which needs no attempt: then it returns the lease.
+// sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, the
+// fallback interval, or the loss of the place. Or until the key is handed over, which needs no
+// attempt: then it returns the lease.
 func (w *wait) sleep(ctx context.Context, err error) *lease {
 	timer := time.NewTimer(w.pause(err))
 	defer timer.Stop()
@@ -451,11 +459,11 @@ func (w *wait) pause(err error) time.Duration {
 	return pause
 }
 
-// handedOver returns the lease of a grant that came with a wake-up, if it can be proved without asking. Its token is
-// above the key's last one at our last answered attempt, so the grant was made after the store had executed that
-// attempt: its lease began later than the attempt was sent, and counts from there. A message that was late, about a
-// grant that may have lapsed, has a token that the answer knew already. A grant with little left is asked for, which
-// extends it.
+// handedOver returns the lease of a grant that came with a wake-up, if it can be proved without
+// asking. Its token is above the key's last one at our last answered attempt, so the grant was made
+// after the store had executed that attempt: its lease began later than the attempt was sent, and
+// counts from there. A message that was late, about a grant that may have lapsed, has a token that
+// the answer knew already. A grant with little left is asked for, which extends it.
 func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {
 	g := wake.Grant
 	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil || w.core.closing.Err() != nil {
@@ -468,8 +476,8 @@ func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {
 	return w.leaseOf(g, until)
 }
 
-// withdraw undoes a claim that came to nothing: its place in the queue, a grant whose reply was lost, and an attempt
-// that is still in flight (refused by the tombstone when it lands).
+// withdraw undoes a claim that came to nothing: its place in the queue, a grant whose reply was
+// lost, and an attempt that is still in flight (refused by the tombstone when it lands).
 func (w *wait) withdraw(ctx context.Context) {
 	if !w.asked || !w.unsure && !w.claim.Queue {
 		return // every attempt was answered with a definite no, and there is no place in a queue

@@ -15,22 +15,24 @@ import (
 
 // A Locker grants guards. It is safe for concurrent use.
 type Locker[T any] interface {
-	// Lock waits until key is granted or ctx is done. ctx bounds the wait, not the hold, and is the parent of
-	// [Guard.Context], so a ctx with a deadline for the wait alone is better given as [WaitLimit]. On failure
-	// nothing is held or queued, and the error wraps [ErrNotAcquired] together with ctx.Err and its cause, or the
-	// backend's error.
+	// Lock waits until key is granted or ctx is done. ctx bounds the wait, not the hold, and is the
+	// parent of [Guard.Context], so a ctx with a deadline for the wait alone is better given as
+	// [WaitLimit]. On failure nothing is held or queued, and the error wraps [ErrNotAcquired]
+	// together with ctx.Err and its cause, or the backend's error.
 	//
-	// Under a guard's own Context the same key fails at once with [ErrWouldDeadlock], unless with [Reentrant].
+	// Under a guard's own Context the same key fails at once with [ErrWouldDeadlock], unless with
+	// [Reentrant].
 	Lock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 
-	// TryLock makes one attempt and does not wait for a holder: then the error wraps [ErrNotAcquired] and a
-	// *backend.HeldError. An attempt that the store did not answer is repeated once. TryLock never overtakes those
-	// who wait in the queue.
+	// TryLock makes one attempt and does not wait for a holder: then the error wraps
+	// [ErrNotAcquired] and a *backend.HeldError. An attempt that the store did not answer is
+	// repeated once. TryLock never overtakes those who wait in the queue.
 	TryLock(ctx context.Context, key string, opts ...Option) (*Guard[T], error)
 }
 
-// A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the resource can refuse
-// stale holders. ctx is done when the hold ends. If it fails, the lock is released and Lock fails with its error.
+// A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the
+// resource can refuse stale holders. ctx is done when the hold ends. If it fails, the lock is
+// released and Lock fails with its error.
 type Binder[T any] func(ctx context.Context, h Hold) (T, error)
 
 // Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.
@@ -41,15 +43,17 @@ func Fixed[T any](v T) Binder[T] {
 	return func(context.Context, Hold) (T, error) { return v, nil }
 }
 
-// A Client is a [Locker] on a backend. Make one per kind of guarded value with [New], keep it, and Close it at the end.
+// A Client is a [Locker] on a backend. Make one per kind of guarded value with [New], keep it, and
+// Close it at the end.
 type Client[T any] struct {
 	core *core
 	bind Binder[T]
 }
 
-// New returns a Client whose guards protect what bind makes. It asks the store nothing. The backend stays the
-// caller's: it may serve several clients, and is to be closed after them. A bad cfg is an *[backend.InvalidError]; a
-// backend that lacks what cfg requires is an error that wraps [errors.ErrUnsupported].
+// New returns a Client whose guards protect what bind makes. It asks the store nothing. The backend
+// stays the caller's: it may serve several clients, and is to be closed after them. A bad cfg is an
+// *[backend.InvalidError]; a backend that lacks what cfg requires is an error that wraps
+// [errors.ErrUnsupported].
 func New[T any](b backend.Backend, bind Binder[T], cfg Config) (*Client[T], error) {
 	if b == nil || bind == nil {
 		return nil, fmt.Errorf("holdfast: new locker: %w",
@@ -75,16 +79,18 @@ func (c *Client[T]) TryLock(ctx context.Context, key string, opts ...Option) (*G
 // closeGrace is how long Close waits for the Unlocks.
 const closeGrace = 10 * time.Second
 
-// Close ends the Client. Pending and later calls fail with [ErrClosed]. The contexts of what is held end with cause
-// ErrClosed, and Close waits until every guard is unlocked and every clean-up is done, for ten seconds at most. Until
-// then the leases are renewed, so that whoever stops and unlocks has held the lock to the end.
+// Close ends the Client. Pending and later calls fail with [ErrClosed]. The contexts of what is
+// held end with cause ErrClosed, and Close waits until every guard is unlocked and every clean-up
+// is done, for ten seconds at most. Until then the leases are renewed, so that whoever stops and
+// unlocks has held the lock to the end.
 //
-// A guard that is still not unlocked then is lost ([ErrLost] with ErrClosed): its lease is renewed no more and runs
-// out by itself, as code may still be at work under it. The error names it, with the place where it was locked, and
-// wraps [context.DeadlineExceeded]. An Unlock that comes even later still releases the lock in the store.
+// A guard that is still not unlocked then is lost ([ErrLost] with ErrClosed): its lease is renewed
+// no more and runs out by itself, as code may still be at work under it. The error names it, with
+// the place where it was locked, and wraps [context.DeadlineExceeded]. An Unlock that comes even
+// later still releases the lock in the store.
 //
-// No goroutine of the Client is left either way; a request that is under way is waited for, up to the backend's
-// request timeout. Close may be called twice, and concurrently.
+// No goroutine of the Client is left either way; a request that is under way is waited for, up to
+// the backend's request timeout. Close may be called twice, and concurrently.
 func (c *Client[T]) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
@@ -93,8 +99,8 @@ func (c *Client[T]) Close() error {
 	return c.core.drain(ctx)
 }
 
-// Shutdown is Close without haste: the contexts of what is held go on, and it waits for the Unlocks until ctx is
-// done. Then it is like Close at the end of its time, and the error wraps ctx.Err.
+// Shutdown is Close without haste: the contexts of what is held go on, and it waits for the Unlocks
+// until ctx is done. Then it is like Close at the end of its time, and the error wraps ctx.Err.
 func (c *Client[T]) Shutdown(ctx context.Context) error {
 	c.core.refuseNew()
 	return c.core.drain(ctx)
@@ -157,8 +163,8 @@ func (c *core) add() {
 	c.mu.Unlock()
 }
 
-// done ends what enter or add began. Something may yet be added after Close found nothing under way: the Unlock of a
-// guard that was lost, which finds cut done.
+// done ends what enter or add began. Something may yet be added after Close found nothing under
+// way: the Unlock of a guard that was lost, which finds cut done.
 func (c *core) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +212,8 @@ func (c *core) allLeases() []*lease {
 	return slices.Collect(maps.Keys(c.leases))
 }
 
-// drain waits until nothing is under way, or until ctx is done: what is held then is lost, and clean-ups end.
+// drain waits until nothing is under way, or until ctx is done: what is held then is lost, and
+// clean-ups end.
 func (c *core) drain(ctx context.Context) error {
 	defer c.cutOff(ErrClosed)
 	select {
@@ -225,7 +232,7 @@ func (c *core) drain(ctx context.Context) error {
 		if h := l.holder(); h != nil {
 			held = append(held, fmt.Sprintf("%q, locked at %s", h.info.Key, &h.site))
 		}
-		l.lose(lostBecause(ErrClosed))
+		_ = l.lose(lostBecause(ErrClosed))
 	}
 	owed := c.owed.drop()
 	<-c.idle // soon: what is still under way waits for requests alone, which the backend bounds

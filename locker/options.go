@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// An Option adjusts one call of Lock, TryLock or [Do]. A backend that lacks what an option asks for refuses the call with
-// [errors.ErrUnsupported] before anything is written.
+// An Option adjusts one call of Lock, TryLock or [Do]. A backend that lacks what an option asks for
+// refuses the call with [errors.ErrUnsupported] before anything is written.
 type Option func(*call)
 
 // call is what the options of one call add up to.
@@ -33,10 +33,12 @@ func (c *call) apply(opts []Option) {
 	}
 }
 
-// Shared asks for the lock together with other Shared holders: the reading side of a reader–writer lock.
+// Shared asks for the lock together with other Shared holders: the reading side of a reader–writer
+// lock.
 func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
 
-// Permit asks for one of limit permits of the key: a semaphore. All who use the key must give the same limit.
+// Permit asks for one of limit permits of the key: a semaphore. All who use the key must give the
+// same limit.
 func Permit(limit int) Option {
 	return func(c *call) { c.mode, c.limit = backend.Permit, limit }
 }
@@ -44,15 +46,16 @@ func Permit(limit int) Option {
 // TTL overrides Config.TTL for this hold. It never turns renewal off.
 func TTL(d time.Duration) Option { return func(c *call) { c.ttl = d } }
 
-// Reentrant lets the same owner lock the same key again, here or in another process; the key is free when every hold is
-// released. An owner is a name that only those share who may enter together.
+// Reentrant lets the same owner lock the same key again, here or in another process; the key is
+// free when every hold is released. An owner is a name that only those share who may enter
+// together.
 func Reentrant(owner string) Option {
 	return func(c *call) { c.owner, c.reentrant = owner, true }
 }
 
-// WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx, and so neither the
-// guard's, which is derived from it. A wait that runs out fails with [context.DeadlineExceeded]; a negative limit has run out
-// before. Zero is no limit.
+// WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx,
+// and so neither the guard's, which is derived from it. A wait that runs out fails with
+// [context.DeadlineExceeded]; a negative limit has run out before. Zero is no limit.
 func WaitLimit(d time.Duration) Option {
 	if d < 0 {
 		d = 1
@@ -60,12 +63,14 @@ func WaitLimit(d time.Duration) Option {
 	return func(c *call) { c.waitLimit = d }
 }
 
-// FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is estimated to be longer than
-// its ctx and WaitLimit allow: when it begins, and whenever it asks the store again. The estimate is that of
-// [backend.HeldError], and can be wrong either way. Where this client has not held the key within the last minute or so there
-// is none, and the call waits. waiting.Config.FailFast is the same for all calls.
+// FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is
+// estimated to be longer than its ctx and WaitLimit allow: when it begins, and whenever it asks the
+// store again. The estimate is that of [backend.HeldError], and can be wrong either way. Where this
+// client has not held the key within the last minute or so there is none, and the call waits.
+// waiting.Config.FailFast is the same for all calls.
 func FailFast() Option { return func(c *call) { c.failFast = true } }
 
-// WaitMode overrides the Mode of Config.Wait for this call. A backend that lacks what a mode needs refuses the call with
-// [errors.ErrUnsupported]. Calls of one process with different modes wait in different local lines.
+// WaitMode overrides the Mode of Config.Wait for this call. A backend that lacks what a mode needs
+// refuses the call with [errors.ErrUnsupported]. Calls of one process with different modes wait in
+// different local lines.
 func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }

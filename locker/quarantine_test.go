@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A store that grants nothing yet is waited for like a holder: without polling, beyond StoreTimeout, and within ctx.
+// A store that grants nothing yet is waited for like a holder: without polling, beyond
+// StoreTimeout, and within ctx.
 // covers: R3, Q10, I11
 func TestQuarantineIsWaitedFor(t *testing.T) {
 	b := hook()

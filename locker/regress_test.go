@@ -16,10 +16,10 @@ import (
 
 // Defects that this package once had, each with the test that found it.
 
-// Close with a deadline hangs behind a Lock whose first question is not answered. The backend keeps its contract: it
-// returns when ctx is done. Nothing links that ctx to closing or detach before wait().
-// A pending call is granted after Close has begun, and after Close has cut off what was left: nobody cuts this one off,
-// so Close hangs until the guard is unlocked.
+// Close with a deadline hangs behind a Lock whose first question is not answered. The backend keeps
+// its contract: it returns when ctx is done. Nothing links that ctx to closing or detach before
+// wait(). A pending call is granted after Close has begun, and after Close has cut off what was
+// left: nobody cuts this one off, so Close hangs until the guard is unlocked.
 func TestPendingCallIsNotGrantedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
@@ -72,13 +72,14 @@ func TestCloseTellsOfACleanUpThatWasCutOff(t *testing.T) {
 	})
 }
 
-// A hold is ended as lost because the ctx of Check belongs to another guard that was lost. membackend answers with
-// context.Cause(ctx), which then wraps backend.ErrLost and is taken for the store's answer.
+// A hold is ended as lost because the ctx of Check belongs to another guard that was lost.
+// membackend answers with context.Cause(ctx), which then wraps backend.ErrLost and is taken for the
+// store's answer.
 func TestCheckUnderTheContextOfALostGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
 		l, _ := locker.New(b, locker.Bare, locker.Config{})
-		defer l.Shutdown(context.Background())
+		defer l.Close()
 		for i := range 50 { // the select in check is fair: half of the time it takes the turn
 			outer := mustLock(t, l, fmt.Sprint("outer", i))
 			inner := mustLock(t, l, fmt.Sprint("inner", i))
@@ -117,7 +118,8 @@ func TestCheckShowsCtxErr(t *testing.T) {
 	})
 }
 
-// Watch has no bound: a waiter sleeps beside a free lock for as long as the subscription is not confirmed.
+// Watch has no bound: a waiter sleeps beside a free lock for as long as the subscription is not
+// confirmed.
 func TestUnconfirmedWatchDoesNotHideAFreeLock(t *testing.T) {
 	b := hook()
 	b.watch = func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
@@ -140,7 +142,8 @@ func TestUnconfirmedWatchDoesNotHideAFreeLock(t *testing.T) {
 }
 
 // Nor has the first question: Lock without a deadline never returns, whatever StoreTimeout says.
-// The hold was good until Unlock was called; the store comes back after the lease has run out, and Unlock claims a loss.
+// The hold was good until Unlock was called; the store comes back after the lease has run out, and
+// Unlock claims a loss.
 func TestUnlockClaimsNoLossAfterAnOutage(t *testing.T) {
 	t.Run("outage", unlockAfterOutage)
 	t.Run("slow release", unlockSlowly)
@@ -200,15 +203,15 @@ func TestUntilOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// TTLs that membackend accepts and that no guard can ever be believed for.
-// The ctx of a Lock ends while its Binder works, and the store goes silent: Lock returns after a whole TTL.
+// TTLs that membackend accepts and that no guard can ever be believed for. The ctx of a Lock ends
+// while its Binder works, and the store goes silent: Lock returns after a whole TTL.
 func TestCancelledBinderDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := hook()
 		b.release = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }
 		bind := func(ctx context.Context, _ locker.Hold) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 		l, _ := locker.New(b, bind, locker.Config{})
-		defer l.Shutdown(context.Background())
+		defer l.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -241,7 +244,8 @@ func TestZeroGuard(t *testing.T) {
 	_ = g.Unlock()
 }
 
-// Checks that are given too little time put off the renewal each time, and hold the turn when its timer fires.
+// Checks that are given too little time put off the renewal each time, and hold the turn when its
+// timer fires.
 func TestImpatientChecksDoNotStarveRenewal(t *testing.T) {
 	for _, pause := range []time.Duration{0, 50 * time.Microsecond, time.Millisecond, 10 * time.Millisecond} {
 		t.Run(pause.String(), func(t *testing.T) {
@@ -273,10 +277,10 @@ func TestImpatientChecksDoNotStarveRenewal(t *testing.T) {
 	}
 }
 
-// An answer that is the echo of ctx, a moment before ctx has ended, replaces what is known of the holder. (The Redis
-// backend gives such answers: see endOf.)
-// Close does not wait for a guard whose hold was ended by MaxHold, and its Unlock then cannot release.
-// Goexit in fn and in the Binder: held, reported as such.
+// An answer that is the echo of ctx, a moment before ctx has ended, replaces what is known of the
+// holder. (The Redis backend gives such answers: see endOf.) Close does not wait for a guard whose
+// hold was ended by MaxHold, and its Unlock then cannot release. Goexit in fn and in the Binder:
+// held, reported as such.
 func TestGoexit(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {

@@ -11,11 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// withdrawGrace is how long a failing Lock waits for its clean-up, so that usually nothing is left when it returns. A
-// store that takes longer is cleaned up behind the caller.
+// withdrawGrace is how long a failing Lock waits for its clean-up, so that usually nothing is left
+// when it returns. A store that takes longer is cleaned up behind the caller.
 const withdrawGrace = 100 * time.Millisecond
 
-// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock and Unlock for longer.
+// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock and Unlock for
+// longer.
 const maxTimeout = 30 * time.Second
 
 // storeTimeout is how long a store may be silent.
@@ -47,13 +48,13 @@ func (l *lease) expired(now instant) bool {
 	return l.until.left(now) <= 0
 }
 
-// release tells the store to forget claim, again and again until it answers or the timeout is over. It never runs on the
-// caller's ctx, which may be long done and gives values alone: a release under a dead ctx is not sent at all, and the
-// lock stays for a TTL (redsync, open-match#1578, ncps#913). What it leaves to the lease's end when the store stays
-// silent is not an error of safety.
+// release tells the store to forget claim, again and again until it answers or the timeout is over.
+// It never runs on the caller's ctx, which may be long done and gives values alone: a release under
+// a dead ctx is not sent at all, and the lock stays for a TTL (redsync, open-match#1578, ncps#913).
+// What it leaves to the lease's end when the store stays silent is not an error of safety.
 //
-// Nearly every release is answered at once, and the backend bounds each request: so the first has no ctx of its own,
-// unless a timeout is configured that may be shorter.
+// Nearly every release is answered at once, and the backend bounds each request: so the first has
+// no ctx of its own, unless a timeout is configured that may be shorter.
 func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (err error) {
 	ctx, end := c.observe(c.detached(ctx), OpRelease, info)
 	defer func() { end(info, err) }()
@@ -72,8 +73,8 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (er
 	return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim.TTL)-time.Since(began))
 }
 
-// detached returns a context with the values of ctx that ends when Close runs out of time, and not before. After that, an
-// Unlock that comes late still asks the store.
+// detached returns a context with the values of ctx that ends when Close runs out of time, and not
+// before. After that, an Unlock that comes late still asks the store.
 func (c *core) detached(ctx context.Context) context.Context {
 	if c.cut.Err() != nil {
 		return context.WithoutCancel(ctx)
@@ -81,8 +82,8 @@ func (c *core) detached(ctx context.Context) context.Context {
 	return detached{c.cut, ctx}
 }
 
-// detached has the end of one context and the values of another. The first one's values come first, as package context
-// looks for its own kind of parent among them.
+// detached has the end of one context and the values of another. The first one's values come first,
+// as package context looks for its own kind of parent among them.
 type detached struct {
 	context.Context
 	values context.Context
@@ -116,8 +117,9 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 		err = c.b.Release(ctx, *claim)
 		switch {
 		case errors.Is(err, backend.ErrLost) && unknown:
-			// Whoever releases believed in the hold when it did. Until that belief's deadline only a release of this
-			// claim can have ended the hold, and the one that was not answered is such a release.
+			// Whoever releases believed in the hold when it did. Until that belief's deadline only
+			// a release of this claim can have ended the hold, and the one that was not answered is
+			// such a release.
 			return nil
 		case released(err):
 			return err
@@ -125,9 +127,9 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 	}
 }
 
-// forget releases a claim that came to nothing, and returns when the store has confirmed it or withdrawGrace is over. It
-// then goes on behind the caller, for as long as the claim's lease could last. While the store owes answers to others,
-// it does not wait at all.
+// forget releases a claim that came to nothing, and returns when the store has confirmed it or
+// withdrawGrace is over. It then goes on behind the caller, for as long as the claim's lease could
+// last. While the store owes answers to others, it does not wait at all.
 func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
 	if !c.owed.empty() {
 		c.owed.add(ctx, claim, info)
@@ -143,7 +145,8 @@ func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
 	}
 }
 
-// abandon unlocks a hold that its caller will never see, and goes on behind the caller if that takes long.
+// abandon unlocks a hold that its caller will never see, and goes on behind the caller if that
+// takes long.
 func (c *core) abandon(h *hold) {
 	done := make(chan struct{})
 	c.add()
@@ -168,9 +171,10 @@ func patiently(done <-chan struct{}) {
 	}
 }
 
-// owed are releases that the store has not confirmed, of claims whose callers have gone on. One goroutine sees to them,
-// one request at a time: while the store is silent that is one probe, and when it answers they go one after the other.
-// What is not confirmed within the claim's TTL has run out by itself.
+// owed are releases that the store has not confirmed, of claims whose callers have gone on. One
+// goroutine sees to them, one request at a time: while the store is silent that is one probe, and
+// when it answers they go one after the other. What is not confirmed within the claim's TTL has run
+// out by itself.
 type owed struct {
 	core *core
 
@@ -228,7 +232,8 @@ func (o *owed) drop() int {
 	return n
 }
 
-// work sees to the list until it is empty. What is not answered goes to the end, as another may be (of another shard).
+// work sees to the list until it is empty. What is not answered goes to the end, as another may be
+// (of another shard).
 func (o *owed) work() {
 	c := o.core
 	defer c.done()

@@ -20,9 +20,10 @@ type turnBackend struct {
 
 func (b *turnBackend) Renew(ctx context.Context, c backend.Claim) error { return b.renew(ctx, c) }
 
-// Whoever asked has set the renewal timer but has not given the turn back yet when the timer fires (here
-// because it waits for life.mu; any preemption of over 1 ms does). renew finds the turn taken and returns, nobody sets the
-// timer again, and the hold is lost at its deadline although the store is well.
+// Whoever asked has set the renewal timer but has not given the turn back yet when the timer fires
+// (here because it waits for life.mu; any preemption of over 1 ms does). renew finds the turn taken
+// and returns, nobody sets the timer again, and the hold is lost at its deadline although the store
+// is well.
 func TestRenewalIsNotSwallowed(t *testing.T) {
 	var down atomic.Bool
 	var renews atomic.Int64
@@ -54,8 +55,8 @@ func TestRenewalIsNotSwallowed(t *testing.T) {
 	_ = l.Shutdown(context.Background())
 }
 
-// The answer takes longer than a third of the TTL, so the renewal timer is set to fire at once, while Check
-// still has the turn.
+// The answer takes longer than a third of the TTL, so the renewal timer is set to fire at once,
+// while Check still has the turn.
 func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool

@@ -21,17 +21,18 @@ type reading struct {
 
 var latest atomic.Pointer[reading]
 
-// readFor is how long a reading is good for, by the monotonic clock: two system calls are a fifth of what a lock costs that
-// is handed on within the process.
+// readFor is how long a reading is good for, by the monotonic clock: two system calls are a fifth
+// of what a lock costs that is handed on within the process.
 const readFor = time.Millisecond
 
-// suspended returns how long this machine had been suspended at the time at, which is now, since it was booted. Only
-// differences of it mean anything.
+// suspended returns how long this machine had been suspended at the time at, which is now, since it
+// was booted. Only differences of it mean anything.
 //
-// A suspend moves the wall clock against the monotonic one, as the kernel adds the time slept to the one and to
-// CLOCK_BOOTTIME in the same step. So where the two clocks have gone the same way since the last reading, it stands. (A
-// suspend is missed if somebody also sets the wall clock back by what it took, within the same millisecond that the
-// machine was awake. Any other step of the wall clock is a reason to read, and no more.)
+// A suspend moves the wall clock against the monotonic one, as the kernel adds the time slept to
+// the one and to CLOCK_BOOTTIME in the same step. So where the two clocks have gone the same way
+// since the last reading, it stands. (A suspend is missed if somebody also sets the wall clock back
+// by what it took, within the same millisecond that the machine was awake. Any other step of the
+// wall clock is a reason to read, and no more.)
 func suspended(at time.Time) time.Duration {
 	last := latest.Load()
 	if last != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend/membackend"
 )
 
-// A laptop is closed for a minute: the monotonic clock, and with it every timer, stands still, but the store's lease does not.
+// A laptop is closed for a minute: the monotonic clock, and with it every timer, stands still, but
+// the store's lease does not.
 // covers: B13
 func TestSuspendedTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +54,8 @@ func TestSuspendedTimeCounts(t *testing.T) {
 	})
 }
 
-// A renewal that got through after a short suspend counts from its own sending, by the clock as it is then.
+// A renewal that got through after a short suspend counts from its own sending, by the clock as it
+// is then.
 func TestRenewalAfterSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(membackend.New(), Bare, Config{TTL: 30 * time.Second})
@@ -97,8 +99,9 @@ func (b slow) Renew(ctx context.Context, c backend.Claim) error {
 	return b.Backend.Renew(ctx, c)
 }
 
-// The machine is suspended while a renewal is on its way, and wakes up past the deadline: the timers do not know yet, and the
-// renewal's yes is about a lease that nobody may believe in any more.
+// The machine is suspended while a renewal is on its way, and wakes up past the deadline: the
+// timers do not know yet, and the renewal's yes is about a lease that nobody may believe in any
+// more.
 // covers: B8, B13
 func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +169,8 @@ func TestAsleepStandsStillWhileAwake(t *testing.T) {
 	}
 }
 
-// A deadline that has passed while the machine slept is a loss, also if Unlock is the first to look at the clock.
+// A deadline that has passed while the machine slept is a loss, also if Unlock is the first to look
+// at the clock.
 // covers: B13
 func TestUnlockAfterAnUnnoticedDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -171,7 +171,8 @@ func workedOn(t *testing.T, l locker.Locker[struct{}]) (context.Context, <-chan 
 	return g.Context(), g.Lost()
 }
 
-// awaitLeak has the collector run until a dropped guard is noticed. It runs in real time, which a bubble cannot wait for.
+// awaitLeak has the collector run until a dropped guard is noticed. It runs in real time, which a
+// bubble cannot wait for.
 func awaitLeak(t *testing.T, lost <-chan struct{}) {
 	t.Helper()
 	for range 1000 {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A reply is lost after the store has executed the request: the next question finds our own lock, which is ours.
+// A reply is lost after the store has executed the request: the next question finds our own lock,
+// which is ours.
 // covers: A2, A3
 func TestLostReplyIsNotTaken(t *testing.T) {
 	for _, op := range []string{"Lock", "TryLock"} {
@@ -195,7 +196,8 @@ func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
 	})
 }
 
-// A hold that was granted to a repeated attempt is released with a tombstone: the first attempt may yet land.
+// A hold that was granted to a repeated attempt is released with a tombstone: the first attempt may
+// yet land.
 // covers: A4, X10
 func TestReleaseAfterAnUnansweredAttemptLeavesATombstone(t *testing.T) {
 	b := hook()

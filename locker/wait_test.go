@@ -36,8 +36,8 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	})
 }
 
-// The lock is released after the first question and before the subscription: only the question after the subscription can
-// find it free, since no signal will come.
+// The lock is released after the first question and before the subscription: only the question
+// after the subscription can find it free, since no signal will come.
 // covers: W1
 func TestAsksAgainAfterSubscribing(t *testing.T) {
 	b := hook()
@@ -107,7 +107,8 @@ func TestFalseWakeUpsGrantNothing(t *testing.T) {
 	})
 }
 
-// The end of the lease that blocks is a moment to ask, whatever the fallback: no store signals it reliably.
+// The end of the lease that blocks is a moment to ask, whatever the fallback: no store signals it
+// reliably.
 // covers: R18, G6
 func TestAsksWhenTheBlockingLeaseEnds(t *testing.T) {
 	b := hook()

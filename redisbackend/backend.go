@@ -205,14 +205,14 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 		return t.acknowledged(ctx, r)
 	}
 	cmd := t.command(ctx, "evalsha", r.Script.SHA1, r)
-	if err = t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
 	if reply, err = cmd.Result(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, 0, err
 	}
 	cmd = t.command(ctx, "eval", r.Script.Source, r)
-	if err = t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
 	reply, err = cmd.Result()
@@ -269,7 +269,7 @@ func (b *Backend) command(ctx context.Context, command, what string, r store.Req
 func (t transport) Info(ctx context.Context, section string) (infos []string, err error) {
 	var all []string
 	var failed error
-	if err = t.pipe.do(ctx, &request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
+	if err := t.pipe.do(ctx, &request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
 		return nil, err // and what is written later is nobody's
 	}
 	return all, failed

@@ -278,13 +278,17 @@ func (r *round) askTheRest() bool {
 		return false
 	}
 	r.repeats = 0
+	var again []int
 	for i, err := range r.errs {
 		if errors.Is(err, errNotRepeated) {
 			r.heard[i], r.errs[i] = false, nil
 			r.no--
 			r.c.shares[i].queue = append(r.c.shares[i].queue, r)
-			defer r.c.wake(i) // when all votes are as they are to be
+			again = append(again, i)
 		}
+	}
+	for _, i := range again { // when all votes are as they are to be
+		r.c.wake(i)
 	}
 	return r.pending() > 0
 }

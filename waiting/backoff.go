@@ -8,11 +8,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
-// A Backoff says how long to sleep before the next question. It is not for concurrent use: each waiter has its own.
+// A Backoff says how long to sleep before the next question. It is not for concurrent use: each
+// waiter has its own.
 type Backoff struct{ b backoff.ExponentialBackOff }
 
-// NewBackoff returns a Backoff whose base doubles from initial up to limit, for ever. Each sleep is drawn at random between
-// nothing and twice the base, capped at limit: waiters that met once do not meet again.
+// NewBackoff returns a Backoff whose base doubles from initial up to limit, for ever. Each sleep is
+// drawn at random between nothing and twice the base, capped at limit: waiters that met once do not
+// meet again.
 func NewBackoff(initial, limit time.Duration) *Backoff {
 	w := &Backoff{backoff.ExponentialBackOff{
 		InitialInterval:     initial,
@@ -26,7 +28,8 @@ func NewBackoff(initial, limit time.Duration) *Backoff {
 	return w
 }
 
-// Next returns the next sleep: at least a millisecond, so that no loop spins, and at most the limit.
+// Next returns the next sleep: at least a millisecond, so that no loop spins, and at most the
+// limit.
 func (w *Backoff) Next() time.Duration {
 	return max(time.Millisecond, min(chance.N(2*w.b.NextBackOff()), w.b.MaxInterval))
 }
@@ -34,7 +37,8 @@ func (w *Backoff) Next() time.Duration {
 // Reset starts again from the initial sleep.
 func (w *Backoff) Reset() { w.b.Reset() }
 
-// Jitter returns d changed by up to a fifth either way, so that timers that were set together do not fire together.
+// Jitter returns d changed by up to a fifth either way, so that timers that were set together do
+// not fire together.
 func Jitter(d time.Duration) time.Duration {
 	if d < 5 {
 		return d

@@ -32,23 +32,24 @@ const maxDuration = 24 * time.Hour
 type Config struct {
 	Mode Mode
 
-	// Fallback is how long a waiter that is to be woken sleeps at most before it asks all the same, since any wake-up may
-	// be lost. Jittered by a fifth. Default 1s.
+	// Fallback is how long a waiter that is to be woken sleeps at most before it asks all the same,
+	// since any wake-up may be lost. Jittered by a fifth. Default 1s.
 	Fallback time.Duration
 
-	// Initial and Max bound the sleep between two questions in Mode Poll: from Initial, doubling, up to Max, each drawn at
-	// random between nothing and twice its size (full jitter). Defaults 5ms and 500ms.
+	// Initial and Max bound the sleep between two questions in Mode Poll: from Initial, doubling,
+	// up to Max, each drawn at random between nothing and twice its size (full jitter). Defaults
+	// 5ms and 500ms.
 	Initial, Max time.Duration
 
-	// Passes and PassTime are the budget of a cohort: goroutines of one process hand a lease on among themselves, without
-	// asking the store, up to Passes times in a row and for up to PassTime after the store granted it; then it goes back,
-	// to whoever is next in the store's line. Defaults 256 and 10ms. Negative Passes: never, so that the store sees each
-	// acquisition.
+	// Passes and PassTime are the budget of a cohort: goroutines of one process hand a lease on
+	// among themselves, without asking the store, up to Passes times in a row and for up to
+	// PassTime after the store granted it; then it goes back, to whoever is next in the store's
+	// line. Defaults 256 and 10ms. Negative Passes: never, so that the store sees each acquisition.
 	Passes   int
 	PassTime time.Duration
 
-	// FailFast makes a wait that is estimated to take longer than its caller has time for fail at once, instead of when the
-	// time is over. See locker.FailFast.
+	// FailFast makes a wait that is estimated to take longer than its caller has time for fail at
+	// once, instead of when the time is over. See locker.FailFast.
 	FailFast bool
 }
 

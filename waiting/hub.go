@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// A Hub lets one subscription serve many watchers. Whoever reads the subscription calls Wake, WakeAll and Deliver, which
-// never block: each watcher has one slot, and a signal to a full slot is dropped because one already waits there.
-// (rueidis#457 was a blocking send under a mutex, rueidis#602 a wake-up loop that spun.)
+// A Hub lets one subscription serve many watchers. Whoever reads the subscription calls Wake,
+// WakeAll and Deliver, which never block: each watcher has one slot, and a signal to a full slot is
+// dropped because one already waits there. (rueidis#457 was a blocking send under a mutex,
+// rueidis#602 a wake-up loop that spun.)
 //
 // The zero Hub is ready for use. All methods may be called concurrently.
 type Hub[M any] struct {
@@ -16,13 +17,15 @@ type Hub[M any] struct {
 	closed bool
 }
 
-// A watcher is one of a list, as most topics have one: a set for each would be most of what a watcher costs.
+// A watcher is one of a list, as most topics have one: a set for each would be most of what a
+// watcher costs.
 type watcher[M any] struct {
 	wake         chan M
 	older, newer *watcher[M]
 }
 
-// Watch returns a channel that Wake(topic) signals until ctx is done. After Close the channel is closed at once.
+// Watch returns a channel that Wake(topic) signals until ctx is done. After Close the channel is
+// closed at once.
 func (h *Hub[M]) Watch(ctx context.Context, topic string) <-chan M {
 	wake, leave := h.Enter(topic)
 	context.AfterFunc(ctx, leave)
@@ -88,7 +91,8 @@ func (h *Hub[M]) Wake(topic string, m M) {
 	signal(h.topics[topic], m)
 }
 
-// WakeAll signals every watcher of every topic: after a reconnect, any of them may have missed its signal.
+// WakeAll signals every watcher of every topic: after a reconnect, any of them may have missed its
+// signal.
 func (h *Hub[M]) WakeAll(m M) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +101,9 @@ func (h *Hub[M]) WakeAll(m M) {
 	}
 }
 
-// Deliver signals every watcher of topic as Wake does, but m says something: it takes the place of an older signal in a full
-// slot. Wake never takes the place of what was delivered, so it is there until it is read.
+// Deliver signals every watcher of topic as Wake does, but m says something: it takes the place of
+// an older signal in a full slot. Wake never takes the place of what was delivered, so it is there
+// until it is read.
 func (h *Hub[M]) Deliver(topic string, m M) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// Whoever leaves, the newest, the oldest or one in between, and however often it says so, the others are still signalled.
+// Whoever leaves, the newest, the oldest or one in between, and however often it says so, the
+// others are still signalled.
 func TestHubLeave(t *testing.T) {
 	for gone := range 3 {
 		var h waiting.Hub[int]

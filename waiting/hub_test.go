@@ -33,7 +33,8 @@ func TestHubDeliver(t *testing.T) {
 	h.Deliver("nobody", 1)
 }
 
-// TestHubDeliverToReaders: whatever a watcher reads meanwhile, Deliver does not block, and its last signal arrives.
+// TestHubDeliverToReaders: whatever a watcher reads meanwhile, Deliver does not block, and its last
+// signal arrives.
 func TestHubDeliverToReaders(t *testing.T) {
 	var h waiting.Hub[int]
 	const rounds = 1000

@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A shape makes a mutex of something else: a semaphore of one, the last place of a larger one, the write side of a
-// reader–writer lock. Each must pass the rules of a mutex. (The idea is DistributedLock's.)
+// A shape makes a mutex of something else: a semaphore of one, the last place of a larger one, the
+// write side of a reader–writer lock. Each must pass the rules of a mutex. (The idea is
+// DistributedLock's.)
 type shape struct {
 	name   string
 	needs  backend.Capabilities
@@ -65,7 +66,8 @@ func (e *env) form(c backend.Claim) backend.Claim {
 	return c
 }
 
-// crowd prepares a key for the shape: it takes the permits that others hold beside the rule, or lets readers come and go.
+// crowd prepares a key for the shape: it takes the permits that others hold beside the rule, or
+// lets readers come and go.
 func (e *env) crowd(key string) {
 	if e.shape == nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// An env is what a rule works with: clients, keys of its own, and ways to say what must be. Helpers that end in failure
-// must be called from the rule's goroutine; in others, only Error and Errorf.
+// An env is what a rule works with: clients, keys of its own, and ways to say what must be. Helpers
+// that end in failure must be called from the rule's goroutine; in others, only Error and Errorf.
 type env struct {
 	testing.TB
 	suite
@@ -61,8 +61,8 @@ func (e *env) later(f func()) {
 // slowLeases says whether the shortest lease takes seconds.
 func slowLeases(caps backend.Capabilities) bool { return caps.MinTTL >= time.Second }
 
-// aside has f wait for a lease beside others where that takes seconds; the rule's end waits for it. Elsewhere the rule waits
-// itself: there what f finds depends on how often it can look.
+// aside has f wait for a lease beside others where that takes seconds; the rule's end waits for it.
+// Elsewhere the rule waits itself: there what f finds depends on how often it can look.
 func (e *env) aside(f func()) {
 	if slowLeases(e.caps) {
 		e.asides.Go(f)
@@ -118,7 +118,8 @@ func (e *env) leftovers() []string {
 	return left
 }
 
-// key returns a key of this rule alone, ready for the rule's shape. It may fail, so it is called in the rule's goroutine.
+// key returns a key of this rule alone, ready for the rule's shape. It may fail, so it is called in
+// the rule's goroutine.
 func (e *env) key(name string) string {
 	key := e.prefix + name
 	e.mu.Lock()
@@ -213,8 +214,9 @@ func answer(err error) bool {
 	return backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
 }
 
-// answered is f, which sends one request. On a machine so busy that clients and servers give each other up, f is repeated
-// until it has an answer, as an unknown answer may be; on others the first attempt must have one.
+// answered is f, which sends one request. On a machine so busy that clients and servers give each
+// other up, f is repeated until it has an answer, as an unknown answer may be; on others the first
+// attempt must have one.
 func (e *env) answered(f func() error) error {
 	err := f()
 	for start := time.Now(); slowness > 1.5 && !e.h.Bubble && !answer(err) && time.Since(start) < patience; err = f() {
@@ -253,7 +255,8 @@ func (e *env) is(what string, err, target error) {
 	}
 }
 
-// pause waits for d of the rule's time, which is none in a bubble. It is for pacing; nothing is true just because it is over.
+// pause waits for d of the rule's time, which is none in a bubble. It is for pacing; nothing is
+// true just because it is over.
 func (e *env) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -263,8 +266,8 @@ func (e *env) pause(d time.Duration) {
 	}
 }
 
-// await asks until ok says so, and fails the rule if it does not within limit. It asks less often as time goes on: other rules
-// run beside.
+// await asks until ok says so, and fails the rule if it does not within limit. It asks less often
+// as time goes on: other rules run beside.
 func (e *env) await(what string, limit time.Duration, ok func() bool) {
 	e.Helper()
 	for start := time.Now(); !ok(); e.pause(min(2*time.Millisecond+time.Since(start)/20, 25*time.Millisecond)) {

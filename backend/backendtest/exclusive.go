@@ -134,5 +134,6 @@ func heldTells(e *env) {
 	}
 }
 
-// roundedUp is what a lease of ttl may be in a store: a lease that must not end early is given some time more.
+// roundedUp is what a lease of ttl may be in a store: a lease that must not end early is given some
+// time more.
 func (e *env) roundedUp(ttl time.Duration) time.Duration { return ttl + max(ttl/100, e.caps.MinTTL) }

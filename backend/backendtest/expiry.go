@@ -66,8 +66,8 @@ func expiryNotEarly(e *env) {
 	}
 }
 
-// acquireFor must grant a claim for ttl, which may be short: where the machine paused for longer than that before the answer,
-// another claim is to be granted.
+// acquireFor must grant a claim for ttl, which may be short: where the machine paused for longer
+// than that before the answer, another claim is to be granted.
 func (e *env) acquireFor(ttl time.Duration, b backend.Backend, key string) (c backend.Claim, g backend.Grant, sent time.Time) {
 	e.Helper()
 	for tries := 1; ; tries++ {
@@ -104,8 +104,9 @@ func renewalNotEarly(e *env) {
 	}
 }
 
-// notBefore fails if key is granted to another before ttl has passed since sent. It is sound on a machine that is slow: the
-// store began the lease after sent, and the grant was seen after it was made. It may be called from any goroutine.
+// notBefore fails if key is granted to another before ttl has passed since sent. It is sound on a
+// machine that is slow: the store began the lease after sent, and the grant was seen after it was
+// made. It may be called from any goroutine.
 func (e *env) notBefore(b backend.Backend, key string, sent time.Time, ttl time.Duration) {
 	e.Helper()
 	const clocks = 1000 // two clocks of one machine may differ in speed by a thousandth

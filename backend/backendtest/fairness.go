@@ -14,16 +14,18 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// FairProcesses lets four processes of four workers each compete for one lock of the store at url: once with each acquisition
-// in the store, and once with the lock handed on within a process. Each process has one place in the store's line: the places
-// are served in the order in which they were taken, and no process has over 1.2 times the turns of another. The backend
-// claims Queue. See [Processes] for what its package has to do.
+// FairProcesses lets four processes of four workers each compete for one lock of the store at url:
+// once with each acquisition in the store, and once with the lock handed on within a process. Each
+// process has one place in the store's line: the places are served in the order in which they were
+// taken, and no process has over 1.2 times the turns of another. The backend claims Queue. See
+// [Processes] for what its package has to do.
 //
 // covers: W4, W11, W14
 func FairProcesses(t *testing.T, url string) {
 	t.Helper()
 	calibrate()
-	// How many holds a turn of some milliseconds has depends on the machine; over many turns that evens out.
+	// How many holds a turn of some milliseconds has depends on the machine; over many turns that
+	// evens out.
 	t.Run("each acquisition in the store", func(t *testing.T) { fairProcesses(t, url, -1, 2*time.Second) })
 	t.Run("handed on", func(t *testing.T) { fairProcesses(t, url, 0, 6*time.Second) })
 }
@@ -62,7 +64,8 @@ func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) 
 	judgeFairness(t, key, events, from, to)
 }
 
-// judgeFairness looks at what was recorded. Of two questions that were on their way at once, either may have come first.
+// judgeFairness looks at what was recorded. Of two questions that were on their way at once, either
+// may have come first.
 func judgeFairness(t *testing.T, key string, events []history.Event, from, to time.Duration) {
 	t.Helper()
 	var holds, turns []history.Event
@@ -91,9 +94,10 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 	}
 }
 
-// KilledWaiter kills the process at the head of the line of a lock of the store at url with SIGKILL, and then unlocks: the
-// next in line is granted the lock within a second after the window in which a place has to be refreshed. The backend
-// claims Queue. See [Processes] for what its package has to do.
+// KilledWaiter kills the process at the head of the line of a lock of the store at url with
+// SIGKILL, and then unlocks: the next in line is granted the lock within a second after the window
+// in which a place has to be refreshed. The backend claims Queue. See [Processes] for what its
+// package has to do.
 //
 // covers: W5, W9, G6
 func KilledWaiter(t *testing.T, url string) {

@@ -10,12 +10,14 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Faults says how often what goes wrong. Rates are probabilities per request, from 0 to 1; of Late, LoseReply, Vanish,
-// Refuse and Twice at most one befalls a request, so their sum is at most 1. The zero Faults does no harm.
+// Faults says how often what goes wrong. Rates are probabilities per request, from 0 to 1; of Late,
+// LoseReply, Vanish, Refuse and Twice at most one befalls a request, so their sum is at most 1. The
+// zero Faults does no harm.
 type Faults struct {
-	// Delay is the usual time from a request to the store, and from the store back: each is drawn at random around it, much
-	// less and somewhat more. With the rate Slow, a way takes up to Limit instead, whatever the request's ctx says: the
-	// caller then leaves with ctx.Err(), and the request is executed behind its back.
+	// Delay is the usual time from a request to the store, and from the store back: each is drawn
+	// at random around it, much less and somewhat more. With the rate Slow, a way takes up to Limit
+	// instead, whatever the request's ctx says: the caller then leaves with ctx.Err(), and the
+	// request is executed behind its back.
 	Delay time.Duration
 	Slow  float64
 	Limit time.Duration // default 50·Delay; never more than 1.5 times the claim's TTL, see [FaultyBackend]
@@ -34,8 +36,9 @@ type Faults struct {
 // ErrFault is what [Faulty] answers where a connection would break: an unknown answer.
 var ErrFault = errors.New("injected fault")
 
-// Swarm returns the faults of a seed, for requests that take about delay. Each seed has another mix, and about half of the
-// kinds not at all: what is hidden by one kind of fault shows where it is missing.
+// Swarm returns the faults of a seed, for requests that take about delay. Each seed has another
+// mix, and about half of the kinds not at all: what is hidden by one kind of fault shows where it
+// is missing.
 func Swarm(seed uint64, delay time.Duration) Faults {
 	r := rand.New(rand.NewPCG(seed, 0))
 	some := func(most float64) float64 {
@@ -117,7 +120,8 @@ func (f Faults) limit(c backend.Claim) time.Duration {
 	return min(limit, c.TTL+c.TTL/2)
 }
 
-// way draws how long a message takes. Times are odd numbers of nanoseconds, so that few things happen at once in a bubble.
+// way draws how long a message takes. Times are odd numbers of nanoseconds, so that few things
+// happen at once in a bubble.
 func (f Faults) way(r *rand.Rand, limit time.Duration) time.Duration {
 	if f.Delay <= 0 {
 		return 0

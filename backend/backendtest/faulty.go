@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Faulty returns b behind a bad network: requests and replies are late, lost and doubled, and wake-ups as well, after the
-// mix of faults that [Swarm] makes of seed, for requests of about a millisecond.
+// Faulty returns b behind a bad network: requests and replies are late, lost and doubled, and
+// wake-ups as well, after the mix of faults that [Swarm] makes of seed, for requests of about a
+// millisecond.
 func Faulty(b backend.Backend, seed uint64) backend.Backend {
 	return FaultyWith(b, seed, Swarm(seed, time.Millisecond))
 }
@@ -23,21 +24,22 @@ func FaultyWith(b backend.Backend, seed uint64, f Faults) *FaultyBackend {
 	return fb
 }
 
-// A FaultyBackend is a backend behind a bad network. Everything that it does may happen to a correct backend; a caller that
-// breaks on one is wrong, and so is a backend that breaks under one.
+// A FaultyBackend is a backend behind a bad network. Everything that it does may happen to a
+// correct backend; a caller that breaks on one is wrong, and so is a backend that breaks under one.
 //
 // What it keeps to is what a connection-oriented store with a client that does not retry keeps to:
 //
-//   - A definite answer is given only when nothing of its request is on its way any more: a request that is executed twice
-//     is answered after the second time. (A copy that lands after a definite answer needs a client that retries by itself,
-//     which a backend must turn off: the claim would rightly be called settled.) The answer is the last one of TryAcquire
-//     and Renew, and the first one of Release, since the second can only say that the first was there.
-//   - After an unknown answer the request, and its copy, may be executed at any time up to 1.5 times the claim's TTL later:
-//     tombstones last longer.
+//   - A definite answer is given only when nothing of its request is on its way any more: a request
+//     that is executed twice is answered after the second time. (A copy that lands after a definite
+//     answer needs a client that retries by itself, which a backend must turn off: the claim would
+//     rightly be called settled.) The answer is the last one of TryAcquire and Renew, and the first
+//     one of Release, since the second can only say that the first was there.
+//   - After an unknown answer the request, and its copy, may be executed at any time up to 1.5
+//     times the claim's TTL later: tombstones last longer.
 //   - Watch fails, or is subscribed when it returns.
 //
-// What befalls the n-th request depends on the seed and on n. Inspect and Capabilities are not disturbed, as tests look
-// with them. It works in testing/synctest bubbles.
+// What befalls the n-th request depends on the seed and on n. Inspect and Capabilities are not
+// disturbed, as tests look with them. It works in testing/synctest bubbles.
 type FaultyBackend struct {
 	backend.Backend
 
@@ -58,12 +60,12 @@ type FaultyBackend struct {
 // longestLog is how many of the last faults are remembered.
 const longestLog = 400
 
-// Calm ends the faults for requests and wake-ups from now on. Those under way take their course; [FaultyBackend.Settle]
-// waits for them.
+// Calm ends the faults for requests and wake-ups from now on. Those under way take their course;
+// [FaultyBackend.Settle] waits for them.
 func (f *FaultyBackend) Calm() { f.calm.Store(true) }
 
-// Settle returns when every request that was under way has been executed, those included whose callers have left. It is
-// called when nothing new is asked and no watch is open.
+// Settle returns when every request that was under way has been executed, those included whose
+// callers have left. It is called when nothing new is asked and no watch is open.
 func (f *FaultyBackend) Settle() { f.tasks.Wait() }
 
 // Log returns the last faults in order, for the message of a test that fails.
@@ -124,7 +126,8 @@ func (f *FaultyBackend) TryAcquire(ctx context.Context, c backend.Claim) (backen
 	return g, nil
 }
 
-// keep stores a grant under the lock, since a late execution may bring one when the caller has left.
+// keep stores a grant under the lock, since a late execution may bring one when the caller has
+// left.
 func (f *FaultyBackend) keep(to *backend.Grant, g backend.Grant, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,8 +157,8 @@ func (f *FaultyBackend) Identity(ctx context.Context) (string, error) {
 	return f.Backend.Identity(ctx)
 }
 
-// request sends a request in a goroutine of its own, which lives until the request is executed, and returns when it is
-// answered or ctx is done.
+// request sends a request in a goroutine of its own, which lives until the request is executed, and
+// returns when it is answered or ctx is done.
 func (f *FaultyBackend) request(ctx context.Context, verb string, c backend.Claim, send func(context.Context) error) error {
 	if ctx.Err() != nil || c.Validate(f.Capabilities()) != nil {
 		return send(ctx) // nothing of it reaches the network
@@ -209,7 +212,8 @@ func (f *FaultyBackend) carry(ctx context.Context, p plan, send func(context.Con
 	}
 }
 
-// Close refuses what is new, waits until everything under way has been executed, however late, and closes the backend.
+// Close refuses what is new, waits until everything under way has been executed, however late, and
+// closes the backend.
 func (f *FaultyBackend) Close() error {
 	f.mu.Lock()
 	f.closed = true

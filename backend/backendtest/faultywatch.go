@@ -72,7 +72,8 @@ type faultyWatch struct {
 	random *rand.Rand
 }
 
-// forward hands on until the watch ends. A watch that is closed below, or by Close, is closed above: poll.
+// forward hands on until the watch ends. A watch that is closed below, or by Close, is closed
+// above: poll.
 func (w *faultyWatch) forward(ctx context.Context) {
 	falsely := time.NewTimer(w.interval())
 	defer falsely.Stop()
@@ -100,8 +101,9 @@ func (w *faultyWatch) forward(ctx context.Context) {
 	}
 }
 
-// hand hands a wake-up on, perhaps. It reports false if the watch ended meanwhile. What came while one was delayed comes with it, and
-// the next false one later: of two at one moment nobody could say which is first.
+// hand hands a wake-up on, perhaps. It reports false if the watch ended meanwhile. What came while
+// one was delayed comes with it, and the next false one later: of two at one moment nobody could
+// say which is first.
 func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake, falsely *time.Timer) bool {
 	switch u := w.random.Float64(); {
 	case w.f.calm.Load():
@@ -125,8 +127,8 @@ func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake, falsely *time
 	return true
 }
 
-// signal puts a wake-up into the slot. One with a grant takes the place of what waits there, others are dropped then. Only
-// forward's goroutine sends.
+// signal puts a wake-up into the slot. One with a grant takes the place of what waits there, others
+// are dropped then. Only forward's goroutine sends.
 func (w *faultyWatch) signal(wake backend.Wake) {
 	if wake.Granted {
 		select {

@@ -47,8 +47,8 @@ var floorRules = []rule{
 	},
 }
 
-// ahead is a token that the store's clock has not reached, and that a claim with a long lease may wish for. The store's clock
-// is taken to be near the test's.
+// ahead is a token that the store's clock has not reached, and that a claim with a long lease may
+// wish for. The store's clock is taken to be near the test's.
 func (e *env) ahead() uint64 { return backend.MinTokenLimit(time.Now(), e.long/4) }
 
 // covers: K3

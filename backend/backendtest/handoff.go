@@ -140,8 +140,8 @@ func handoffExtended(e *env) {
 	}
 }
 
-// inTime stands in line for a claim whose place lapses soon. What follows at once is well within its WaiterTTL, unless the
-// machine stands still for that long.
+// inTime stands in line for a claim whose place lapses soon. What follows at once is well within
+// its WaiterTTL, unless the machine stands still for that long.
 func (e *env) inTime(b backend.Backend, c backend.Claim) {
 	e.Helper()
 	e.stand(b, c, 1)

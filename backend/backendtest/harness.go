@@ -12,24 +12,25 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A Harness is how the suite reaches the store under test. Only Open is needed; see the package comment.
+// A Harness is how the suite reaches the store under test. Only Open is needed; see the package
+// comment.
 type Harness struct {
-	// Open returns another client of the store, as another process would have. The suite closes it. It may be called
-	// concurrently. With Bubble it is called inside of a case's bubble; then clients opened under one t.Name share a store,
-	// which must not be used in another bubble.
+	// Open returns another client of the store, as another process would have. The suite closes it.
+	// It may be called concurrently. With Bubble it is called inside of a case's bubble; then
+	// clients opened under one t.Name share a store, which must not be used in another bubble.
 	Open func(t testing.TB) backend.Backend
 
-	// Bubble runs cases in testing/synctest bubbles, as many at once as there are processors. Otherwise they run in real time,
-	// more at once.
+	// Bubble runs cases in testing/synctest bubbles, as many at once as there are processors.
+	// Otherwise they run in real time, more at once.
 	Bubble bool
 
-	// Brief leaves out what was shown when the same backend ran on another server: bad input, odd keys, package locker on
-	// top, and the rules of a mutex once more for each other mode. It is for further versions and topologies, beside a run
-	// without it.
+	// Brief leaves out what was shown when the same backend ran on another server: bad input, odd
+	// keys, package locker on top, and the rules of a mutex once more for each other mode. It is
+	// for further versions and topologies, beside a run without it.
 	Brief bool
 
-	// PutForeign puts data of some other program where the lock of key would be kept. intact reports whether it is
-	// unchanged.
+	// PutForeign puts data of some other program where the lock of key would be kept. intact
+	// reports whether it is unchanged.
 	PutForeign func(t testing.TB, key string) (intact func() bool)
 
 	// Drop deletes everything that the store has of key's lock, behind everybody's back.
@@ -38,12 +39,13 @@ type Harness struct {
 	// Leftovers lists what is held or waits in line under keys that begin with prefix.
 	Leftovers func(t testing.TB, prefix string) []string
 
-	// Restart ends the store and starts it again, so that every connection breaks. It returns when the store answers. What
-	// the store had may be gone.
+	// Restart ends the store and starts it again, so that every connection breaks. It returns when
+	// the store answers. What the store had may be gone.
 	Restart func(t testing.TB)
 }
 
-// How many cases run at once in real time. Most of them wait most of the time, and the more so the longer leases take.
+// How many cases run at once in real time. Most of them wait most of the time, and the more so the
+// longer leases take.
 const (
 	together       = 12
 	togetherLonger = 24 // where leases take seconds
@@ -113,8 +115,8 @@ func (s suite) choose(all []rule) (chosen []rule, left []string) {
 	return chosen, left
 }
 
-// runAll runs rules as subtests, so many at once (testing's own limit is the number of processors), and then those that
-// need the store to themselves.
+// runAll runs rules as subtests, so many at once (testing's own limit is the number of processors),
+// and then those that need the store to themselves.
 func (s suite) runAll(t *testing.T, rules []rule, limit int) {
 	t.Helper()
 	slots := make(chan struct{}, limit)
@@ -146,7 +148,8 @@ func (s suite) run(t *testing.T, r rule) {
 	}
 }
 
-// check runs one rule on tb, which need not be a test: whether the suite finds what it should is tested with a recorder.
+// check runs one rule on tb, which need not be a test: whether the suite finds what it should is
+// tested with a recorder.
 func (s suite) check(tb testing.TB, r rule) {
 	tb.Helper()
 	e := newEnv(tb, s, "bt-"+strings.ToLower(rand.Text()[:10])+"-")

@@ -101,7 +101,7 @@ func heartbeatTells(e *env) {
 	}
 	never := e.claim(key)
 	never.Queue, never.WaiterTTL = true, e.long
-	if waiting := e.heartbeat(b, first, second, gone, never); waiting != nil {
+	if waiting := e.heartbeat(b, first, second, gone, never); len(waiting) == 4 {
 		if want := [4]bool{true, true, false, false}; [4]bool(waiting) != want {
 			e.Errorf("waiting = %v, want %v: two wait, one has left, one never came", waiting, want)
 		}
@@ -109,7 +109,7 @@ func heartbeatTells(e *env) {
 	if err := b.Release(e.ctx, c); err != nil {
 		e.Fatalf("Release = %v", err)
 	}
-	if waiting := e.heartbeat(b, second, first); waiting != nil && (!waiting[0] || waiting[1]) {
+	if waiting := e.heartbeat(b, second, first); len(waiting) == 2 && (!waiting[0] || waiting[1]) {
 		e.Errorf("waiting = %v: the first was granted the key, the second waits", waiting)
 	}
 	e.acquire(b, first)

@@ -15,8 +15,9 @@ var leftoverRules = []rule{
 	},
 }
 
-// nothingLeft has one goroutine hold and another of the same client wait, so that the lease is handed on, or given up and
-// taken again, or got after a wait; both unlock, and another client must get the key right then.
+// nothingLeft has one goroutine hold and another of the same client wait, so that the lease is
+// handed on, or given up and taken again, or got after a wait; both unlock, and another client must
+// get the key right then.
 //
 // covers: W13, G5
 func nothingLeft(e *env) {

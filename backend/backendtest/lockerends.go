@@ -35,8 +35,8 @@ func lockerClose(e *env) {
 	e.free(b, key)
 }
 
-// cancellationSweep cancels Lock at moments that sweep over the time it takes: before, while and after it is granted, on a
-// free key and on one that is released just then.
+// cancellationSweep cancels Lock at moments that sweep over the time it takes: before, while and
+// after it is granted, on a free key and on one that is released just then.
 //
 // covers: A5, W7, W8, X11, C5
 func cancellationSweep(e *env) {

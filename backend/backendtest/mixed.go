@@ -18,7 +18,8 @@ var mixedRules = []rule{
 	},
 }
 
-// most is how many readers may hold together in the eyes of the history: a writer weighs as much as all of them.
+// most is how many readers may hold together in the eyes of the history: a writer weighs as much as
+// all of them.
 const most = 64
 
 // covers: W6, W7, W14, W15, K6, B15

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A model is a client of a store that is written for nothing but being read: it can do everything, slowly, and has a switch
-// for each defect that the suite must find.
+// A model is a client of a store that is written for nothing but being read: it can do everything,
+// slowly, and has a switch for each defect that the suite must find.
 type model struct {
 	backend.Base
 	*modelStore

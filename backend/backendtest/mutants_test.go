@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A recorder is a test that notes what it is told, so that a rule can fail without failing the test about it.
+// A recorder is a test that notes what it is told, so that a rule can fail without failing the test
+// about it.
 type recorder struct {
 	testing.TB
 
@@ -66,8 +67,9 @@ func try(t *testing.T, s suite, r rule) *recorder {
 	return rec
 }
 
-// TestModelIsCorrect shows that the suite has nothing against the model as long as no defect is switched on: what it says
-// of a mutant is about the mutant. The model also stands for the capabilities that no shipped backend has yet.
+// TestModelIsCorrect shows that the suite has nothing against the model as long as no defect is
+// switched on: what it says of a mutant is about the mutant. The model also stands for the
+// capabilities that no shipped backend has yet.
 func TestModelIsCorrect(t *testing.T) { Run(t, modelHarness(modelCaps, "")) }
 
 // TestLessIsCorrect runs the suite on a backend that claims next to nothing.

@@ -18,16 +18,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/history"
 )
 
-// slackAfterDeath is how much longer than its lease the lock of a killed process may stay: the waiter's fallback, and a
-// machine that is busy.
+// slackAfterDeath is how much longer than its lease the lock of a killed process may stay: the
+// waiter's fallback, and a machine that is busy.
 func slackAfterDeath() time.Duration { return slower(time.Second) }
 
-// Processes lets two processes of eight workers each compete for one lock of the store at url, and kills one of them with
-// SIGKILL while it holds. No two beliefs may overlap, tokens must rise from hold to hold over both processes, and the lock
-// must be free again within a TTL and a second.
+// Processes lets two processes of eight workers each compete for one lock of the store at url, and
+// kills one of them with SIGKILL while it holds. No two beliefs may overlap, tokens must rise from
+// hold to hold over both processes, and the lock must be free again within a TTL and a second.
 //
-// The processes are this test binary, started again: its package calls [Main], and imports what opens url. They end with
-// the test, and also when the test binary dies.
+// The processes are this test binary, started again: its package calls [Main], and imports what
+// opens url. They end with the test, and also when the test binary dies.
 //
 // covers: G6, B11, K1, C10, A1
 func Processes(t *testing.T, url string) {
@@ -139,7 +139,8 @@ func startWorker(t *testing.T, o orders) *process {
 	p := &process{name: o.Name, ended: make(chan struct{})}
 	p.said = sync.NewCond(&p.mu)
 	p.cmd = exec.CommandContext(context.Background(), binary, "-test.run=^$") // no tests, should the package forget to call Main
-	// A race ends the process with a status of its own. Without one it need not wait for a second before it exits.
+	// A race ends the process with a status of its own. Without one it need not wait for a second
+	// before it exits.
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	p.cmd.Stderr = &p.stderr
 	p.stdin, err = p.cmd.StdinPipe() // its end, also by our death, ends the worker

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// patience is how long something may take that should happen at once. calibrate makes it longer on a busy machine.
+// patience is how long something may take that should happen at once. calibrate makes it longer on
+// a busy machine.
 var patience = 10 * time.Second
 
-// slowness is how much longer than on an idle machine work takes here, from 1 to mostSlowness. A test must not fail because
-// others use the machine, so leases that real time has to outlast, and the limits of what must come, are that much longer.
+// slowness is how much longer than on an idle machine work takes here, from 1 to mostSlowness. A
+// test must not fail because others use the machine, so leases that real time has to outlast, and
+// the limits of what must come, are that much longer.
 var slowness = 1.0
 
 const (
@@ -18,7 +20,8 @@ const (
 	slownessProbe = 100 * time.Millisecond
 )
 
-// calibrate measures slowness, once per process. It must be called outside of bubbles, before the first rule runs.
+// calibrate measures slowness, once per process. It must be called outside of bubbles, before the
+// first rule runs.
 var calibrate = sync.OnceFunc(func() {
 	slowness = measureSlowness(runtime.GOMAXPROCS(0), slownessProbe)
 	patience = slower(patience)
@@ -27,8 +30,9 @@ var calibrate = sync.OnceFunc(func() {
 // slower is d on a machine as slow as this one.
 func slower(d time.Duration) time.Duration { return time.Duration(float64(d) * slowness) }
 
-// measureSlowness has all processors read the clock for a while. Where others want them too, the scheduler takes the
-// processor away now and then, and the clock jumps: slowness is all the time over the time that was ours.
+// measureSlowness has all processors read the clock for a while. Where others want them too, the
+// scheduler takes the processor away now and then, and the clock jumps: slowness is all the time
+// over the time that was ours.
 func measureSlowness(processors int, lasting time.Duration) float64 {
 	const jump = 200 * time.Microsecond // much longer than a reading, much shorter than a time slice
 	var mu sync.Mutex

@@ -160,7 +160,8 @@ func (s *storm) excuse(err error, own bool) {
 	}
 }
 
-// hold works under a guard for a while, sometimes for longer than the lease, and records what it believed.
+// hold works under a guard for a while, sometimes for longer than the lease, and records what it
+// believed.
 func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
 	event := history.Event{
 		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: everybody,
@@ -190,8 +191,8 @@ func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
 	}
 }
 
-// calmDown ends the faults. When everything is unlocked and cleaned up, and what was late has landed, nothing may be left;
-// and then everybody must get every key.
+// calmDown ends the faults. When everything is unlocked and cleaned up, and what was late has
+// landed, nothing may be left; and then everybody must get every key.
 func (s *storm) calmDown() {
 	for _, fb := range s.faulty {
 		fb.Calm()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestStormsFind shows that storms find what single requests may miss: each of these defects, within so many seeds.
+// TestStormsFind shows that storms find what single requests may miss: each of these defects,
+// within so many seeds.
 func TestStormsFind(t *testing.T) {
 	const most = 150
 	for _, defect := range []string{

@@ -45,8 +45,8 @@ const (
 // workersEach is how many goroutines compete in each process.
 const workersEach = 8
 
-// Main does the work of a process that [Processes] started, and then ends it. In any other process it does nothing. Call it
-// first thing in TestMain, or in an init function of the test's package.
+// Main does the work of a process that [Processes] started, and then ends it. In any other process
+// it does nothing. Call it first thing in TestMain, or in an init function of the test's package.
 func Main() {
 	text := os.Getenv(workerEnv)
 	if text == "" {
@@ -114,7 +114,8 @@ func work(o orders) error {
 	return err
 }
 
-// obey reads what the parent says. When it says no more, everybody stops, and the process ends even if somebody does not.
+// obey reads what the parent says. When it says no more, everybody stops, and the process ends even
+// if somebody does not.
 func (c *crew) obey(stop context.CancelFunc) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {

@@ -1,9 +1,10 @@
-// Package membackend keeps locks in this process's memory: mem:// in a URL. It is the embedded default that needs nothing
-// installed, the reference for other backends, and the test double: inside a testing/synctest bubble an hour's lease takes no
-// time.
+// Package membackend keeps locks in this process's memory: mem:// in a URL. It is the embedded
+// default that needs nothing installed, the reference for other backends, and the test double:
+// inside a testing/synctest bubble an hour's lease takes no time.
 //
-// It excludes goroutines of one process from each other, and nothing else. Its clock is the process's monotonic clock, so
-// neither clock steps nor drift can end a lease early. What it holds dies with the process.
+// It excludes goroutines of one process from each other, and nothing else. Its clock is the
+// process's monotonic clock, so neither clock steps nor drift can end a lease early. What it holds
+// dies with the process.
 package membackend
 
 import (
@@ -27,18 +28,17 @@ type Backend struct {
 	onLast func() // takes a named store out of the registry with its last client
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 // New returns the first client of a new store.
 func New() *Backend { return NewWith(Config{}) }
 
 // A Config makes a store behave like one on a server of its own. The zero Config is what New has.
 type Config struct {
-	// Quarantine is how long the store grants nothing, from now on, as a server does that lost its memory:
-	// holds that it cannot know of must run out first. A claim with a longer TTL is an *[backend.InvalidError], because its
-	// hold would outlast the quarantine of a store that follows this one.
+	// Quarantine is how long the store grants nothing, from now on, as a server does that lost its
+	// memory: holds that it cannot know of must run out first. A claim with a longer TTL is an
+	// *[backend.InvalidError], because its hold would outlast the quarantine of a store that
+	// follows this one.
 	Quarantine time.Duration
 }
 
@@ -47,7 +47,8 @@ func NewWith(cfg Config) *Backend {
 	return &Backend{store: memstore.New(memstore.Config{Quarantine: cfg.Quarantine})}
 }
 
-// Client returns another client of b's store, as a second process would be on a real one. Closing either leaves the other.
+// Client returns another client of b's store, as a second process would be on a real one. Closing
+// either leaves the other.
 func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
 
 // Capabilities says what a store in one process can do soundly.
@@ -97,8 +98,8 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool
 	return b.store.Heartbeat(claims), nil
 }
 
-// Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease that runs out does not, see
-// HeldError.RetryAfter.
+// Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease
+// that runs out does not, see HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
 		return nil, err
@@ -138,15 +139,16 @@ func (b *Backend) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// named are the stores that were opened by URL, with the number of their clients: mem://a twice is one store.
+// named are the stores that were opened by URL, with the number of their clients: mem://a twice is
+// one store.
 var named struct {
 	sync.Mutex
 	stores  map[string]*memstore.Store
 	clients map[string]int
 }
 
-// open serves mem://NAME. All who open one NAME in a process, the empty one included, share a store, as they would on a
-// server; it goes with its last client.
+// open serves mem://NAME. All who open one NAME in a process, the empty one included, share a
+// store, as they would on a server; it goes with its last client.
 func open(_ context.Context, u *url.URL) (backend.Backend, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || (u.Path != "" && u.Path != "/") {
 		return nil, &backend.InvalidError{Field: "url", Reason: "mem:// takes a name and nothing else, as in mem://shop"}

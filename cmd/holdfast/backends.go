@@ -12,8 +12,9 @@ import (
 	_ "github.com/holdfast-go/holdfast/rueidisbackend"     // rueidis://, rueidiss://, Sentinel, Cluster
 )
 
-// What go-redis logs of failed connections is in the errors already, and would stand between the lines of the command's own
-// output. Its logger is global, so silencing it is for a program to do and not for a library.
+// What go-redis logs of failed connections is in the errors already, and would stand between the
+// lines of the command's own output. Its logger is global, so silencing it is for a program to do
+// and not for a library.
 func init() { redis.SetLogger(silent{}) }
 
 type silent struct{}

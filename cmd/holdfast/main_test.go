@@ -54,12 +54,14 @@ type outcome struct {
 	took     time.Duration
 }
 
-// command prepares a run that no configuration of this machine takes part in, and that leaves its files in dir.
+// command prepares a run that no configuration of this machine takes part in, and that leaves its
+// files in dir.
 func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	// A race ends the process with a status of its own. Without one it need not wait for a second before it exits.
+	// A race ends the process with a status of its own. Without one it need not wait for a second
+	// before it exits.
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "GORACE=halt_on_error=1 atexit_sleep_ms=10")
 	return cmd
 }

@@ -33,7 +33,8 @@ func TestDemoKill(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	args := []string{"demo", "--backend", srv.URL(), "--key", t.Name(), "--processes=3", "--workers=2", "--kill", "--ttl=700ms"}
 	r := holdfast(t, append(args, "--json")...).want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
-	// A survivor has the lock when the lease is over, plus what a busy machine needs to notice; and not before.
+	// A survivor has the lock when the lease is over, plus what a busy machine needs to notice; and
+	// not before.
 	if k := r.Kill; k == nil || k.Process != 3 || k.PID == 0 || k.Next <= k.Token || k.Free < 300 || k.Free > 700+2000 {
 		t.Errorf("kill: %+v", k)
 	}
@@ -78,7 +79,8 @@ func start(t *testing.T, args ...string) running {
 	return r
 }
 
-// finish reads all there is to read, which waits for the binary and its children, and returns the outcome.
+// finish reads all there is to read, which waits for the binary and its children, and returns the
+// outcome.
 func (r running) finish(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -119,7 +121,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// The children hold the other ends of the pipes: that reading ends shows that they ended, although nobody told them to.
+// The children hold the other ends of the pipes: that reading ends shows that they ended, although
+// nobody told them to.
 func TestChildrenEndWithTheirParent(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	r := start(t, "--backend", srv.URL(), "--key", t.Name(), "--processes=3")

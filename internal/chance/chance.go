@@ -1,5 +1,6 @@
-// Package chance draws the jitter of everything that waits at random. It is one place, so that a simulation can have it follow from
-// its seed; what must not be guessed, such as the names of owners, is not drawn here.
+// Package chance draws the jitter of everything that waits at random. It is one place, so that a
+// simulation can have it follow from its seed; what must not be guessed, such as the names of
+// owners, is not drawn here.
 package chance
 
 import (
@@ -9,8 +10,8 @@ import (
 
 var source = rand.Float64
 
-// Use draws from f, which returns a number from 0 up to 1 and may be called concurrently, until restore is called. It is for tests, and is
-// to be called while nobody draws.
+// Use draws from f, which returns a number from 0 up to 1 and may be called concurrently, until
+// restore is called. It is for tests, and is to be called while nobody draws.
 func Use(f func() float64) (restore func()) {
 	before := source
 	source = f

@@ -22,14 +22,16 @@ func (v Violation) Error() string {
 // Check judges exclusive locks: it is [CheckCapacity] with 1. An event's Weight must be 0 or 1.
 func Check(events []Event) []Violation { return CheckCapacity(events, 1) }
 
-// CheckCapacity returns what is wrong, key by key in order of time; nil is a history that a correct lock explains. At any
-// moment the weights of the beliefs in one key must not add up to more than capacity; a belief ends before one that
-// starts at the same time. Tokens other than 0 must differ within a key, and an event's must be above that of every belief
-// that was over when it started, and for which there is no room beside it (for exclusive locks: they rise in order of start).
+// CheckCapacity returns what is wrong, key by key in order of time; nil is a history that a correct
+// lock explains. At any moment the weights of the beliefs in one key must not add up to more than
+// capacity; a belief ends before one that starts at the same time. Tokens other than 0 must differ
+// within a key, and an event's must be above that of every belief that was over when it started,
+// and for which there is no room beside it (for exclusive locks: they rise in order of start).
 // Those for which there is room may have been let in together, and learn of it in any order.
 //
-// Readers beside one writer are checked with a capacity as large as there may be readers, and the writers' Weight equal to
-// it. An event without a moment of belief counts as a grant, for its token only. It takes O(n log n).
+// Readers beside one writer are checked with a capacity as large as there may be readers, and the
+// writers' Weight equal to it. An event without a moment of belief counts as a grant, for its token
+// only. It takes O(n log n).
 func CheckCapacity(events []Event, capacity int) []Violation {
 	var found []Violation
 	for _, key := range byKey(events) {
@@ -70,7 +72,8 @@ func byKey(events []Event) [][]Event {
 	return keys
 }
 
-// byStart orders by start, and what starts together by end and token, so that results do not depend on input order.
+// byStart orders by start, and what starts together by end and token, so that results do not depend
+// on input order.
 func byStart(a, b Event) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Token, b.Token))
 }
@@ -111,7 +114,8 @@ func excess(before, capacity int, a, b Event) string {
 		b.Key, capacity, together, before, b.weight())
 }
 
-// regressions finds tokens that are not above that of every belief which had ended before, and excludes this one.
+// regressions finds tokens that are not above that of every belief which had ended before, and
+// excludes this one.
 func regressions(events []Event, capacity int) []Violation {
 	var found []Violation
 	granted := slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Token == 0 || !e.believed() })
@@ -160,9 +164,10 @@ func byEnd(events []Event) []Event {
 	return sorted
 }
 
-// Inversions counts the pairs of one key in which B was granted before A, although A asked more than slack earlier. Events
-// without Asked are left out. slack covers the way from asking to the store, which is when the place in line is taken. A
-// queue that is first come, first served has none. It takes O(n log n).
+// Inversions counts the pairs of one key in which B was granted before A, although A asked more
+// than slack earlier. Events without Asked are left out. slack covers the way from asking to the
+// store, which is when the place in line is taken. A queue that is first come, first served has
+// none. It takes O(n log n).
 func Inversions(events []Event, slack time.Duration) int {
 	count := 0
 	for _, key := range byKey(events) {

@@ -115,8 +115,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAgreesWithThePlainDefinition compares the sweep with the definition, pair by pair, on random histories, of
-// which about half are correct.
+// TestCheckAgreesWithThePlainDefinition compares the sweep with the definition, pair by pair, on
+// random histories, of which about half are correct.
 func TestCheckAgreesWithThePlainDefinition(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))

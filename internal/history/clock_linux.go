@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// Now reads CLOCK_MONOTONIC, which has the same origin in all processes of a host and is not adjusted. It stands still
-// while the machine sleeps, as Go's own timers do. Its origin means nothing.
+// Now reads CLOCK_MONOTONIC, which has the same origin in all processes of a host and is not
+// adjusted. It stands still while the machine sleeps, as Go's own timers do. Its origin means
+// nothing.
 func Now() time.Duration {
 	const clockMonotonic = 1
 	var ts syscall.Timespec

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An Event is one belief: that Worker held Key from Start to End. Times are of one clock for all events that are checked
-// together: [Now] between processes, any monotonic clock within one.
+// An Event is one belief: that Worker held Key from Start to End. Times are of one clock for all
+// events that are checked together: [Now] between processes, any monotonic clock within one.
 type Event struct {
 	Process string        // whose recorder wrote it
 	Worker  string        // within the process
@@ -31,18 +31,20 @@ func (e Event) String() string {
 
 func (e Event) weight() int { return max(e.Weight, 1) }
 
-// believed reports whether there was a moment of belief. A worker that was paused between the store's yes and its first
-// look at the clock may begin after its own deadline.
+// believed reports whether there was a moment of belief. A worker that was paused between the
+// store's yes and its first look at the clock may begin after its own deadline.
 func (e Event) believed() bool { return e.End > e.Start }
 
-// At converts a time of this process, such as a guard's deadline, to the clock of [Now]. If the goroutine is paused
-// between its two looks at the clock the result is early, so a belief is never taken for longer than it was.
+// At converts a time of this process, such as a guard's deadline, to the clock of [Now]. If the
+// goroutine is paused between its two looks at the clock the result is early, so a belief is never
+// taken for longer than it was.
 func At(t time.Time) time.Duration {
 	now := Now()
 	return now + time.Until(t)
 }
 
-// A Log collects the events of one process in memory. The zero Log is empty and ready. It is safe for concurrent use.
+// A Log collects the events of one process in memory. The zero Log is empty and ready. It is safe
+// for concurrent use.
 type Log struct {
 	mu     sync.Mutex
 	events []Event

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Read joins the files of any number of recorders into events, in order of their start. A last line that was cut short is
-// ignored: its writer was killed before it could act on it. Anything else that is not understood is an error.
+// Read joins the files of any number of recorders into events, in order of their start. A last line
+// that was cut short is ignored: its writer was killed before it could act on it. Anything else
+// that is not understood is an error.
 func Read(paths ...string) ([]Event, error) {
 	j := joiner{open: map[string]*open{}, killed: map[string][]time.Duration{}}
 	for _, path := range paths {

@@ -25,8 +25,9 @@ type line struct {
 	Until   time.Duration `json:"until,omitempty"`
 }
 
-// A Recorder appends to one file. Its methods may be called concurrently, and several recorders, also of several
-// processes, may share a file; one file each is easier to read. Nothing is buffered.
+// A Recorder appends to one file. Its methods may be called concurrently, and several recorders,
+// also of several processes, may share a file; one file each is easier to read. Nothing is
+// buffered.
 type Recorder struct {
 	file    *os.File
 	process string
@@ -34,8 +35,8 @@ type Recorder struct {
 	begun   atomic.Uint64
 }
 
-// NewRecorder opens the file at path for appending, and creates it if need be. process names this process in messages and
-// for [Recorder.Killed].
+// NewRecorder opens the file at path for appending, and creates it if need be. process names this
+// process in messages and for [Recorder.Killed].
 func NewRecorder(path, process string) (*Recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -53,8 +54,8 @@ type Belief struct {
 	id       string
 }
 
-// Begin records that e.Worker believes to hold e.Key from now, or from e.Start if that is set, until the deadline that its
-// guard gives now. e.Process and e.End are not looked at.
+// Begin records that e.Worker believes to hold e.Key from now, or from e.Start if that is set,
+// until the deadline that its guard gives now. e.Process and e.End are not looked at.
 func (r *Recorder) Begin(e Event, until time.Duration) (*Belief, error) {
 	if until <= 0 {
 		return nil, errors.New("history: a belief needs a deadline, or it would never end if its process is killed")
@@ -69,20 +70,21 @@ func (r *Recorder) Begin(e Event, until time.Duration) (*Belief, error) {
 	})
 }
 
-// Renew records a later deadline. It is needed only where a process may be killed while it holds: without it the belief is
-// taken to end at the earlier one, and less is checked.
+// Renew records a later deadline. It is needed only where a process may be killed while it holds:
+// without it the belief is taken to end at the earlier one, and less is checked.
 func (b *Belief) Renew(until time.Duration) error {
 	return b.recorder.write(line{Op: "renew", ID: b.id, At: Now(), Until: until})
 }
 
-// End records that the belief ends now, or at the deadline until if that is earlier. Call it before Unlock. until is the
-// guard's last deadline; with 0 the last one recorded counts.
+// End records that the belief ends now, or at the deadline until if that is earlier. Call it before
+// Unlock. until is the guard's last deadline; with 0 the last one recorded counts.
 func (b *Belief) End(until time.Duration) error {
 	return b.recorder.write(line{Op: "end", ID: b.id, At: Now(), Until: until})
 }
 
-// Killed records that the named process is about to be killed. Call it before the signal is sent, in the process that
-// sends it. Beliefs of that process that have no end then end now at the latest.
+// Killed records that the named process is about to be killed. Call it before the signal is sent,
+// in the process that sends it. Beliefs of that process that have no end then end now at the
+// latest.
 func (r *Recorder) Killed(process string) error {
 	return r.writeAs(process, line{Op: "killed", At: Now()})
 }

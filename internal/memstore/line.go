@@ -36,16 +36,18 @@ func (l *lock) leave(id string) bool {
 	return len(l.line) < n
 }
 
-// advance lets in the first in line, and the next, as long as they fit: readers together, a writer alone. It stops at the
-// first who does not fit, even if one behind would: else a stream of readers would starve a writer. Afterwards nobody is in
-// line, or its head does not fit.
+// advance lets in the first in line, and the next, as long as they fit: readers together, a writer
+// alone. It stops at the first who does not fit, even if one behind would: else a stream of readers
+// would starve a writer. Afterwards nobody is in line, or its head does not fit.
 //
-// Whoever is let in holds from now on, in the same step that made room, so nobody can come in between. It holds for its
-// WaiterTTL only, within which a waiter that lives asks, and that makes it a TTL. One that died costs the others a WaiterTTL.
+// Whoever is let in holds from now on, in the same step that made room, so nobody can come in
+// between. It holds for its WaiterTTL only, within which a waiter that lives asks, and that makes
+// it a TTL. One that died costs the others a WaiterTTL.
 //
-// Its wake goes to that claim alone, unless it is the asker, which has its answer. The wake may be believed, if its token is
-// above that of the claim's last refusal: the refusal gave the key's last token, and tokens rise with grants, so the grant
-// was made after the refused attempt was executed, and that after it was sent.
+// Its wake goes to that claim alone, unless it is the asker, which has its answer. The wake may be
+// believed, if its token is above that of the claim's last refusal: the refusal gave the key's last
+// token, and tokens rise with grants, so the grant was made after the refused attempt was executed,
+// and that after it was sent.
 func (s *Store) advance(key string, l *lock, now time.Time, asker string) {
 	for len(l.line) > 0 && l.fits(l.line[0].claim) {
 		c := l.line[0].claim
@@ -57,7 +59,8 @@ func (s *Store) advance(key string, l *lock, now time.Time, asker string) {
 	}
 }
 
-// topic is what c's watcher listens to: a claim in line to what is made for it, another one to releases of the key.
+// topic is what c's watcher listens to: a claim in line to what is made for it, another one to
+// releases of the key.
 func topic(c backend.Claim) string {
 	if c.Queue {
 		return claimTopic(c.Key, c.ID())

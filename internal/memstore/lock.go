@@ -9,9 +9,10 @@ import (
 
 // A lock is what the store has of one key.
 //
-// Capacity: at any moment the holds are one exclusive, or the holds of one re-entrant owner, or any number of shared ones, or
-// permits of one limit and not more of them than it. It is so when there is none; fits lets nobody in who would change it;
-// and a hold leaves only when it is released or has run out, so every lease that somebody may believe in is among them.
+// Capacity: at any moment the holds are one exclusive, or the holds of one re-entrant owner, or any
+// number of shared ones, or permits of one limit and not more of them than it. It is so when there
+// is none; fits lets nobody in who would change it; and a hold leaves only when it is released or
+// has run out, so every lease that somebody may believe in is among them.
 type lock struct {
 	holds []hold  // in order of grant; those that have run out are dropped by expire
 	line  []place // first come, first
@@ -63,7 +64,8 @@ func (l *lock) entered(c backend.Claim) *hold {
 	return nil
 }
 
-// fits reports whether c may hold beside those who hold now. As all of them are of one mode, the first tells which.
+// fits reports whether c may hold beside those who hold now. As all of them are of one mode, the
+// first tells which.
 func (l *lock) fits(c backend.Claim) bool {
 	if len(l.holds) == 0 || l.entered(c) != nil {
 		return true
@@ -104,7 +106,8 @@ func (l *lock) open() bool {
 		l.holds[0].mode == backend.Permit && len(l.holds) < l.holds[0].limit
 }
 
-// refusal is what c is told. Who is behind others in line is not told when to ask: the first in line asks for all.
+// refusal is what c is told. Who is behind others in line is not told when to ask: the first in
+// line asks for all.
 func (l *lock) refusal(c backend.Claim, now time.Time) error {
 	held := &backend.HeldError{Token: l.token, Position: l.position(c.ID()), Holder: l.holds[0].meta}
 	var soonest time.Time

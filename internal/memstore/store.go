@@ -1,5 +1,5 @@
-// Package memstore keeps locks in memory: the store behind mem://, and that of every simulated node. Its clock can be
-// replaced, which no package outside of internal may offer.
+// Package memstore keeps locks in memory: the store behind mem://, and that of every simulated
+// node. Its clock can be replaced, which no package outside of internal may offer.
 package memstore
 
 import (
@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A Store is the state that clients share. Every verb is one critical section of mu, which makes it atomic. Time passes in it
-// only when a verb looks, as in a store on a server: whoever's verb comes next ends what has run out, and advances the line.
+// A Store is the state that clients share. Every verb is one critical section of mu, which makes it
+// atomic. Time passes in it only when a verb looks, as in a store on a server: whoever's verb comes
+// next ends what has run out, and advances the line.
 type Store struct {
 	hub waiting.Hub[backend.Wake]
 	id  string           // of this memory: another store has another, also after a restart
@@ -28,20 +29,24 @@ type Store struct {
 	token uint64                  // the last token of any key, so that a key's state can be forgotten when it is free
 }
 
-// A tombstone refuses an acquisition, not an owner: a re-entrant owner comes again with another hold.
+// A tombstone refuses an acquisition, not an owner: a re-entrant owner comes again with another
+// hold.
 type tombstone struct{ key, id string }
 
 // late is how long an attempt may still land beyond twice its claim's lease.
 const late = time.Minute
 
-// A Config says what a store does not share with every other. The zero Config is a store by the clock of the process.
+// A Config says what a store does not share with every other. The zero Config is a store by the
+// clock of the process.
 type Config struct {
-	// Now is the store's clock. It may drift and jump, and is called with the store locked. Default time.Now.
+	// Now is the store's clock. It may drift and jump, and is called with the store locked. Default
+	// time.Now.
 	Now func() time.Time
 
-	// Quarantine is how long the store grants nothing, from now on by its clock, as a server does that lost its memory:
-	// holds that it cannot know of must run out first. A claim with a longer TTL is an *[backend.InvalidError], because its
-	// hold would outlast the quarantine of a store that follows this one.
+	// Quarantine is how long the store grants nothing, from now on by its clock, as a server does
+	// that lost its memory: holds that it cannot know of must run out first. A claim with a longer
+	// TTL is an *[backend.InvalidError], because its hold would outlast the quarantine of a store
+	// that follows this one.
 	Quarantine time.Duration
 }
 
@@ -83,16 +88,18 @@ func (s *Store) Validate(c backend.Claim) error {
 	return nil
 }
 
-// Watch signals until ctx is done: for a claim in line what is made for it, for another one releases of the key.
+// Watch signals until ctx is done: for a claim in line what is made for it, for another one
+// releases of the key.
 func (s *Store) Watch(ctx context.Context, c backend.Claim) <-chan backend.Wake {
 	return s.hub.Watch(ctx, topic(c))
 }
 
-// Acquire grants c, or refuses it and with Queue gives it a place in line. All checks come before the first write, except
-// that time passes first.
+// Acquire grants c, or refuses it and with Queue gives it a place in line. All checks come before
+// the first write, except that time passes first.
 //
-// Nobody overtakes: once the line has advanced, whoever is first in it does not fit. So a claim that stands in line is not
-// to be granted here, and one that does not is granted only where nobody stands. The exception enters what its owner holds.
+// Nobody overtakes: once the line has advanced, whoever is first in it does not fit. So a claim
+// that stands in line is not to be granted here, and one that does not is granted only where nobody
+// stands. The exception enters what its owner holds.
 func (s *Store) Acquire(c backend.Claim) (backend.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +135,8 @@ func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 	return backend.Grant{}, l.refusal(c, now)
 }
 
-// quarantined refuses every grant until the holds that an earlier memory may have had are over. There is nothing in this one
-// before, so there is nothing to repeat or to hand over either.
+// quarantined refuses every grant until the holds that an earlier memory may have had are over.
+// There is nothing in this one before, so there is nothing to repeat or to hand over either.
 func (s *Store) quarantined(now time.Time) error {
 	if !now.Before(s.opens) {
 		return nil
@@ -163,9 +170,9 @@ func (s *Store) Heartbeat(claims []backend.Claim) []bool {
 	return waiting
 }
 
-// Renew extends a running lease of the same acquisition, and nothing else. A floor raises the token of the whole ownership,
-// and with it the store's, in the same step: the proof that c holds is the proof that nobody else was granted meanwhile. So it is
-// with a state to be saved.
+// Renew extends a running lease of the same acquisition, and nothing else. A floor raises the token
+// of the whole ownership, and with it the store's, in the same step: the proof that c holds is the
+// proof that nobody else was granted meanwhile. So it is with a state to be saved.
 func (s *Store) Renew(c backend.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,12 +203,13 @@ func (s *Store) raise(l *lock, h *hold, token uint64) {
 	s.token = max(s.token, l.token)
 }
 
-// Release forgets c, in the line or as a holder, lets in whom that lets in, and only then wakes: a waiter that was woken
-// before would find the key held and sleep again. Unless c is settled it leaves a tombstone, which an attempt of c that
-// lands later runs into.
+// Release forgets c, in the line or as a holder, lets in whom that lets in, and only then wakes: a
+// waiter that was woken before would find the key held and sleep again. Unless c is settled it
+// leaves a tombstone, which an attempt of c that lands later runs into.
 //
-// Cancel and grant: c is in line, or holds, or neither, and this step ends each. A grant that was handed to c and not yet
-// heard of is released like any other, which passes it on. c itself is not let in by its own leaving, as it goes first.
+// Cancel and grant: c is in line, or holds, or neither, and this step ends each. A grant that was
+// handed to c and not yet heard of is released like any other, which passes it on. c itself is not
+// let in by its own leaving, as it goes first.
 func (s *Store) Release(c backend.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +238,8 @@ func (s *Store) release(c backend.Claim) error {
 	return nil
 }
 
-// Inspect looks and touches nothing: what has run out is left out, and whoever is to be let in still stands in line.
+// Inspect looks and touches nothing: what has run out is left out, and whoever is to be let in
+// still stands in line.
 func (s *Store) Inspect(key string) backend.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +251,8 @@ func (s *Store) Inspect(key string) backend.State {
 	return l.state(now)
 }
 
-// at returns key's lock as of now, without what has run out. The caller has mu, and ends with forget.
+// at returns key's lock as of now, without what has run out. The caller has mu, and ends with
+// forget.
 func (s *Store) at(key string, now time.Time) *lock {
 	l := s.locks[key]
 	if l == nil {
@@ -255,8 +265,9 @@ func (s *Store) at(key string, now time.Time) *lock {
 
 // grant lets c in for lease. The caller has seen that it fits.
 //
-// Tokens rise in the order of grants, over all keys, because grants are made one at a time under mu and each takes the next;
-// a claim that reserves takes the following ones too. The clock in them keeps them rising over the end of the store.
+// Tokens rise in the order of grants, over all keys, because grants are made one at a time under mu
+// and each takes the next; a claim that reserves takes the following ones too. The clock in them
+// keeps them rising over the end of the store.
 func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Duration) backend.Grant {
 	h := hold{
 		id: c.ID(), owner: c.Owner, mode: c.Mode, limit: c.Limit, reentrant: c.Reentrant,

@@ -28,11 +28,6 @@ var lockerMutants = []mutant{
 		Put:  `case false:`, Test: "./locker .",
 	},
 	{
-		Name: "locker: a late yes revives", Dir: "locker",
-		Find: `case (__\.left\(now\) <= 0):( // too late)`,
-		Put:  `case $1 && err != nil:$2`, Test: "./locker .",
-	},
-	{
 		Name: "locker: the store says lost, and the hold goes on", Dir: "locker",
 		Find: `refuted := errors\.Is\(err, backend\.ErrLost\) \|\| errors\.Is\(err, backend\.ErrForeign\)`,
 		Put:  `refuted := false`, Test: "./locker .",
@@ -66,11 +61,6 @@ var lockerMutants = []mutant{
 		Name: "locker: a lease that is nearly over is handed on", Dir: "locker",
 		Find: `(l\.until\.left\(now\) >= )min\(`,
 		Put:  `${1}0*min(`, Test: "./locker .",
-	},
-	{
-		Name: "locker: a lost lease is handed on", Dir: "locker",
-		Find: `return l\.lost == nil && !l\.over && `,
-		Put:  `return `, Test: "./locker .",
 	},
 	{
 		Name: "locker: a hand-over of an earlier grant is believed", Dir: "locker",

@@ -67,7 +67,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // nothing is left for stop to do
 	}
 }
 
@@ -167,8 +167,10 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 
 // test runs tests with an overlay. It returns nil if they failed, as they should.
 func (r *runner) test(ctx context.Context, overlay, tests string, packages []string) (output string, err error) {
-	args := []string{"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-overlay=" + overlay, "-run=" + tests,
-		"-skip=^TestGolden"} // which compares texts
+	args := []string{
+		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-overlay=" + overlay, "-run=" + tests,
+		"-skip=^TestGolden",
+	} // which compares texts
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = r.root
 	out, err := cmd.CombinedOutput()

@@ -82,7 +82,7 @@ func TestVerdicts(t *testing.T) {
 		!strings.Contains(out.String(), "TestSum") {
 		t.Errorf("all = %v, and printed\n%s", err, out.String())
 	}
-	if changed, err := os.ReadFile(filepath.Join(dir, "sum/sum.go")); err != nil || !strings.Contains(string(changed), "a + b") {
+	if changed, err := os.ReadFile(filepath.Join(dir, "sum", "sum.go")); err != nil || !strings.Contains(string(changed), "a + b") {
 		t.Errorf("the tree was changed: %s, %v", changed, err)
 	}
 }

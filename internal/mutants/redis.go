@@ -74,8 +74,8 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "lua: tokens run away from the clock when handed over", Dir: "internal/redis/script",
-		Find: `if last > us \+ NEAR then return end`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Find: `or last > us \+ NEAR then return end`,
+		Put:  `then return end`, Test: "./internal/redis/script .",
 	},
 	{
 		Name: "lua: the queue is overtaken", Dir: "internal/redis/script",

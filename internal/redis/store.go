@@ -148,8 +148,10 @@ func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, 
 		return nil, nil
 	}
 	if len(claims) > backend.MaxHeartbeat {
-		return nil, &backend.InvalidError{Field: "claims", Value: strconv.Itoa(len(claims)),
-			Reason: "are more than " + strconv.Itoa(backend.MaxHeartbeat)}
+		return nil, &backend.InvalidError{
+			Field: "claims", Value: strconv.Itoa(len(claims)),
+			Reason: "are more than " + strconv.Itoa(backend.MaxHeartbeat),
+		}
 	}
 	for i := range claims {
 		c := &claims[i]

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A gate lets through one at a time, a nanosecond apart at least: those who come at one moment in order of their names, and not in
-// that in which goroutines happened to run.
+// A gate lets through one at a time, a nanosecond apart at least: those who come at one moment in
+// order of their names, and not in that in which goroutines happened to run.
 type gate struct {
 	mu     sync.Mutex
 	moment *moment   // the latest
@@ -23,7 +23,8 @@ type moment struct {
 	passed []bool
 }
 
-// A name is of a request: on a client's gate of a node, on a node's of a client. Two of a verb about a key on one way differ in n.
+// A name is of a request: on a client's gate of a node, on a node's of a client. Two of a verb
+// about a key on one way differ in n.
 type name struct {
 	who, n    int
 	verb, key string

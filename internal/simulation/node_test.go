@@ -26,7 +26,8 @@ type node struct {
 	sent   map[string]sentMark
 }
 
-// A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its own acquire.
+// A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its
+// own acquire.
 type sentMark struct {
 	released uint64 // when the latest release that was executed had been sent
 	settled  bool   // and what it said

@@ -82,9 +82,11 @@ func each(t *testing.T, n int, f func(t *testing.T, seed uint64) bool) {
 	})
 }
 
-// Each budget is such that a variant which shows in as few seeds as was measured is missed in less than one of a million runs.
-// Measured with -rates=200 -first=5001: no-quarantine in 111 of them. With 50: no-write-back 17, no-time-in-tokens 38, no-tombstone 47,
-// deadline-from-reply 17, majorities-that-do-not-meet 38; clocks-beyond-the-drift in 44 of 200, with ten rounds for each worker.
+// Each budget is such that a variant which shows in as few seeds as was measured is missed in less
+// than one of a million runs. Measured with -rates=200 -first=5001: no-quarantine in 111 of them.
+// With 50: no-write-back 17, no-time-in-tokens 38, no-tombstone 47, deadline-from-reply 17,
+// majorities-that-do-not-meet 38; clocks-beyond-the-drift in 44 of 200, with ten rounds for each
+// worker.
 var variants = []variant{
 	{name: "no-quarantine", budget: 20, noQuarantine: true, needs: faults{cuts: true}},
 	{name: "no-write-back", budget: 60, noWriteBack: true, needs: faults{apart: true}},
@@ -119,7 +121,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// search runs n seeds of a variant, or until it is found if that is enough. what is the first line of what was found first.
+// search runs n seeds of a variant, or until it is found if that is enough. what is the first line
+// of what was found first.
 func search(t *testing.T, v variant, n int, enough bool) (tried, found int, what string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A stamp is a client's way to a node. It notes in which order the client sends, and lets a paused client neither send nor hear. What it
-// sends of the client's wall clock, which is the token that it wishes for, is by a clock that is set differently.
+// A stamp is a client's way to a node. It notes in which order the client sends, and lets a paused
+// client neither send nor hear. What it sends of the client's wall clock, which is the token that
+// it wishes for, is by a clock that is set differently.
 type stamp struct {
 	backend.Backend
 	c    *client
@@ -37,7 +38,8 @@ type request struct {
 	name name // among what the client does
 }
 
-// send numbers a request, waits while the client is paused, and returns a ctx that knows when it was sent.
+// send numbers a request, waits while the client is paused, and returns a ctx that knows when it
+// was sent.
 func (s *stamp) send(ctx context.Context, verb string, c backend.Claim) (*request, context.Context) {
 	s.mu.Lock()
 	owner := s.owners[c.Owner] // 0 if it is new
@@ -58,7 +60,8 @@ func (s *stamp) send(ctx context.Context, verb string, c backend.Claim) (*reques
 	return r, context.WithValue(ctx, sentKey{}, s.c.clock.Add(1))
 }
 
-// heard stops the client at the moment at which it hears something, perhaps, and returns when it goes on.
+// heard stops the client at the moment at which it hears something, perhaps, and returns when it
+// goes on.
 func (r *request) heard() {
 	c := r.c
 	c.gate.pass(r.name)

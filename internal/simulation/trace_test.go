@@ -47,8 +47,9 @@ func (t *trace) sorted() []string {
 	return t.lines
 }
 
-// TestRepeats runs seeds twice: a seed decides the whole history. What may be left to the scheduler is two timers of the code under test that
-// end in the same nanosecond, so one seed in twenty may differ, and none is expected to.
+// TestRepeats runs seeds twice: a seed decides the whole history. What may be left to the scheduler
+// is two timers of the code under test that end in the same nanosecond, so one seed in twenty may
+// differ, and none is expected to.
 func TestRepeats(t *testing.T) {
 	n := max(20, min(50, *seeds/20))
 	if testing.Short() || raceEnabled {

@@ -170,7 +170,8 @@ func (w *world) run() {
 	}
 }
 
-// cuts restarts a majority at once, or nearly, soon after somebody has begun to hold: all come back with their memory, or all without.
+// cuts restarts a majority at once, or nearly, soon after somebody has begun to hold: all come back
+// with their memory, or all without.
 func (w *world) cuts(ctx context.Context, r *rand.Rand) {
 	for waiting.Pause(ctx, w.ttl/2+fraction(r, w.calmness)) {
 		select {
@@ -190,7 +191,8 @@ func (w *world) cuts(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// goesOn sees that with all nodes back, and those that forgot out of quarantine, everybody gets every key in time.
+// goesOn sees that with all nodes back, and those that forgot out of quarantine, everybody gets
+// every key in time.
 func (w *world) goesOn() {
 	limit := w.grace + 4*w.ttl
 	for _, c := range w.clients {

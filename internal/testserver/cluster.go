@@ -8,16 +8,18 @@ import (
 	"testing"
 )
 
-// A ClusterSet is a Redis Cluster of three primaries that share all slots, with or without replicas.
+// A ClusterSet is a Redis Cluster of three primaries that share all slots, with or without
+// replicas.
 type ClusterSet struct {
 	Nodes []*Server // the primaries first, as it was set up
 }
 
 const primaries = 3
 
-// Cluster starts a cluster, and returns when every node says that it is complete and every replica is in sync. A node is
-// taken for dead after two seconds (--cluster-node-timeout). The options apply to every node; [WithReplicas] is for this;
-// WithPort and WithTLS are not supported. It takes about three seconds: a new primary refuses writes for the first two.
+// Cluster starts a cluster, and returns when every node says that it is complete and every replica
+// is in sync. A node is taken for dead after two seconds (--cluster-node-timeout). The options
+// apply to every node; [WithReplicas] is for this; WithPort and WithTLS are not supported. It takes
+// about three seconds: a new primary refuses writes for the first two.
 func Cluster(t testing.TB, opts ...Option) *ClusterSet {
 	t.Helper()
 	cfg := newConfig(opts)
@@ -59,7 +61,8 @@ func (s *ClusterSet) create(t testing.TB, cfg config) error {
 	return nil
 }
 
-// complete returns nil when every node knows all nodes, finds all slots served, and all replicas are in sync.
+// complete returns nil when every node knows all nodes, finds all slots served, and all replicas
+// are in sync.
 func (s *ClusterSet) complete(replicas int) error {
 	for i, node := range s.Nodes {
 		info, err := node.Do("CLUSTER", "INFO")
@@ -100,7 +103,8 @@ func (s *ClusterSet) Owner(key string) (*Server, error) {
 	return nil, fmt.Errorf("no node serves %q: %w", key, err)
 }
 
-// AwaitFailover blocks until another node than old serves key, and returns it. It fails the test if that does not come.
+// AwaitFailover blocks until another node than old serves key, and returns it. It fails the test if
+// that does not come.
 func (s *ClusterSet) AwaitFailover(t testing.TB, key string, old *Server) *Server {
 	t.Helper()
 	var owner *Server

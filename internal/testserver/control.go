@@ -1,6 +1,7 @@
 package testserver
 
-// Kill ends the server with SIGKILL and returns when it is gone. Killing a dead server does nothing.
+// Kill ends the server with SIGKILL and returns when it is gone. Killing a dead server does
+// nothing.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	s.refuseIfShared("Kill")
@@ -9,8 +10,8 @@ func (s *Server) Kill() {
 	s.proc.kill()
 }
 
-// Restart starts the server again on the same port and in the same directory, after Kill if it runs. What it held in
-// memory is gone, unless it was started with arguments that persist.
+// Restart starts the server again on the same port and in the same directory, after Kill if it
+// runs. What it held in memory is gone, unless it was started with arguments that persist.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.refuseIfShared("Restart")
@@ -22,7 +23,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Stop freezes the server with SIGSTOP: connections stay, nothing answers. It has taken effect when Stop returns.
+// Stop freezes the server with SIGSTOP: connections stay, nothing answers. It has taken effect when
+// Stop returns.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	s.refuseIfShared("Stop")

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/etcdbin"
 )
 
-// An EtcdMember is one etcd process on 127.0.0.1. Its methods may be called concurrently; those that fail the test must be
-// called from the test's goroutine.
+// An EtcdMember is one etcd process on 127.0.0.1. Its methods may be called concurrently; those
+// that fail the test must be called from the test's goroutine.
 type EtcdMember struct {
 	// TLS has the certificates of a member started WithTLS, and is nil otherwise.
 	TLS *TLS
@@ -35,14 +35,16 @@ type EtcdMember struct {
 	proc *process
 }
 
-// Etcd starts a cluster of one member, of the version in internal/etcdd. It is up when Etcd returns, and killed when the test
-// ends. Its ticks are short, so that leases of a second are to be had.
+// Etcd starts a cluster of one member, of the version in internal/etcdd. It is up when Etcd
+// returns, and killed when the test ends. Its ticks are short, so that leases of a second are to be
+// had.
 func Etcd(t testing.TB, opts ...Option) *EtcdMember {
 	t.Helper()
 	return EtcdCluster(t, 1, opts...).Members[0]
 }
 
-// WithDebianEtcd runs the etcd in PATH, which Debian's package etcd-server puts there, and not our own.
+// WithDebianEtcd runs the etcd in PATH, which Debian's package etcd-server puts there, and not our
+// own.
 func WithDebianEtcd() Option { return func(c *config) { c.program = "etcd" } }
 
 // prepare finds the program, ports and certificates of a member that is not started yet.
@@ -119,7 +121,8 @@ func (m *EtcdMember) URL() string {
 
 func (m *EtcdMember) peerURL() string { return "http://" + loopback(m.peerPort) }
 
-// Post calls a method of etcd's HTTP gateway, such as /v3/maintenance/status, and decodes its answer, if into is not nil.
+// Post calls a method of etcd's HTTP gateway, such as /v3/maintenance/status, and decodes its
+// answer, if into is not nil.
 func (m *EtcdMember) Post(path string, request, into any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -169,14 +172,16 @@ func (m *EtcdMember) serves() error {
 	return m.Post("/v3/kv/range", map[string]string{"key": "AA=="}, nil)
 }
 
-// Kill ends the member with SIGKILL and returns when it is gone. Killing a dead member does nothing.
+// Kill ends the member with SIGKILL and returns when it is gone. Killing a dead member does
+// nothing.
 func (m *EtcdMember) Kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.proc.kill()
 }
 
-// Start starts a killed member again with its data. It does not wait until it answers, which needs a majority.
+// Start starts a killed member again with its data. It does not wait until it answers, which needs
+// a majority.
 func (m *EtcdMember) Start() {
 	m.tb.Helper()
 	m.mu.Lock()
@@ -194,7 +199,8 @@ func (m *EtcdMember) Restart() {
 	await(m.tb, "etcd member", m.serves)
 }
 
-// Stop freezes the member with SIGSTOP: connections stay, nothing answers. It has taken effect when Stop returns.
+// Stop freezes the member with SIGSTOP: connections stay, nothing answers. It has taken effect when
+// Stop returns.
 func (m *EtcdMember) Stop() {
 	m.tb.Helper()
 	if err := m.current().stop(); err != nil {

@@ -10,8 +10,8 @@ import (
 // An EtcdSet is an etcd cluster.
 type EtcdSet struct{ Members []*EtcdMember }
 
-// EtcdCluster starts a cluster of n members, and returns when all of them serve. A dead leader is replaced after about a
-// second.
+// EtcdCluster starts a cluster of n members, and returns when all of them serve. A dead leader is
+// replaced after about a second.
 func EtcdCluster(t testing.TB, n int, opts ...Option) *EtcdSet {
 	t.Helper()
 	cfg := newConfig(opts)
@@ -45,7 +45,8 @@ func (s *EtcdSet) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Leader returns the member that leads, as the others say it, and a follower. It waits until there is one.
+// Leader returns the member that leads, as the others say it, and a follower. It waits until there
+// is one.
 func (s *EtcdSet) Leader(t testing.TB) (leader, follower *EtcdMember) {
 	t.Helper()
 	await(t, "leader", func() error {
@@ -68,7 +69,8 @@ func (s *EtcdSet) Leader(t testing.TB) (leader, follower *EtcdMember) {
 	return leader, follower
 }
 
-// Rejoin kills a member, takes it out of the cluster, and has it come back as a new one with an empty disk.
+// Rejoin kills a member, takes it out of the cluster, and has it come back as a new one with an
+// empty disk.
 func (s *EtcdSet) Rejoin(t testing.TB, m *EtcdMember) {
 	t.Helper()
 	status, err := m.Status()

@@ -9,14 +9,16 @@ import (
 // Mode is what a [Proxy] does to a request.
 type Mode uint8
 
-// The modes. Where a connection speaks RESP, a request is one whole command and a reply is the one that answers it, also in
-// a pipeline; pushes and pub/sub messages are neither. On other connections (TLS, HTTP/2) each read is taken for one.
+// The modes. Where a connection speaks RESP, a request is one whole command and a reply is the one
+// that answers it, also in a pipeline; pushes and pub/sub messages are neither. On other
+// connections (TLS, HTTP/2) each read is taken for one.
 const (
 	// Pass forwards.
 	Pass Mode = iota
 
-	// Hold keeps the request, and what follows it on its connection, until the next Set, and then delivers it, late, also
-	// if the client has closed the connection meanwhile. Without Match and Next it holds what servers send, too.
+	// Hold keeps the request, and what follows it on its connection, until the next Set, and then
+	// delivers it, late, also if the client has closed the connection meanwhile. Without Match and
+	// Next it holds what servers send, too.
 	Hold
 
 	// HoldReply forwards the request and keeps its reply until the next Set.
@@ -25,30 +27,34 @@ const (
 	// Delay forwards the request Fault.Delay after it came in.
 	Delay
 
-	// DelayReply forwards the request, and its reply no earlier than Fault.Delay after the request came in.
+	// DelayReply forwards the request, and its reply no earlier than Fault.Delay after the request
+	// came in.
 	DelayReply
 
 	// CutBeforeRequest closes the connection. The server has not seen the request.
 	CutBeforeRequest
 
-	// ExecuteThenCut forwards the request, waits for the reply, drops it and closes the connection: executed, but the
-	// client cannot know.
+	// ExecuteThenCut forwards the request, waits for the reply, drops it and closes the connection:
+	// executed, but the client cannot know.
 	ExecuteThenCut
 
-	// HalfOpen swallows the request and leaves the connection open. As TCP cannot lose a part of a stream, nothing passes
-	// on that connection again in either direction, whatever is Set later. Without Match and Next, connections that only
-	// listen are struck too, when the server next sends something.
+	// HalfOpen swallows the request and leaves the connection open. As TCP cannot lose a part of a
+	// stream, nothing passes on that connection again in either direction, whatever is Set later.
+	// Without Match and Next, connections that only listen are struck too, when the server next
+	// sends something.
 	HalfOpen
 
-	// Refuse closes the listener, so that new connections are refused. Present ones live on, see [Proxy.CutAll].
+	// Refuse closes the listener, so that new connections are refused. Present ones live on, see
+	// [Proxy.CutAll].
 	Refuse
 
-	// LoseMessages drops the pub/sub messages that servers send, and nothing else. Match and Next say nothing here.
+	// LoseMessages drops the pub/sub messages that servers send, and nothing else. Match and Next
+	// say nothing here.
 	LoseMessages
 )
 
-// A Fault says what happens to which requests. A client library's own requests count, too: without Match, Next may be used
-// up by the HELLO of a new connection.
+// A Fault says what happens to which requests. A client library's own requests count, too: without
+// Match, Next may be used up by the HELLO of a new connection.
 type Fault struct {
 	Mode  Mode
 	Match func(request []byte) bool // which requests; nil is all. [Containing] makes one
@@ -56,11 +62,13 @@ type Fault struct {
 	Delay time.Duration             // for Delay and DelayReply
 }
 
-// everything reports whether the fault is about connections as a whole, and not about chosen requests.
+// everything reports whether the fault is about connections as a whole, and not about chosen
+// requests.
 func (f Fault) everything() bool { return f.Match == nil && f.Next == 0 }
 
-// Containing matches requests that contain every one of parts, such as a script's SHA and a key. The proxy sees a command
-// as the server would: a script's first call may be an EVAL, which does not contain the SHA.
+// Containing matches requests that contain every one of parts, such as a script's SHA and a key.
+// The proxy sees a command as the server would: a script's first call may be an EVAL, which does
+// not contain the SHA.
 func Containing(parts ...string) func(request []byte) bool {
 	return func(request []byte) bool {
 		for _, p := range parts {
@@ -102,7 +110,8 @@ func (r *regime) choose(request []byte) Fault {
 	return Fault{}
 }
 
-// whole returns the mode of the first fault that is about whole connections, as far as it stops what servers send.
+// whole returns the mode of the first fault that is about whole connections, as far as it stops
+// what servers send.
 func (r *regime) whole() Mode {
 	for _, f := range r.faults {
 		if f.everything() && (f.Mode == Hold || f.Mode == HalfOpen) {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A link is one client's connection with the server's side of it. Three goroutines serve it: one reads requests, so that
-// delayed ones overlap and a client that hangs up is noticed while its request is held; one decides and forwards; one, once
-// the server is dialed, brings back what it sends.
+// A link is one client's connection with the server's side of it. Three goroutines serve it: one
+// reads requests, so that delayed ones overlap and a client that hangs up is noticed while its
+// request is held; one decides and forwards; one, once the server is dialed, brings back what it
+// sends.
 type link struct {
 	proxy    *Proxy
 	client   *net.TCPConn
@@ -30,7 +31,8 @@ type inbound struct {
 	at    time.Time
 }
 
-// inFlight bounds the requests that are read ahead on one connection. Beyond it the client feels back pressure.
+// inFlight bounds the requests that are read ahead on one connection. Beyond it the client feels
+// back pressure.
 const inFlight = 1024
 
 func newLink(p *Proxy, client *net.TCPConn) *link {
@@ -88,7 +90,8 @@ func (l *link) read() {
 	}
 }
 
-// forward brings requests to the server, in order. When the client has hung up and all is delivered, it hangs up, too.
+// forward brings requests to the server, in order. When the client has hung up and all is
+// delivered, it hangs up, too.
 func (l *link) forward() {
 	for r := range l.requests {
 		if !l.decide(r) {
@@ -103,14 +106,15 @@ func (l *link) forward() {
 		l.cut()
 		return
 	}
-	// Not closed: a server that still has a request to read must not find a reset there. It hangs up, then bring cuts.
+	// Not closed: a server that still has a request to read must not find a reset there. It hangs
+	// up, then bring cuts.
 	if l.gate(0) { // the end comes after what is held
 		_ = server.CloseWrite()
 	}
 }
 
-// decide does to a request what is set for it. It blocks while the request is held or delayed, and returns false when the
-// link is to be cut.
+// decide does to a request what is set for it. It blocks while the request is held or delayed, and
+// returns false when the link is to be cut.
 func (l *link) decide(r inbound) bool {
 	for !l.isDead() {
 		fault, over := l.proxy.choose(r.bytes)
@@ -152,7 +156,8 @@ func (l *link) send(r inbound, f fate) bool {
 	return err == nil
 }
 
-// dial returns the connection to the server, made for the first request. It returns nil if there is none to be had.
+// dial returns the connection to the server, made for the first request. It returns nil if there is
+// none to be had.
 func (l *link) dial() *net.TCPConn {
 	l.mu.Lock()
 	server := l.server
@@ -200,12 +205,14 @@ func (l *link) bring(server net.Conn) {
 		if !l.settle(f) || !l.gate(1) {
 			return
 		}
-		// A client that hung up is no reason to stop: the server may still have requests of it to answer.
+		// A client that hung up is no reason to stop: the server may still have requests of it to
+		// answer.
 		_, _ = l.client.Write(bytes)
 	}
 }
 
-// settle does to a reply what was decided for its request. It returns false when the link is to be cut.
+// settle does to a reply what was decided for its request. It returns false when the link is to be
+// cut.
 func (l *link) settle(f fate) bool {
 	switch f.mode {
 	case HoldReply:
@@ -221,8 +228,8 @@ func (l *link) settle(f fate) bool {
 	return true
 }
 
-// gate blocks while everything is held, and for good when the line is half-open. It returns false when the link was cut
-// meanwhile. It adds held to what was held, once, if it blocks for that.
+// gate blocks while everything is held, and for good when the line is half-open. It returns false
+// when the link was cut meanwhile. It adds held to what was held, once, if it blocks for that.
 func (l *link) gate(held int) bool {
 	for ; ; held = 0 {
 		mode, over := l.proxy.whole()

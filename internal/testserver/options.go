@@ -14,17 +14,20 @@ type config struct {
 	program  string // of an etcd member; empty for the one we build
 }
 
-// WithArgs adds redis-server arguments, such as "--maxmemory", "5mb". They override what the package sets.
+// WithArgs adds redis-server arguments, such as "--maxmemory", "5mb". They override what the
+// package sets.
 func WithArgs(args ...string) Option { return func(c *config) { c.args = append(c.args, args...) } }
 
 // WithPassword asks every client for a password (requirepass). URL contains it, and Do uses it.
 func WithPassword(password string) Option { return func(c *config) { c.password = password } }
 
-// WithTLS serves TLS only, under a CA made for this server; see [Server.TLS]. Clients may show a certificate, and one that
-// they show must be good. WithArgs("--tls-auth-clients", "yes") demands one.
+// WithTLS serves TLS only, under a CA made for this server; see [Server.TLS]. Clients may show a
+// certificate, and one that they show must be good. WithArgs("--tls-auth-clients", "yes") demands
+// one.
 func WithTLS() Option { return func(c *config) { c.tls = true } }
 
-// WithPort listens on this port of 127.0.0.1. Without it a free one is taken, and another if that was lost to a race.
+// WithPort listens on this port of 127.0.0.1. Without it a free one is taken, and another if that
+// was lost to a race.
 func WithPort(port int) Option { return func(c *config) { c.port = port } }
 
 // WithReplicas gives each primary of a [Cluster] n replicas.

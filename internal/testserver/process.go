@@ -33,8 +33,8 @@ func startProcess(log *os.File, program string, args ...string) (*process, error
 	return p, nil
 }
 
-// keep starts the process, and stays on its thread until the process is dead: the parent-death signal is sent when the
-// thread ends that forked, not when the program does.
+// keep starts the process, and stays on its thread until the process is dead: the parent-death
+// signal is sent when the thread ends that forked, not when the program does.
 func (p *process) keep(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -66,8 +66,8 @@ func (p *process) kill() {
 	<-p.dead
 }
 
-// poll asks ready again and again until it returns nil. It gives up with ready's last error when dead is closed (nil:
-// never) or limit has passed.
+// poll asks ready again and again until it returns nil. It gives up with ready's last error when
+// dead is closed (nil: never) or limit has passed.
 func poll(dead <-chan struct{}, limit time.Duration, ready func() error) error {
 	const pause = 3 * time.Millisecond
 	deadline := time.Now().Add(limit)

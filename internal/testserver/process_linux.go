@@ -8,8 +8,9 @@ import (
 // dieWithParent has the kernel kill the child when the thread that forks it ends, even by SIGKILL.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// awaitStopped blocks until SIGSTOP has taken effect in every thread of the child, or the child is dead. Until then the
-// child may still be running on another core. It waits for the stop only, so it never reaps.
+// awaitStopped blocks until SIGSTOP has taken effect in every thread of the child, or the child is
+// dead. Until then the child may still be running on another core. It waits for the stop only, so
+// it never reaps.
 func awaitStopped(pid int) error {
 	const pPID, wStopped = 1, 2
 	var info [128]byte // siginfo_t, not looked at

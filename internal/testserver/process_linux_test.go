@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TestServersOutliveTheThreadThatAskedForThem: the kernel's signal follows the thread that forked, and Go ends a thread
-// whose goroutine ends while it is locked to it. A server that was forked there would be killed in the middle of its test.
+// TestServersOutliveTheThreadThatAskedForThem: the kernel's signal follows the thread that forked,
+// and Go ends a thread whose goroutine ends while it is locked to it. A server that was forked
+// there would be killed in the middle of its test.
 func TestServersOutliveTheThreadThatAskedForThem(t *testing.T) {
 	t.Parallel()
 	var s *testserver.Server

@@ -22,9 +22,9 @@ type Counts struct {
 	Lost      int // messages dropped by LoseMessages
 }
 
-// A Proxy is a TCP proxy in front of one server, which forwards until it is told to misbehave. Its methods may be called
-// concurrently; those that fail the test must be called from the test's goroutine. It ends with the test, and leaves no
-// goroutine behind.
+// A Proxy is a TCP proxy in front of one server, which forwards until it is told to misbehave. Its
+// methods may be called concurrently; those that fail the test must be called from the test's
+// goroutine. It ends with the test, and leaves no goroutine behind.
 type Proxy struct {
 	tb     testing.TB
 	target string
@@ -41,8 +41,8 @@ type Proxy struct {
 	closed   bool
 }
 
-// NewProxy returns a proxy that listens on 127.0.0.1 and forwards to target ("host:port"). The target is dialed when a
-// connection brings its first request; it need not run before.
+// NewProxy returns a proxy that listens on 127.0.0.1 and forwards to target ("host:port"). The
+// target is dialed when a connection brings its first request; it need not run before.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{
@@ -64,8 +64,8 @@ func NewProxy(t testing.TB, target string) *Proxy {
 // Addr is where clients connect. It stays the same, also over Refuse.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set replaces all faults that were set before, and releases what they held. For each request the first fault that
-// applies decides; a request that none applies to passes. Without faults all pass.
+// Set replaces all faults that were set before, and releases what they held. For each request the
+// first fault that applies decides; a request that none applies to passes. Without faults all pass.
 func (p *Proxy) Set(faults ...Fault) {
 	p.tb.Helper()
 	p.mu.Lock()
@@ -91,7 +91,8 @@ func (p *Proxy) Pass() {
 	p.Set()
 }
 
-// CutAll closes all present connections, with what is held on them. It returns when they are closed.
+// CutAll closes all present connections, with what is held on them. It returns when they are
+// closed.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +108,8 @@ func (p *Proxy) Counts() Counts {
 	return p.counts
 }
 
-// Await blocks until the counts are as wanted, and fails the test if they are not after ten seconds. It is how a test
-// waits until a request is held, or a reply was dropped.
+// Await blocks until the counts are as wanted, and fails the test if they are not after ten
+// seconds. It is how a test waits until a request is held, or a reply was dropped.
 func (p *Proxy) Await(wanted func(Counts) bool) {
 	p.tb.Helper()
 	timer := time.NewTimer(p.limit)
@@ -141,7 +142,8 @@ func (p *Proxy) countLocked(change func(*Counts)) {
 	p.counted = make(chan struct{})
 }
 
-// choose returns what to do with a request, and a channel that is closed when that is no longer what is set.
+// choose returns what to do with a request, and a channel that is closed when that is no longer
+// what is set.
 func (p *Proxy) choose(request []byte) (Fault, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	attempts     = 5                // at finding a port that nobody takes first
 )
 
-// A Server is one redis-server process (or sentinel) on 127.0.0.1. Its methods may be called concurrently; those that
-// fail the test must be called from the test's goroutine.
+// A Server is one redis-server process (or sentinel) on 127.0.0.1. Its methods may be called
+// concurrently; those that fail the test must be called from the test's goroutine.
 type Server struct {
 	// TLS has the certificates of a server started WithTLS, and is nil otherwise.
 	TLS *TLS
@@ -35,7 +35,8 @@ type Server struct {
 	proc *process
 }
 
-// Redis starts a redis-server that keeps nothing on disk. It is up when Redis returns, and killed when the test ends.
+// Redis starts a redis-server that keeps nothing on disk. It is up when Redis returns, and killed
+// when the test ends.
 func Redis(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	cfg := newConfig(opts)
@@ -81,7 +82,8 @@ func run(t testing.TB, cfg config) *Server {
 	return s
 }
 
-// launch starts a server and waits until it answers. A port that was not asked for is tried again if somebody was faster.
+// launch starts a server and waits until it answers. A port that was not asked for is tried again
+// if somebody was faster.
 func launch(t testing.TB, cfg config, log logFile) (*Server, error) {
 	s := &Server{tb: t, cfg: cfg, log: log}
 	if cfg.tls {
@@ -121,7 +123,8 @@ func (s *Server) start() error {
 	return nil
 }
 
-// answers returns nil when the process itself serves: on a port lost to a race, somebody else's server would answer.
+// answers returns nil when the process itself serves: on a port lost to a race, somebody else's
+// server would answer.
 func (s *Server) answers(proc *process) error {
 	if _, err := s.Do("PING"); err != nil {
 		return err
@@ -158,7 +161,8 @@ func (s *Server) Port() int { return s.cfg.port }
 // PID is the id of the running process, or of the last one.
 func (s *Server) PID() int { return s.current().pid() }
 
-// URL is redis://127.0.0.1:port, or rediss:// with TLS, with the password if there is one. It does not name the CA.
+// URL is redis://127.0.0.1:port, or rediss:// with TLS, with the password if there is one. It does
+// not name the CA.
 func (s *Server) URL() string {
 	scheme := "redis"
 	if s.TLS != nil {
@@ -178,8 +182,8 @@ func userinfo(s *Server) string {
 // Logs returns what the server printed, over all its restarts.
 func (s *Server) Logs() string { return s.log.read() }
 
-// Do sends one command on a connection of its own and returns the reply: string, int64, nil or []any. An error that the
-// server answered is a [ReplyError]. It gives up after ten seconds.
+// Do sends one command on a connection of its own and returns the reply: string, int64, nil or
+// []any. An error that the server answered is a [ReplyError]. It gives up after ten seconds.
 func (s *Server) Do(args ...string) (any, error) {
 	deadline := time.Now().Add(commandLimit)
 	conn, err := s.dial(deadline)

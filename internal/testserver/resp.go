@@ -19,7 +19,8 @@ var errNotRESP = errors.New("not RESP")
 // longest is Redis's own limit on a string, by default; no array is longer either.
 const longest = 512 << 20
 
-// A respReader reads RESP2 and RESP3 values, requests included (they are arrays), and keeps the bytes they were made of.
+// A respReader reads RESP2 and RESP3 values, requests included (they are arrays), and keeps the
+// bytes they were made of.
 type respReader struct {
 	br  *bufio.Reader
 	raw []byte // of the value being read
@@ -32,8 +33,8 @@ func (r *respReader) next() (value any, frame []byte, err error) {
 	return value, r.raw, err
 }
 
-// value reads one value: string, int64, nil, ReplyError, or []any for every aggregate (a map has its keys and values in
-// turn). Doubles, big numbers and booleans are their text.
+// value reads one value: string, int64, nil, ReplyError, or []any for every aggregate (a map has
+// its keys and values in turn). Doubles, big numbers and booleans are their text.
 func (r *respReader) value() (any, error) {
 	line, err := r.line()
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// A SentinelSet is a primary with two replicas, watched by three sentinels of which two must agree (quorum 2). A primary is
-// taken for dead after 500 ms of silence; a new one is named about 2 s after a SIGKILL. One that was only stopped remains
-// a primary for some seconds after Cont, until the sentinels tell it otherwise: a split brain to test with.
+// A SentinelSet is a primary with two replicas, watched by three sentinels of which two must agree
+// (quorum 2). A primary is taken for dead after 500 ms of silence; a new one is named about 2 s
+// after a SIGKILL. One that was only stopped remains a primary for some seconds after Cont, until
+// the sentinels tell it otherwise: a split brain to test with.
 type SentinelSet struct {
 	Name      string    // the name that the sentinels know the primary by
 	Primary   *Server   // the first primary; see Current
@@ -24,14 +25,16 @@ const (
 	sentinelCount = 3
 )
 
-// Sentinel starts a set, and returns when the replicas are in sync and every sentinel knows every other and the replicas.
-// The options apply to the primary and the replicas; WithPort and WithTLS are not supported. It takes about a second.
+// Sentinel starts a set, and returns when the replicas are in sync and every sentinel knows every
+// other and the replicas. The options apply to the primary and the replicas; WithPort and WithTLS
+// are not supported. It takes about a second.
 func Sentinel(t testing.TB, opts ...Option) *SentinelSet {
 	t.Helper()
 	if cfg := newConfig(opts); cfg.tls || cfg.port != 0 {
 		t.Fatalf("testserver: Sentinel supports neither WithTLS nor WithPort")
 	}
-	// Without this a primary waits five seconds for more replicas before it sends its data to the first.
+	// Without this a primary waits five seconds for more replicas before it sends its data to the
+	// first.
 	opts = append([]Option{WithArgs("--repl-diskless-sync-delay", "0")}, opts...)
 	set := &SentinelSet{Name: sentinelName, Primary: Redis(t, opts...)}
 	of := WithArgs("--replicaof", "127.0.0.1", fmt.Sprint(set.Primary.Port()))
@@ -67,7 +70,8 @@ func sentinel(t testing.TB, primary *Server) *Server {
 	return run(t, cfg)
 }
 
-// pace sets how often sentinels announce themselves. Servers before 7.0 cannot be told, and take longer.
+// pace sets how often sentinels announce themselves. Servers before 7.0 cannot be told, and take
+// longer.
 func (s *SentinelSet) pace(milliseconds int) {
 	for _, node := range s.Sentinels {
 		_, _ = node.Do("SENTINEL", "DEBUG", "publish-period", fmt.Sprint(milliseconds))
@@ -98,7 +102,8 @@ func (s *SentinelSet) complete() error {
 	return nil
 }
 
-// URL is redis+sentinel://h1:p1,h2:p2,h3:p3/mymaster, with the password of the primary if there is one.
+// URL is redis+sentinel://h1:p1,h2:p2,h3:p3/mymaster, with the password of the primary if there is
+// one.
 func (s *SentinelSet) URL() string {
 	return "redis+sentinel://" + userinfo(s.Primary) + strings.Join(s.Addrs(), ",") + "/" + s.Name
 }
@@ -106,7 +111,8 @@ func (s *SentinelSet) URL() string {
 // Addrs are the sentinels' addresses.
 func (s *SentinelSet) Addrs() []string { return addrs(s.Sentinels) }
 
-// Current returns the server that a majority of sentinels names as the primary now, or an error if no majority agrees.
+// Current returns the server that a majority of sentinels names as the primary now, or an error if
+// no majority agrees.
 func (s *SentinelSet) Current() (*Server, error) {
 	votes := map[string]int{}
 	for _, node := range s.Sentinels {
@@ -123,8 +129,8 @@ func (s *SentinelSet) Current() (*Server, error) {
 	return nil, fmt.Errorf("sentinels do not agree: %v", votes)
 }
 
-// AwaitFailover blocks until a majority of sentinels names another primary than old and that one takes writes, and returns
-// it. It fails the test if that does not come.
+// AwaitFailover blocks until a majority of sentinels names another primary than old and that one
+// takes writes, and returns it. It fails the test if that does not come.
 func (s *SentinelSet) AwaitFailover(t testing.TB, old *Server) *Server {
 	t.Helper()
 	var current *Server
@@ -161,8 +167,9 @@ func replicasOnline(primary *Server, n int) error {
 	return err
 }
 
-// following returns nil when the replicas have acknowledged something that was sent to them since they came. One that has just loaded
-// the primary's data is sent nothing until it says so, up to a second later, and WAIT does not count it until then.
+// following returns nil when the replicas have acknowledged something that was sent to them since
+// they came. One that has just loaded the primary's data is sent nothing until it says so, up to a
+// second later, and WAIT does not count it until then.
 func (s *SentinelSet) following() error {
 	info, err := s.Primary.Do("INFO", "replication")
 	if err == nil && strings.Count(fmt.Sprint(info), ",offset=0,") > 0 {

@@ -11,9 +11,9 @@ var shared struct {
 	server     *Server
 }
 
-// SharedRedis returns the one server that all tests of this binary share, started by the first that asks. Tests keep
-// apart by key prefix, must not FLUSHALL, and cannot Kill, Restart or Stop it. It ends with the binary, or with m.Run
-// under [StopAfter].
+// SharedRedis returns the one server that all tests of this binary share, started by the first that
+// asks. Tests keep apart by key prefix, must not FLUSHALL, and cannot Kill, Restart or Stop it. It
+// ends with the binary, or with m.Run under [StopAfter].
 func SharedRedis(t testing.TB) *Server {
 	t.Helper()
 	shared.Lock()
@@ -25,15 +25,16 @@ func SharedRedis(t testing.TB) *Server {
 		}
 		shared.server = s
 	}
-	// Each test has a view of its own, so that its failures are its own and print its own part of the log.
+	// Each test has a view of its own, so that its failures are its own and print its own part of
+	// the log.
 	all := shared.server
 	s := &Server{TLS: all.TLS, tb: t, cfg: all.cfg, log: all.log.mark(), shared: true, proc: all.current()}
 	t.Cleanup(func() { s.printIfFailed(t) })
 	return s
 }
 
-// launchShared leaves nothing on disk even if the binary is killed: the log has no name, and the directory is used for
-// nothing, as the server does not persist.
+// launchShared leaves nothing on disk even if the binary is killed: the log has no name, and the
+// directory is used for nothing, as the server does not persist.
 func launchShared(t testing.TB) (*Server, error) {
 	dir, err := os.MkdirTemp("", "testserver")
 	if err != nil {
@@ -51,8 +52,8 @@ func launchShared(t testing.TB) (*Server, error) {
 	return s, err
 }
 
-// StopAfter wraps a test binary's *testing.M: Run runs the tests, and then stops the shared server. It is made for
-// goleak.VerifyTestMain, which looks for goroutines when Run has returned.
+// StopAfter wraps a test binary's *testing.M: Run runs the tests, and then stops the shared server.
+// It is made for goleak.VerifyTestMain, which looks for goroutines when Run has returned.
 func StopAfter(m interface{ Run() int }) interface{ Run() int } { return stopper{m} }
 
 type stopper struct{ m interface{ Run() int } }

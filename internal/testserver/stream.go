@@ -34,8 +34,8 @@ type fate struct {
 // fates are those of the requests that wait for a reply, oldest first.
 type fates []fate
 
-// add notes what is to become of the next request's reply. Where the stream is not RESP, replies cannot be told apart, and
-// only what differs from passing is noted, for whatever is read next.
+// add notes what is to become of the next request's reply. Where the stream is not RESP, replies
+// cannot be told apart, and only what differs from passing is noted, for whatever is read next.
 func (fs *fates) add(f fate, resp bool) {
 	switch f.mode {
 	case HoldReply, DelayReply, ExecuteThenCut:
@@ -47,8 +47,8 @@ func (fs *fates) add(f fate, resp bool) {
 	*fs = append(*fs, f)
 }
 
-// of takes the fate of the message that the server sent. A push has one only if it confirms a subscription; in RESP2 the
-// confirmation is an ordinary array.
+// of takes the fate of the message that the server sent. A push has one only if it confirms a
+// subscription; in RESP2 the confirmation is an ordinary array.
 func (fs *fates) of(message []byte, resp bool) fate {
 	push := resp && message[0] == '>'
 	if push && !confirms(message) {
@@ -74,7 +74,8 @@ func (fs *fates) take(i int) fate {
 // subscribes reports whether a command is SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE or the end of one.
 func subscribes(command []byte) bool { return hasName(command, "subscribe") }
 
-// confirms reports whether a push confirms one of those commands; other pushes are messages and invalidations.
+// confirms reports whether a push confirms one of those commands; other pushes are messages and
+// invalidations.
 func confirms(push []byte) bool { return hasName(push, "subscribe") }
 
 // isMessage reports whether what a server sent is a pub/sub message: a push, or in RESP2 an array.

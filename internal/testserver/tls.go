@@ -109,7 +109,8 @@ func (a *authority) issue(name, certFile, keyFile string) error {
 	return writePEM(certFile, "CERTIFICATE", der)
 }
 
-// certificate is a template that is valid from an hour ago, as clocks of containers differ, for a day.
+// certificate is a template that is valid from an hour ago, as clocks of containers differ, for a
+// day.
 func certificate(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62)) // fails only if the system has no randomness, then all else fails
 	return &x509.Certificate{

@@ -65,7 +65,8 @@ func TestClusterWithReplicasFailsOver(t *testing.T) {
 	}
 }
 
-// replicate writes and waits until n replicas have it. WAIT counts what its own connection has written.
+// replicate writes and waits until n replicas have it. WAIT counts what its own connection has
+// written.
 func replicate(t *testing.T, primary *testserver.Server, command string, n int) {
 	t.Helper()
 	c := dial(t, primary.Addr())

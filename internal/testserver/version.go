@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// redisServerVar names the environment variable with the path of the server to start instead of redis-server from PATH.
+// redisServerVar names the environment variable with the path of the server to start instead of
+// redis-server from PATH.
 const redisServerVar = "HOLDFAST_REDIS_SERVER"
 
 func redisServer() string { return cmp.Or(os.Getenv(redisServerVar), "redis-server") }
@@ -22,8 +23,8 @@ type Version struct {
 
 func (v Version) String() string { return fmt.Sprintf("%s %d.%d", v.Product, v.Major, v.Minor) }
 
-// AtLeast reports whether v is major.minor or later. Valkey's numbers go on from Redis 7.2; where a later Redis has what
-// no Valkey has, compare Product too.
+// AtLeast reports whether v is major.minor or later. Valkey's numbers go on from Redis 7.2; where a
+// later Redis has what no Valkey has, compare Product too.
 func (v Version) AtLeast(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
@@ -58,8 +59,9 @@ func infoVersion(info, product string) (v Version, ok bool) {
 	return Version{product, major, minor}, errMajor == nil && errMinor == nil
 }
 
-// OnlyWhere skips the test on servers of which has is false. It is the one way in which a test may depend on the server's
-// version, so that a search for it finds them all; reason says what the other versions lack.
+// OnlyWhere skips the test on servers of which has is false. It is the one way in which a test may
+// depend on the server's version, so that a search for it finds them all; reason says what the
+// other versions lack.
 func OnlyWhere(t testing.TB, s *Server, has func(Version) bool, reason string) {
 	t.Helper()
 	if v := s.Version(); !has(v) {

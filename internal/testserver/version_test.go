@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// TestVersion asks the program itself beside the server, so that a run against another version knows that it is one.
+// TestVersion asks the program itself beside the server, so that a run against another version
+// knows that it is one.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("HOLDFAST_REDIS_SERVER")

@@ -7,11 +7,12 @@ import (
 
 const envPrefix = "HOLDFAST_"
 
-// environment takes what the environment sets. The values are taken as they are: they went through a shell already, and a
-// password may well have a dollar.
+// environment takes what the environment sets. The values are taken as they are: they went through
+// a shell already, and a password may well have a dollar.
 //
-// A variable that is empty is not set, as deployment templates leave many of them so; but an empty HOLDFAST_BACKEND is an
-// error, as it would quietly put the locks into this process's memory, where they exclude nobody else.
+// A variable that is empty is not set, as deployment templates leave many of them so; but an empty
+// HOLDFAST_BACKEND is an error, as it would quietly put the locks into this process's memory, where
+// they exclude nobody else.
 func (l *loader) environment() {
 	for _, fd := range fields {
 		text, set := l.lookup(fd.env())
@@ -30,10 +31,11 @@ func (l *loader) environment() {
 	l.misspelled()
 }
 
-// misspelled finds variables that are probably meant for us. Other unknown ones with our prefix are none of our business, so
-// they are neither an error nor noise: parts of a program have their own (HOLDFAST_SEED), and Kubernetes sets
-// HOLDFAST_PORT, HOLDFAST_SERVICE_HOST and more in every pod that runs beside a service named holdfast. An error would keep
-// those from starting; silence about HOLDFAST_BACKED would be worse, so what is a letter or two off is one.
+// misspelled finds variables that are probably meant for us. Other unknown ones with our prefix are
+// none of our business, so they are neither an error nor noise: parts of a program have their own
+// (HOLDFAST_SEED), and Kubernetes sets HOLDFAST_PORT, HOLDFAST_SERVICE_HOST and more in every pod
+// that runs beside a service named holdfast. An error would keep those from starting; silence about
+// HOLDFAST_BACKED would be worse, so what is a letter or two off is one.
 func (l *loader) misspelled() {
 	known := make([]string, len(fields))
 	for i, fd := range fields {

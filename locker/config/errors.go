@@ -17,7 +17,8 @@ type Error struct {
 	Err  error    // an *[backend.InvalidError], what the system said of the file, or what [backend.Open] said
 }
 
-// Error says where and what, in one line: "config: holdfast.yaml:3: ttl (from LEASE): is not a duration, such as 30s".
+// Error says where and what, in one line: "config: holdfast.yaml:3: ttl (from LEASE): is not a
+// duration, such as 30s".
 func (e *Error) Error() string {
 	parts := []string{"config"}
 	if e.File != "" {

@@ -8,9 +8,10 @@ import (
 // variableName is what may stand in ${}: what shells take for a name.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME}, ${NAME:-default} and $$ in a value, and returns the names of the variables that it asked for; with
-// an error, that of the one which is not set. Any other dollar stays, as passwords have them. What a variable holds is not
-// expanded again, and is never parsed as YAML: text was taken from a parsed scalar.
+// expand replaces ${NAME}, ${NAME:-default} and $$ in a value, and returns the names of the
+// variables that it asked for; with an error, that of the one which is not set. Any other dollar
+// stays, as passwords have them. What a variable holds is not expanded again, and is never parsed
+// as YAML: text was taken from a parsed scalar.
 func expand(text string, lookup func(string) (string, bool)) (value string, names []string, err error) {
 	var out strings.Builder
 	for {

@@ -13,11 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// DefaultBackend is the backend where none is configured. It keeps locks in this process's memory: enough for development
-// and tests, and no protection against any other process.
+// DefaultBackend is the backend where none is configured. It keeps locks in this process's memory:
+// enough for development and tests, and no protection against any other process.
 const DefaultBackend = "mem://"
 
-// A field is one key of the file. The table of them is all there is to know of keys: it decodes, prints and documents.
+// A field is one key of the file. The table of them is all there is to know of keys: it decodes,
+// prints and documents.
 type field struct {
 	key, kind, def, doc string
 
@@ -140,7 +141,8 @@ func durationField(key, def, doc string, at func(*File) *time.Duration, check fu
 	}
 }
 
-// positive refuses zero too: it would mean the default to the locker, and mean "at once" or "never" to a reader.
+// positive refuses zero too: it would mean the default to the locker, and mean "at once" or "never"
+// to a reader.
 func positive(d time.Duration) error { return atLeast(1, d) }
 
 func atLeast(least, d time.Duration) error {
@@ -181,7 +183,8 @@ func setService(f *File, text string) error {
 	return nil
 }
 
-// autoMode is waiting.Auto's name here. That is the empty string, which could not override anything.
+// autoMode is waiting.Auto's name here. That is the empty string, which could not override
+// anything.
 const autoMode = "auto"
 
 func setMode(f *File, text string) error {
@@ -224,8 +227,8 @@ func numberText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// capabilities are the names that require takes: the yes-or-no fields of backend.Capabilities in lower case. They are read off
-// the type, so that a new one is known here at once.
+// capabilities are the names that require takes: the yes-or-no fields of backend.Capabilities in
+// lower case. They are read off the type, so that a new one is known here at once.
 var capabilities = func() (names []string) {
 	for f := range reflect.TypeFor[backend.Capabilities]().Fields() {
 		if f.Type.Kind() == reflect.Bool {

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A File is a configuration that was read and found good. It prints, logs and marshals without secrets. The zero File is the
-// defaults. A program may change the fields before it calls [File.Open].
+// A File is a configuration that was read and found good. It prints, logs and marshals without
+// secrets. The zero File is the defaults. A program may change the fields before it calls
+// [File.Open].
 type File struct {
 	// Path is the file's, as it was given to [Load]; empty if there was none.
 	Path string
@@ -21,12 +22,13 @@ type File struct {
 	// Backend is where locks are kept; the zero URL is [DefaultBackend].
 	Backend URL
 
-	// Locker is what [File.Open] returns. What was not configured is zero, for which package locker has its defaults.
-	// Observer and Logger are the program's to set.
+	// Locker is what [File.Open] returns. What was not configured is zero, for which package locker
+	// has its defaults. Observer and Logger are the program's to set.
 	Locker locker.Config
 
-	// Tracing says where traces go. Package config only reads it, and Open sends none: the program makes a tracer provider of it, as
-	// the demo does, so that programs without OpenTelemetry stay without.
+	// Tracing says where traces go. Package config only reads it, and Open sends none: the program
+	// makes a tracer provider of it, as the demo does, so that programs without OpenTelemetry stay
+	// without.
 	Tracing Tracing
 
 	backendFrom origin // of loaded
@@ -35,12 +37,14 @@ type File struct {
 
 // Tracing is the part of a [File] that is for a program's tracer provider.
 type Tracing struct {
-	// Endpoint is the OTLP collector, with scheme http, https, grpc or grpcs and a host; zero for no tracing.
+	// Endpoint is the OTLP collector, with scheme http, https, grpc or grpcs and a host; zero for
+	// no tracing.
 	Endpoint URL `json:"endpoint,omitzero"`
 }
 
-// Load reads the YAML or JSON file at path, then the HOLDFAST_… variables, which win. With an empty path it reads the
-// variables only. The error is an *[Error], or several that are joined; see the package comment. It opens no backend.
+// Load reads the YAML or JSON file at path, then the HOLDFAST_… variables, which win. With an empty
+// path it reads the variables only. The error is an *[Error], or several that are joined; see the
+// package comment. It opens no backend.
 func Load(path string) (File, error) {
 	l := &loader{path: path, lookup: os.LookupEnv, environ: os.Environ(), from: map[string]origin{}}
 	l.file.Path = path
@@ -59,11 +63,13 @@ func Load(path string) (File, error) {
 // FromEnv is [Load] without a file: the HOLDFAST_… variables and the defaults.
 func FromEnv() (File, error) { return Load("") }
 
-// Open opens the backend by [backend.Open], and returns it with the configuration of the lockers to be made on it. The
-// program must have imported the backend's package, and closes the backend after its lockers. ctx bounds the opening only.
+// Open opens the backend by [backend.Open], and returns it with the configuration of the lockers to
+// be made on it. The program must have imported the backend's package, and closes the backend after
+// its lockers. ctx bounds the opening only.
 //
-// The error is an *[Error] that wraps backend.Open's; for a scheme that nothing was imported for, it wraps
-// [backend.ErrInvalid]. Whether the backend can do what the configuration requires is for locker.New to find.
+// The error is an *[Error] that wraps backend.Open's; for a scheme that nothing was imported for,
+// it wraps [backend.ErrInvalid]. Whether the backend can do what the configuration requires is for
+// locker.New to find.
 func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) {
 	b, err := backend.Open(ctx, cmp.Or(f.Backend.Reveal(), DefaultBackend))
 	if err == nil {

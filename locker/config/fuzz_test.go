@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// FuzzConfig loads arbitrary bytes. Whatever they are, there is no panic, an error has its type and tells no value of the
-// variable SECRET, and a configuration prints it only where there is no secret: in a name, a host or a path.
+// FuzzConfig loads arbitrary bytes. Whatever they are, there is no panic, an error has its type and
+// tells no value of the variable SECRET, and a configuration prints it only where there is no
+// secret: in a name, a host or a path.
 func FuzzConfig(f *testing.F) {
 	for _, tt := range badFiles {
 		f.Add([]byte(tt.text))

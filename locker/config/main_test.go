@@ -42,7 +42,8 @@ func load(t *testing.T, text string) File {
 	return f
 }
 
-// problems loads a file of text that must be bad, and returns the texts of the errors with the path cut to its last name.
+// problems loads a file of text that must be bad, and returns the texts of the errors with the path
+// cut to its last name.
 func problems(t *testing.T, path string) ([]*Error, []string) {
 	t.Helper()
 	f, err := Load(path)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// String returns what is configured as key=value pairs, without secrets. Keys that have their default are left out.
+// String returns what is configured as key=value pairs, without secrets. Keys that have their
+// default are left out.
 func (f File) String() string {
 	var pairs []string
 	for _, fd := range fields {

@@ -105,7 +105,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestErrorsKeepSecrets has a secret in every place where a value is refused, in the file and by variables.
+// TestErrorsKeepSecrets has a secret in every place where a value is refused, in the file and by
+// variables.
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Setenv("SECRET", secret)
 	var values []string

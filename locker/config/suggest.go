@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// didYouMean returns "; did you mean X?" for the candidate that name is most likely a slip of, or nothing.
+// didYouMean returns "; did you mean X?" for the candidate that name is most likely a slip of, or
+// nothing.
 func didYouMean(name string, candidates []string) string {
 	if best := nearest(name, candidates); best != "" {
 		return "; did you mean " + best + "?"
@@ -13,8 +14,9 @@ func didYouMean(name string, candidates []string) string {
 	return ""
 }
 
-// nearest returns the candidate that is a third of its letters, at most two, away from name; empty if there is none. Case,
-// dots, hyphens and underscores do not count, so that maxHold finds max_hold.
+// nearest returns the candidate that is a third of its letters, at most two, away from name; empty
+// if there is none. Case, dots, hyphens and underscores do not count, so that maxHold finds
+// max_hold.
 func nearest(name string, candidates []string) (best string) {
 	const longest = 64 // no key is longer, and the work is quadratic
 	if len(name) > longest {
@@ -35,7 +37,8 @@ var plainLetters = strings.NewReplacer("_", "", "-", "", ".", "")
 
 func letters(s string) string { return plainLetters.Replace(strings.ToLower(s)) }
 
-// distance is how many letters have to be added, dropped, replaced or swapped with their neighbour to turn a into b.
+// distance is how many letters have to be added, dropped, replaced or swapped with their neighbour
+// to turn a into b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -60,8 +63,8 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// suggestKey is what the user of an unknown key probably meant: a key beside it that is spelled like it, or one of the same
-// name elsewhere.
+// suggestKey is what the user of an unknown key probably meant: a key beside it that is spelled
+// like it, or one of the same name elsewhere.
 func suggestKey(prefix, name string) string {
 	var beside []string
 	for _, f := range fields {

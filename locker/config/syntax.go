@@ -30,8 +30,8 @@ func readable(data []byte) (origin, error) {
 	return origin{}, nil
 }
 
-// unescapeSlashes turns the \/ of a JSON file into /. Both are the same there, some encoders write the former, and the YAML
-// library does not know it.
+// unescapeSlashes turns the \/ of a JSON file into /. Both are the same there, some encoders write
+// the former, and the YAML library does not know it.
 func unescapeSlashes(data []byte) []byte {
 	if !bytes.Contains(data, []byte(`\/`)) || !json.Valid(data) {
 		return data
@@ -49,8 +49,8 @@ func unescapeSlashes(data []byte) []byte {
 	return out
 }
 
-// A complaint is a text of the YAML library that is passed on. It has others, some of which quote the file, and newer
-// versions may do so in more.
+// A complaint is a text of the YAML library that is passed on. It has others, some of which quote
+// the file, and newer versions may do so in more.
 type complaint struct {
 	hint     string // what a user has to know besides
 	offByOne bool   // the library's parser counts lines from 0, its scanner from 1

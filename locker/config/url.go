@@ -9,16 +9,18 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A URL is one that may hold secrets. However it is printed, logged or marshalled, user information and query are left out;
-// [URL.Reveal] has them. The zero URL is none.
+// A URL is one that may hold secrets. However it is printed, logged or marshalled, user information
+// and query are left out; [URL.Reveal] has them. The zero URL is none.
 type URL struct {
-	// A pointer, so that fmt has no more than an address to print where it cannot call methods: in unexported fields.
+	// A pointer, so that fmt has no more than an address to print where it cannot call methods: in
+	// unexported fields.
 	raw *string
 }
 
-// ParseURL returns rawURL as a URL, for programs that take one from a flag or a secret store and put it into [File.Backend].
-// What is not a URL of the form that [backend.Open] takes is an *[backend.InvalidError], which does not quote it. Whether
-// the scheme is known is found out when it is opened.
+// ParseURL returns rawURL as a URL, for programs that take one from a flag or a secret store and
+// put it into [File.Backend]. What is not a URL of the form that [backend.Open] takes is an
+// *[backend.InvalidError], which does not quote it. Whether the scheme is known is found out when
+// it is opened.
 func ParseURL(rawURL string) (URL, error) {
 	u := URL{&rawURL}
 	if u.String() == malformed {
@@ -31,7 +33,8 @@ func ParseURL(rawURL string) (URL, error) {
 // malformed is what Redact makes of what it cannot parse.
 var malformed = backend.Redact("")
 
-// Reveal returns the whole URL, secrets included. It is for the client that connects, and for nothing that is kept.
+// Reveal returns the whole URL, secrets included. It is for the client that connects, and for
+// nothing that is kept.
 func (u URL) Reveal() string {
 	if u.raw == nil {
 		return ""
@@ -62,7 +65,8 @@ func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // LogValue returns u redacted.
 func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// format prints v: %#v as Go, %q quoted, every other verb as text. The verbs for numbers would print fields otherwise.
+// format prints v: %#v as Go, %q quoted, every other verb as text. The verbs for numbers would
+// print fields otherwise.
 func format(s fmt.State, verb rune, v interface {
 	fmt.Stringer
 	fmt.GoStringer

@@ -9,11 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// keyForm is what a key looks like. One that does not is not shown: in {backend:redis://:password@host}, which lacks a space,
-// the key is all of it.
+// keyForm is what a key looks like. One that does not is not shown: in
+// {backend:redis://:password@host}, which lacks a space, the key is all of it.
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
-// section takes the keys of a mapping. The prefix is empty for the file's own, else it ends in a dot.
+// section takes the keys of a mapping. The prefix is empty for the file's own, else it ends in a
+// dot.
 func (l *loader) section(n *yaml.Node, prefix string) {
 	at, name := origin{line: n.Line}, strings.TrimSuffix(prefix, ".")
 	switch {
@@ -83,8 +84,8 @@ func (l *loader) member(full string, key, value *yaml.Node) {
 	}
 }
 
-// overridden says whether the environment has set the key already. The file's value is then not even expanded: that it needs
-// a variable which is not set here may be why it was overridden.
+// overridden says whether the environment has set the key already. The file's value is then not
+// even expanded: that it needs a variable which is not set here may be why it was overridden.
 func (l *loader) overridden(key string) bool {
 	o, set := l.from[key]
 	return set && o.line == 0
@@ -136,7 +137,8 @@ func (l *loader) scalar(fd field, n *yaml.Node, where string) {
 	l.apply(fd, at, where, text)
 }
 
-// aliased refuses what YAML has for not repeating oneself. A dozen keys need none of it, and it can blow up.
+// aliased refuses what YAML has for not repeating oneself. A dozen keys need none of it, and it can
+// blow up.
 func (l *loader) aliased(n *yaml.Node, key string) bool {
 	if n.Kind != yaml.AliasNode && n.Anchor == "" {
 		return false

@@ -224,8 +224,10 @@ func (c *court) waiters() {
 			metric, what string
 			most         float64
 		}{
-			{"idle", "waiters' commands/s", 1}, {"heap", "heap B/waiter", 1200},
-			{"goroutines", "goroutines/waiter", 1.01}, {"server", "Redis B/waiter", 300},
+			{"idle", "waiters' commands/s", 1},
+			{"heap", "heap B/waiter", 1200},
+			{"goroutines", "goroutines/waiter", 1.01},
+			{"server", "Redis B/waiter", 300},
 		} {
 			v, ok := c.median("S6", c.who, n, goal.metric)
 			c.atMost("S6", kind+", "+goal.what, v, ok, goal.most)
@@ -247,8 +249,10 @@ func Verdicts(w io.Writer, all []Verdict) {
 			yes = "yes"
 			met++
 		}
-		lines = append(lines, []string{v.Scenario, v.Who, v.What, format(v.Measured, scenario.Ratio),
-			sign + " " + format(v.Goal, scenario.Ratio), yes, v.Against})
+		lines = append(lines, []string{
+			v.Scenario, v.Who, v.What, format(v.Measured, scenario.Ratio),
+			sign + " " + format(v.Goal, scenario.Ratio), yes, v.Against,
+		})
 	}
 	write(w, lines)
 	fmt.Fprintf(w, "\n%d of %d goals met.\n", met, len(all))

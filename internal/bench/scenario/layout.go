@@ -19,8 +19,11 @@ var layout = Scenario{
 	Limit: "SET NX + compare-and-delete", Inverse: true,
 	Note: "µs/pair is what commandstats says of the commands sent; server CPU has the network and the parsing as well",
 	Columns: []Column{
-		{"p50", "commandstats/pair", Micros}, {"ratio", "× SET NX", Ratio}, {"scpu", "server CPU/pair", Micros},
-		{"rate", "pairs/s", Number}, {"executed", "executed/pair", Ratio},
+		{"p50", "commandstats/pair", Micros},
+		{"ratio", "× SET NX", Ratio},
+		{"scpu", "server CPU/pair", Micros},
+		{"rate", "pairs/s", Number},
+		{"executed", "executed/pair", Ratio},
 	},
 	Cases:  func(bool) []int { return []int{1, 128} },
 	Length: lengths(300*time.Millisecond, 600*time.Millisecond),

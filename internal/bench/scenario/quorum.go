@@ -38,10 +38,17 @@ func quorumScenario(name, title string, f fault) Scenario {
 		Name: name, Title: title, Limit: "raw-redlock", Impls: impl.Quorums,
 		Note: "keys left: locks that the answering nodes still hold 0.3 s after the end; a Lock or Unlock that does not return until then is one",
 		Columns: []Column{
-			{"rate", "pairs/s", Number}, {"ratio", "× raw-redlock", Ratio}, {"p50", "Lock p50", Micros}, {"p99", "Lock p99", Micros},
-			{"max", "Lock max", Micros}, {"pairp50", "pair p50", Micros}, {"ccpu", "client CPU/pair", Micros},
-			{"scpu", "servers' CPU/pair", Micros}, {"left", "keys left", Number},
-			{"errors", "errors", Number}, {"faults", "faults", Number},
+			{"rate", "pairs/s", Number},
+			{"ratio", "× raw-redlock", Ratio},
+			{"p50", "Lock p50", Micros},
+			{"p99", "Lock p99", Micros},
+			{"max", "Lock max", Micros},
+			{"pairp50", "pair p50", Micros},
+			{"ccpu", "client CPU/pair", Micros},
+			{"scpu", "servers' CPU/pair", Micros},
+			{"left", "keys left", Number},
+			{"errors", "errors", Number},
+			{"faults", "faults", Number},
 		},
 		Cases: func(quick bool) []int {
 			if quick {

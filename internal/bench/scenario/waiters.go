@@ -20,9 +20,15 @@ var waiters = Scenario{
 	Name: "S6", Title: "waiters: what 5,000 waiters cost while nothing happens (case 1: one key; case 0: a key each)",
 	Note: "holder and waiters are a process each; the holder's commands are measured before the waiters come, and taken off theirs",
 	Columns: []Column{
-		{"heap", "heap/waiter", Bytes}, {"stack", "stack/waiter", Bytes}, {"goroutines", "goroutines/waiter", Ratio},
-		{"idle", "waiters' sent/s", Number}, {"idleexec", "waiters' executed/s", Number}, {"holder", "holder's sent/s", Number},
-		{"conns", "connections", Number}, {"server", "server memory/waiter", Bytes}, {"scpupct", "server CPU %", Ratio},
+		{"heap", "heap/waiter", Bytes},
+		{"stack", "stack/waiter", Bytes},
+		{"goroutines", "goroutines/waiter", Ratio},
+		{"idle", "waiters' sent/s", Number},
+		{"idleexec", "waiters' executed/s", Number},
+		{"holder", "holder's sent/s", Number},
+		{"conns", "connections", Number},
+		{"server", "server memory/waiter", Bytes},
+		{"scpupct", "server CPU %", Ratio},
 		{"waiting", "waiting", Number},
 	},
 	Cases: func(quick bool) []int {

@@ -62,7 +62,7 @@ local function join()
   end
   counter = int(counter)
   if not (owner and expires and counter and group) or owner == '' or owner == id or expires <= now or
-    group.holders > 0 or counter > us + NEAR or group.tail >= 1e13 then
+    group.holders > 0 or counter > us + NEAR then
     return
   end
   local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')

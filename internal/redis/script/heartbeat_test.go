@@ -110,6 +110,22 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 	_ = r.refused(lapsed, 2)
 	r.ended("w:lapsed")
 	r.beats("a place that lapsed", []bool{true, false}, queued("first"), lapsed)
+	r.ended("w:first")
+	_ = r.refused(queued("last"), 3) // who lapsed is still counted
+	r.ended("x")
+	r.beats("when another is let in", []bool{false, false}, queued("first"), lapsed)
+	r = newRig(t)
+	r.granted(plainClaim("holder"))
+	for i, owner := range []string{"next", "last", "lapsed"} {
+		_ = r.refused(queued(owner), i+1)
+	}
+	r.ended("w:lapsed")
+	r.ended("x")
+	r.beats("a place that lapsed behind one that is let in", []bool{false, true}, queued("lapsed"), queued("last"))
+	_ = r.drop(queued("next"))
+	r = newRig(t)
+	r.granted(plainClaim("holder"))
+	_ = r.refused(queued("first"), 1)
 	brief := queued("first")
 	brief.WaiterTTL = time.Millisecond
 	r.beats("a shorter time", []bool{true}, brief)
@@ -227,8 +243,14 @@ func TestDecodeHeartbeat(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []any{
-		nil, int64(1), []any{int64(1)}, []any{int64(1), "10"}, []any{int64(1), "1012"}, []any{int64(1), "10x"},
-		[]any{int64(1), int64(101)}, []any{int64(2), "101"}, "101",
+		nil, int64(1),
+		[]any{int64(1)},
+		[]any{int64(1), "10"},
+		[]any{int64(1), "1012"},
+		[]any{int64(1), "10x"},
+		[]any{int64(1), int64(101)},
+		[]any{int64(2), "101"},
+		"101",
 	} {
 		if got, err := DecodeHeartbeat(bad, 3); err == nil || backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%v is read as %v, %v", bad, got, err)

@@ -43,7 +43,8 @@ local function hand_over()
   if not ends or tonumber(ends) <= now then return end
   local token = math.max(counter + 1, us)
   local last = token + count - 1
-  if last > us + NEAR then return end -- the reserve is to be cut, or the key must live longer
+  -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
+  if last < token or last >= token + 1024 or last > us + NEAR then return end
   local done
   if group.waiting == 1 then
     done = redis.pcall('SET', key, 'h2 ' .. text(last) .. ' ' .. tail, 'PX', text(lease + keep + 1))

@@ -36,6 +36,12 @@ func TestRepeatKeepsPlace(t *testing.T) {
 	if is < was+5 || rest != same {
 		t.Errorf("a place became %q, and was %q", r.field("q:2"), before)
 	}
+	again.WaiterTTL = time.Millisecond
+	_ = r.refused(again, 2)
+	var later int64
+	if _, _ = fmt.Sscan(r.field("q:2"), &later); later < is {
+		t.Errorf("a repeat with a shorter time made a place end at %d, not %d", later, is)
+	}
 	if more := r.field("q:4"); more != "" {
 		t.Errorf("there is a place %q more", more)
 	}

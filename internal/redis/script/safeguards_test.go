@@ -15,16 +15,16 @@ import (
 // covers: I1, B8
 func TestReleaseAfterTheEndIsLost(t *testing.T) {
 	const ttl = 20 * time.Millisecond
-	late := func(r rig, c backend.Claim) {
+	late := func(r rig, c backend.Claim, order ...bool) {
 		t.Helper()
 		c.Key, c.TTL = r.key, ttl
-		for _, unknown := range []bool{false, true} { // the second one finds nothing
+		for i, unknown := range order { // the second one finds nothing
 			c.NoneInFlight = !unknown
 			err := DecodeRelease(r.evalKeys(r.l.Scripts().Release, r.l.Release(c)))
 			if !errors.Is(err, backend.ErrLost) {
 				t.Errorf("%s, a release after the end of the lease: %v, want ErrLost", c.ID(), err)
 			}
-			if ranOut := strings.Contains(err.Error(), "run out"); !unknown && ranOut == r.l.dialect {
+			if ranOut := strings.Contains(fmt.Sprint(err), "run out"); i == 0 && ranOut == r.l.dialect {
 				t.Errorf("%s: %v", c.ID(), err)
 			}
 		}
@@ -50,7 +50,7 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 		"reader":     {l: layout(t), c: reader("a")}, "permit": {l: layout(t), c: permit("a", 2)},
 		"re-entrant": {l: layout(t), c: entrant("o", "a")}, "dialect": {l: dialect, c: plainClaim("a")},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, unknown := range []bool{false, true} {
 			r := newRig(t)
 			r.l = test.l
 			if len(test.queue) == 0 {
@@ -63,13 +63,13 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 				}
 				r.ended("x")
 			}
-			late(r, test.c)
+			late(r, test.c, unknown, !unknown)
 			if len(test.queue) > 0 {
 				if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != test.queue[0] {
-					t.Errorf("%+v, want %s to hold", s, test.queue[0])
+					t.Errorf("%s: %+v, want %s to hold", name, s, test.queue[0])
 				}
 			}
-		})
+		}
 	}
 }
 
@@ -134,7 +134,9 @@ func held(r rig, counter int64, n int) {
 	ends := r.now() + 60_000
 	fields := []string{
 		"v", "h2", "f", fmt.Sprint(counter), "o", "holder", "x", fmt.Sprint(ends), "b", "1", "m", "",
-		"g", fmt.Sprintf("- 0 0 0 0 0 %d 1 %d %d 0", ends+1000, n, n),
+	}
+	if n > 0 {
+		fields = append(fields, "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 %d %d 0", ends+1000, n, n))
 	}
 	for i := 1; i <= n; i++ {
 		fields = append(fields, fmt.Sprint("q:", i), fmt.Sprintf("%d 60000 me x 60000 w%d 1000 {}", ends, i),
@@ -160,8 +162,12 @@ func TestReserveEndsNearTheClock(t *testing.T) {
 		"hand-over before others": func(r rig, counter int64) { held(r, counter, 2); r.dropped(plainClaim("holder")) },
 	} {
 		r := newRig(t)
-		way(r, r.ms()*1000-far.Microseconds())
+		clock := r.ms() * 1000
+		way(r, clock-far.Microseconds())
 		near := r.state()
+		if int64(near.Holders[0].Token) < clock {
+			t.Errorf("%s: token %d is behind the clock, %d", name, near.Holders[0].Token, clock)
+		}
 		if reserved := int64(near.Token) - int64(near.Holders[0].Token) + 1; reserved != 1000 {
 			t.Errorf("%s: %d tokens with a counter behind the clock, want 1000", name, reserved)
 		}
@@ -199,6 +205,655 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 			if err != nil || int64(g.Token) < least || int64(g.Token) > most || g.Reserved != 100 {
 				t.Errorf("%s, a minimum of %v ahead: %+v, %v; want %d to %d", name, over, g, err, least, most)
 			}
+		}
+	}
+}
+
+// Whatever is over is taken by whoever asks, in each form that a lock may have.
+//
+// covers: I1, B1
+func TestTakesWhatIsOver(t *testing.T) {
+	for name, c := range map[string]backend.Claim{
+		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"), "a permit": permit("b", 2),
+	} {
+		r := newRig(t)
+		const last = 1700000000000000
+		r.set(fmt.Sprintf("h2 %d %d other 1 ", last, minute.Milliseconds()*2)) // it expires in 2 min, all of that margin
+		if g := r.granted(c); g.Token <= last {
+			t.Errorf("%s on a string: token %d", name, g.Token)
+		}
+		r = newRig(t)
+		held(r, 5, 0)
+		r.ended("x")
+		if g := r.granted(c); g.Token < 6 {
+			t.Errorf("%s on a hash: token %d", name, g.Token)
+		}
+		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "b" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// The key outlives every lease and every place by the retention, and is never given less time than it has.
+//
+// covers: R10, K2
+func TestKeyOutlivesAll(t *testing.T) {
+	const long = time.Hour
+	patient := func(c backend.Claim, d time.Duration) backend.Claim {
+		c.TTL, c.WaiterTTL = minute, d // a longer TTL would make the retention longer
+		return c
+	}
+	for name, way := range map[string]func(r rig){
+		"the first place":  func(r rig) { r.granted(plainClaim("h")); _ = r.refused(patient(queued("a"), long), 1) },
+		"the second place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(queued("a"), long), 2) },
+		"a reader's place": func(r rig) { held(r, 5, 1); _ = r.refused(patient(reader("a"), long), 2) },
+		"a reader": func(r rig) {
+			c := reader("a")
+			c.TTL = long
+			r.granted(reader("r"))
+			r.granted(c)
+		},
+		"a heartbeat": func(r rig) {
+			held(r, 5, 2)
+			c := patient(queued("w2"), long)
+			c.Key = r.key
+			r.beats("w2", []bool{true}, c)
+		},
+		"a heartbeat among readers": func(r rig) {
+			r.granted(reader("r"))
+			_ = r.refused(queued("w"), 1)
+			c := patient(queued("w"), long)
+			c.Key = r.key
+			r.beats("w", []bool{true}, c)
+		},
+		"a hand-over": func(r rig) {
+			r.granted(plainClaim("h"))
+			c := queued("a")
+			c.TTL, c.WaiterTTL = long, long
+			_ = r.refused(c, 1)
+			_ = r.refused(queued("b"), 2)
+			r.srv.MustDo("HSET", r.l.Key(r.key), "g", fmt.Sprintf("- 0 0 0 0 0 %d 1 2 2 0", r.ms()+1))
+			r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "70000")
+			r.dropped(plainClaim("h"))
+		},
+		"a renewal": func(r rig) {
+			held(r, 5, 1)
+			c := backend.Claim{Key: r.key, Owner: "holder", TTL: long}
+			if err := DecodeRenew(r.eval(own.Renew, r.l.Renew(c)...)); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		r := newRig(t)
+		way(r)
+		if left := r.left(); left < (long+layout(t).keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
+			t.Errorf("%s: the key lives for %d ms, and something lasts an hour", name, left)
+		}
+	}
+	r := newRig(t)
+	held(r, 5, 1)
+	r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "61000")
+	_ = r.release("stranger", false)
+	if left := r.left(); left < 2*minute.Milliseconds() {
+		t.Errorf("the key lives for %d ms, and has a tombstone for two minutes", left)
+	}
+	const longer = 100 * time.Hour
+	for name, way := range map[string]func(r rig){
+		"a place":     func(r rig) { _ = r.refused(patient(queued("a"), long), 2) },
+		"a reader":    func(r rig) { _ = r.refused(patient(reader("a"), long), 2) },
+		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, patient(queued("w1"), long)) },
+		"a hand-over": func(r rig) { r.dropped(plainClaim("holder")) },
+		"a renewal": func(r rig) {
+			_ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})...))
+		},
+		"a tombstone":            func(r rig) { _ = r.release("stranger", false) },
+		"the last place is left": func(r rig) { _ = r.drop(queued("w1")) },
+	} {
+		r := newRig(t)
+		held(r, 5, 1)
+		if name == "a hand-over" {
+			held(r, 5, 2)
+		}
+		r.srv.MustDo("PEXPIRE", r.l.Key(r.key), fmt.Sprint(longer.Milliseconds()))
+		way(r)
+		if left := r.left(); left < longer.Milliseconds()-10_000 {
+			t.Errorf("%s: the key lives for %d ms, and had %v", name, left, longer)
+		}
+	}
+}
+
+// Out of memory nothing is granted and no place is given, and what was there stays as it was; whoever has something keeps it
+// and gives it back.
+//
+// covers: R6
+func TestOutOfMemory(t *testing.T) {
+	states := map[string]func(r rig){
+		"nothing": func(rig) {}, "free": func(r rig) { r.set("h2 5") },
+		"held":  func(r rig) { r.granted(plainClaim("holder")) },
+		"queue": func(r rig) { r.granted(plainClaim("holder")); _ = r.refused(queued("w1"), 1) },
+		"two":   func(r rig) { held(r, 5, 2) }, "readers": func(r rig) { r.granted(reader("r1")) },
+	}
+	for name, state := range states {
+		for _, c := range []backend.Claim{queued("a"), reader("a"), permit("a", 2), entrant("a", "a1")} {
+			r := newRig(t)
+			state(r)
+			before := r.stored()
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+			c.Key, c.TTL = r.key, minute
+			reply, err := r.srv.Do(append([]string{"EVAL", own.Acquire.Source, "1", r.l.Key(r.key)}, r.l.For("me").Acquire(c)...)...)
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+			if err == nil || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
+				t.Errorf("%s, %v: %v, %v; want a refusal", name, c, reply, err)
+			}
+			if after := r.stored(); after != before {
+				t.Errorf("%s: %s\nbecame %s", name, before, after)
+			}
+		}
+		if name == "nothing" || name == "free" || name == "readers" {
+			continue
+		}
+		r := newRig(t)
+		state(r)
+		r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+		renewed := DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})...))
+		c := plainClaim("holder")
+		c.TTL = minute
+		c.NoneInFlight = name != "two"
+		released := DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
+		r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+		if renewed != nil || released != nil {
+			t.Errorf("%s: renewed %v, released %v", name, renewed, released)
+		}
+		if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" || len(s.Holders) == 0 && name != "held" {
+			t.Errorf("%s: %+v after the release", name, s)
+		}
+	}
+}
+
+// A reader whose lease is over, and whose slot no purge has come to yet, is let in again once and not twice.
+//
+// covers: R10, B15
+func TestHoldIsNotCountedTwice(t *testing.T) {
+	r := newRig(t)
+	for i := range 300 {
+		r.granted(reader(fmt.Sprint("r", i)))
+	}
+	for i := range 300 {
+		r.ended(fmt.Sprint("h:r", i))
+	}
+	r.granted(reader("r0"))
+	for range 5 {
+		r.granted(reader("r0"))
+	}
+	if s := r.state(); len(s.Holders) != 1 || strings.Count("\n"+r.stored(), "\nk:") != 1 {
+		t.Errorf("%+v and %d slots, want r0 alone", s.Holders, strings.Count("\n"+r.stored(), "\nk:"))
+	}
+	r.dropped(reader("r0"))
+	r.granted(plainClaim("w"))
+}
+
+// A tombstone outlives a hand-over and a place that is given, whichever form the lock takes.
+//
+// covers: A4
+func TestTombstoneOutlivesOthers(t *testing.T) {
+	for name, way := range map[string]func(r rig){
+		"a hand-over to the last":   func(r rig) { held(r, 5, 1) },
+		"a hand-over before others": func(r rig) { held(r, 5, 2) },
+		"a release":                 func(r rig) { held(r, 5, 0) },
+	} {
+		r := newRig(t)
+		way(r)
+		_ = r.refused(queued("late"), max(1, strings.Count(r.stored(), "w:")+1))
+		if err := r.release("late", false); !errors.Is(err, backend.ErrLost) {
+			t.Fatal(err)
+		}
+		_ = r.refusedOrNot(queued("w1"))
+		r.dropped(plainClaim("holder"))
+		if _, err := r.ask(queued("late")); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s: an attempt that was released, and comes late: %v, want ErrLost", name, err)
+		}
+	}
+}
+
+// refusedOrNot asks, whatever the answer.
+func (r rig) refusedOrNot(c backend.Claim) error {
+	_, err := r.ask(c)
+	return err
+}
+
+// Counters that contradict each other are refused by every verb on every way, and stay as they are.
+//
+// covers: I2, R23
+func TestDamagedGroup(t *testing.T) {
+	future := newRig(t).now() + 60_000
+	hold := fmt.Sprint(future, " 7  reader {}")
+	place := fmt.Sprint(future, " 60000 me x 60000 w1 1 {}")
+	for name, test := range map[string]struct {
+		group string
+		owner bool
+	}{
+		"one owner and several":        {"s 0 1 1 0 0 1 1 1 1 0", true},
+		"holders of no mode":           {"- 0 1 1 0 0 1 1 1 1 0", false},
+		"a mode without holders":       {"s 0 0 1 0 0 1 1 1 1 0", true},
+		"nobody at all":                {"- 0 0 0 0 0 1 1 1 0 0", true},
+		"an owner and a reader":        {"s 0 1 9999999999999 0 0 1 1 1 1 0", true},
+		"more unseen than hold":        {"s 0 1 1 2 0 1 1 1 1 0", false},
+		"too many holders":             {"s 0 1000000001 1 0 0 1 1 1 1 0", false},
+		"a queue from 0":               {"- 0 0 0 0 0 1 0 1 1 0", true},
+		"a queue without end":          {"- 0 0 0 0 0 1 1 10000000000001 1 0", true},
+		"more wait than there are":     {"- 0 0 0 0 0 1 1 1 2 0", true},
+		"more for permits than wait":   {"- 1 0 0 0 0 1 1 1 1 2", true},
+		"permits without a limit":      {"p 0 1 1 0 0 1 1 1 1 0", false},
+		"places for no permits":        {"- 0 0 0 0 0 1 1 1 1 1", true},
+		"a time that is too late":      {"- 0 0 0 0 0 9007199254740992 1 1 1 0", true},
+		"soonest that is too late":     {"s 0 1 9007199254740992 0 0 1 1 1 1 0", false},
+		"a number that is none":        {"- 0 0 0 0 0 x 1 1 1 0", true},
+		"a number that is missing":     {"- 0 0 0 0 0 1 1 1 1", true},
+		"another mode":                 {"x 0 1 1 0 0 1 1 1 1 0", false},
+		"a number that is not in full": {"- 0 0 0 0 0 1 1 1 1 1.5", true},
+	} {
+		r := newRig(t)
+		fields := []string{"v", "h2", "f", "7", "g", test.group, "q:1", place, "w:w1", "1", "k:1", hold, "h:reader", "1"}
+		if test.owner {
+			fields = append(fields, "o", "holder", "x", fmt.Sprint(future), "m", "", "b", "1")
+		}
+		r.set(fields...)
+		before := r.stored()
+		var claims []backend.Claim
+		for _, owner := range []string{"holder", "reader", "w1", "new"} {
+			c := queued(owner)
+			c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+			claims = append(claims, c)
+		}
+		for _, c := range claims {
+			for verb, reply := range map[string]any{
+				"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
+				"release": r.eval(own.Release, r.l.Release(c)...), "heartbeat": r.eval(own.Heartbeat, r.l.Heartbeat(claims)...),
+				"inspect": r.eval(own.Inspect),
+			} {
+				if _, code := open(reply); code != codeForeign {
+					t.Errorf("%s, %s of %s: %v, want to be refused", name, verb, c.Owner, reply)
+				}
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+	}
+}
+
+// A renewal neither shortens a lease nor revives one that is over, though nobody took the key since.
+//
+// covers: I1, B8
+func TestRenewalOnlyGrows(t *testing.T) {
+	dialect, err := Dialect("", 0, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		l     Layout
+		c     backend.Claim
+		queue bool
+	}{
+		"alone": {layout(t), plainClaim("a"), false}, "before one": {layout(t), plainClaim("a"), true},
+		"reader": {layout(t), reader("a"), false}, "permit": {layout(t), permit("a", 2), false},
+		"re-entrant": {layout(t), entrant("o", "a"), false}, "dialect": {dialect, plainClaim("a"), false},
+	} {
+		r := newRig(t)
+		r.l = test.l
+		c := test.c
+		c.Key, c.TTL = r.key, minute
+		grant := func() error {
+			_, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c)
+			return err
+		}
+		renew := func(d time.Duration) error {
+			c := c
+			c.TTL = d
+			return DecodeRenew(r.evalKeys(r.l.Scripts().Renew, r.l.Renew(c)))
+		}
+		remains := func() time.Duration {
+			s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect()))
+			if err != nil || len(s.Holders) != 1 {
+				t.Fatalf("%s: %+v, %v", name, s, err)
+			}
+			return s.Holders[0].TTL
+		}
+		if err := grant(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if test.queue {
+			_ = r.refused(queued("b"), 1)
+		}
+		for what, again := range map[string]func() error{
+			"a renewal":          func() error { return renew(time.Second) },
+			"a repeated attempt": func() error { c.TTL = time.Second; defer func() { c.TTL = minute }(); return grant() },
+		} {
+			if err := again(); err != nil || remains() < minute/2 {
+				t.Errorf("%s: %s with a shorter TTL: %v, and %v remain", name, what, err, remains())
+			}
+		}
+		if err := renew(time.Hour); err != nil || remains() < time.Hour-minute/2 {
+			t.Errorf("%s: a renewal for an hour: %v, and %v remain", name, err, remains())
+		}
+
+		r = newRig(t)
+		r.l, c.Key, c.TTL = test.l, r.key, 10*time.Millisecond
+		if err := grant(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r.lapse(c.TTL)
+		for range 2 {
+			if err := renew(minute); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("%s: a renewal after the end of the lease: %v, want ErrLost", name, err)
+			}
+		}
+	}
+}
+
+// A renewal with a minimum token raises the hold's token to it, never lowers it, and what is granted later is above it.
+//
+// covers: K1, K7
+func TestRenewalRaisesTheToken(t *testing.T) {
+	renew := func(r rig, c backend.Claim, least uint64) any {
+		c.Key, c.TTL, c.MinToken = r.key, minute, least
+		return r.eval(own.Renew, r.l.Renew(c)...)
+	}
+	block := plainClaim("a")
+	block.Reserve = 10
+	for name, c := range map[string]backend.Claim{
+		"alone": block, "reader": reader("a"), "permit": permit("a", 2), "re-entrant": entrant("o", "a"),
+	} {
+		r := newRig(t)
+		first := r.granted(c)
+		other := reader("b")
+		if name == "re-entrant" {
+			other = entrant("o", "b")
+		}
+		if name != "alone" && name != "permit" {
+			r.granted(other)
+		}
+		least := first.Token + 1000
+		for _, wish := range []uint64{least, 5} {
+			if err := DecodeRenew(renew(r, c, wish)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			s := r.state()
+			reserved := uint64(max(first.Reserved, 1)) - 1
+			if s.Holders[0].Token != least || s.Token < least+reserved {
+				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, wish, s, least)
+			}
+			if name == "re-entrant" && s.Holders[1].Token != least || name == "reader" && s.Holders[1].Token == least {
+				t.Errorf("%s: the other's token is %d", name, s.Holders[1].Token)
+			}
+		}
+		last := r.state().Token
+		for _, gone := range []backend.Claim{c, other} {
+			_ = r.drop(gone)
+		}
+		if next := r.granted(plainClaim("next")); next.Token <= last {
+			t.Errorf("%s: token %d after %d", name, next.Token, last)
+		}
+		r = newRig(t)
+		r.granted(c)
+		before := r.stored()
+		if reply := renew(r, c, 1<<52+1); DecodeRenew(reply) == nil || r.stored() != before {
+			t.Errorf("%s: a minimum token that would use up the counter: %v", name, reply)
+		}
+	}
+}
+
+// Whatever verb comes first after something is over lets in whoever is next.
+//
+// covers: W9
+func TestEveryVerbLetsIn(t *testing.T) {
+	for verb, call := range map[string]func(r rig){
+		"acquire":   func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
+		"renew":     func(r rig) { _ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "p1", TTL: minute})...)) },
+		"release":   func(r rig) { _ = r.drop(plainClaim("stranger")) },
+		"heartbeat": func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
+	} {
+		r := newRig(t)
+		r.granted(permit("p1", 2))
+		r.granted(permit("p2", 2))
+		_ = r.refused(permit("p3", 2), 1)
+		_ = r.refused(permit("p4", 2), 2)
+		r.ended("h:p2")
+		call(r)
+		if s := r.state(); len(s.Holders) != 2 || s.Holders[1].Owner != "p3" || len(s.Waiters) != 1 {
+			t.Errorf("%s: %+v, want p3 to be let in", verb, s)
+		}
+	}
+	r := newRig(t)
+	held(r, 5, 2)
+	r.ended("w:w1")
+	r.dropped(plainClaim("holder"))
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "w2" {
+		t.Errorf("a release with a dead head: %+v, want w2 to be let in", s)
+	}
+	// A writer that died before a reader, while another reads.
+	r = newRig(t)
+	r.granted(reader("r1"))
+	_ = r.refused(queued("dead"), 1)
+	_ = r.refused(reader("r2"), 2)
+	r.ended("w:dead")
+	r.beats("r2 behind a dead writer", []bool{false}, reader("r2"))
+}
+
+// Places that contradict each other are refused, and nobody's is kept or taken for another's.
+//
+// covers: I2, R23
+func TestDamagedPlaces(t *testing.T) {
+	for name, fields := range map[string][]string{
+		"no reserve":          {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 0 {}")},
+		"too large a reserve": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 1025 {}")},
+		"another's place":     {"w:w1", "2"},
+		"a place before all":  {"w:w1", "0"},
+		"a place after all":   {"w:w1", "3"},
+		"a number that is no": {"w:w1", "x"},
+		"no place":            {"q:1", "somebody's"},
+	} {
+		r := newRig(t)
+		held(r, 5, 2)
+		_, place, _ := strings.Cut(r.field("q:1"), " ")
+		r.srv.MustDo("HSET", r.l.Key(r.key), "q:3", fmt.Sprint(r.ms()+60_000, " ", place), "q:0", fmt.Sprint(r.ms()+60_000, " ", place))
+		r.srv.MustDo(append([]string{"HSET", r.l.Key(r.key)}, fields...)...)
+		before := r.stored()
+		c := queued("w1")
+		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+		leaves := c
+		if strings.Contains(name, "reserve") {
+			leaves.Owner = "holder" // and hands over to it
+		}
+		for verb, reply := range map[string]any{
+			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "release": r.eval(own.Release, r.l.Release(leaves)...),
+		} {
+			if _, code := open(reply); code != codeForeign {
+				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+		if name != "another's place" && name != "no place" {
+			continue // a heartbeat looks at its own place alone
+		}
+		if _, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{c})...), 1); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s, heartbeat: %v, want ErrForeign", name, err)
+		}
+	}
+	r := newRig(t)
+	held(r, 5, 2)
+	r.ended("x")
+	r.srv.MustDo("HDEL", r.l.Key(r.key), "q:1", "q:2")
+	if _, err := r.ask(queued("a")); !errors.Is(err, backend.ErrForeign) {
+		t.Errorf("places that are counted and not there: %v, want ErrForeign", err)
+	}
+}
+
+// So are holds, and the tokens of one that is exclusive.
+//
+// covers: I2, R23
+func TestDamagedHolds(t *testing.T) {
+	refused := func(name string, r rig, c backend.Claim) {
+		t.Helper()
+		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
+		before := r.stored()
+		for verb, reply := range map[string]any{
+			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
+		} {
+			if _, code := open(reply); code != codeForeign {
+				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
+			}
+		}
+		if after := r.stored(); after != before {
+			t.Errorf("%s: %s\nbecame %s", name, before, after)
+		}
+	}
+	for _, number := range []string{"0", "2", "3", "x", "1.5"} { // r2 has the second slot
+		r := newRig(t)
+		r.granted(reader("r1"))
+		r.granted(reader("r2"))
+		r.srv.MustDo("HSET", r.l.Key(r.key), "h:r1", number, "k:3", r.field("k:1"), "k:0", r.field("k:1"))
+		refused("slot "+number, r, reader("r1"))
+	}
+	for _, count := range []string{"0", "1025", "6", "x"} {
+		r := newRig(t)
+		held(r, 5, 0)
+		r.srv.MustDo("HSET", r.l.Key(r.key), "b", count)
+		refused(count+" tokens", r, plainClaim("holder"))
+	}
+}
+
+// A lease that is shorter than those before it is noticed when it is over.
+//
+// covers: R10, Q12
+func TestShorterLeaseIsNoticed(t *testing.T) {
+	r := newRig(t)
+	r.granted(permit("p1", 2))
+	short := permit("p2", 2)
+	short.TTL = 10 * time.Millisecond
+	r.granted(short)
+	r.lapse(short.TTL)
+	r.granted(permit("p3", 2))
+}
+
+// A replica, which may lag behind, does not say no to a renewal or a release, and nothing else.
+//
+// covers: R14, R16
+func TestAReplicaSaysNothing(t *testing.T) {
+	for name, state := range map[string]func(r rig){
+		"nothing": func(rig) {}, "string": func(r rig) { r.granted(plainClaim("a")) },
+		"queue":     func(r rig) { held(r, 5, 1) },
+		"tombstone": func(r rig) { _ = r.release("b", false); r.granted(plainClaim("a")) },
+		"readers":   func(r rig) { r.granted(reader("a")); r.granted(reader("b")) },
+	} {
+		r := variant(t, layout(t))
+		state(r)
+		r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
+		for _, owner := range []string{"a", "b", "stranger", "holder", "w1"} {
+			for _, unknown := range []bool{false, true} {
+				c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: !unknown}
+				for verb, args := range map[string][]string{
+					"renew": append(header(r, own.Renew), r.l.Renew(c)...), "release": append(header(r, own.Release), r.l.Release(c)...),
+				} {
+					if reply, err := r.srv.Do(args...); err == nil {
+						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb, owner, reply)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A lock that never ends is none of ours, and one whose owner's lease is over is stored without an owner.
+//
+// covers: I2, R23
+func TestWhatIsStored(t *testing.T) {
+	r := newRig(t)
+	for _, value := range []string{"h2 1700000000000000 60000 other 1 ", "h2 1700000000000000 60000 a 1 "} {
+		r.srv.MustDo("SET", r.l.Key(r.key), value)
+		if _, err := r.ask(reader("a")); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("a string without an expiry: %v, want ErrForeign", err)
+		}
+	}
+	held(r, 5, 1)
+	r.ended("x")
+	r.ended("w:w1")
+	if err := r.drop(queued("w1")); !errors.Is(err, backend.ErrLost) {
+		t.Fatal(err)
+	}
+	if got := r.stored(); got != "h2 5" {
+		t.Errorf("after the last place was left, behind a lease that is over: %q, want the counter alone", got)
+	}
+}
+
+// The side key of the string dialect outlives the lock and its tombstones, keeps what time it has, and is refused if it is
+// damaged, or its counter used up.
+//
+// covers: K1, R23, R24
+func TestSideKeyOfTheDialect(t *testing.T) {
+	l, err := Dialect("", 0, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() (rig, string) {
+		r := newRig(t)
+		r.l = l
+		return r, l.Keys(r.key)[1]
+	}
+	lives := func(r rig, side string) (ms int64) {
+		_, _ = fmt.Sscan(r.srv.MustDo("PTTL", side), &ms)
+		return ms
+	}
+	c := plainClaim("a")
+	r, side := start()
+	if _, err := r.tryAcquire(c); err != nil {
+		t.Fatal(err)
+	}
+	r.srv.MustDo("PEXPIRE", side, "1000")
+	if err := r.tryRelease(c); err != nil {
+		t.Fatal(err)
+	}
+	if left := lives(r, side); left < (4*minute+3*time.Second).Milliseconds()-5000 {
+		t.Errorf("after a release with a tombstone of two minutes the side key lives for %d ms", left)
+	}
+	const longer = 100 * time.Hour
+	r.srv.MustDo("PEXPIRE", side, fmt.Sprint(longer.Milliseconds()))
+	g, err := r.tryAcquire(plainClaim("b"))
+	if left := lives(r, side); err != nil || left < longer.Milliseconds()-10_000 {
+		t.Errorf("%v, and the side key lives for %d ms of %v", err, left, longer)
+	}
+	if err := r.tryRelease(plainClaim("b")); err != nil {
+		t.Fatal(err)
+	}
+	ahead := g.Token + uint64(time.Hour.Microseconds())
+	r.srv.MustDo("SET", side, fmt.Sprintf("h2 %d 1 b 0 ", ahead), "PX", "1000")
+	if g, err := r.tryAcquire(plainClaim("c")); err != nil || g.Token != ahead+1 || lives(r, side) < 2*time.Hour.Milliseconds()-10_000 {
+		t.Errorf("after a counter that is ahead of the clock: %+v, %v, and the side key lives for %d ms", g, err, lives(r, side))
+	}
+	for name, value := range map[string]string{
+		"used up": fmt.Sprintf("h2 %d 1 x 0 ", int64(1<<53-2)), "no tokens": "h2 7 0 x 0 ", "too many": "h2 1700000000000000 1025 x 0 ",
+		"more tokens than were given": "h2 7 8 x 0 ", "tombstones cut": "h2 7 1 x 9 1 a;", "no counter": "h2 x 1 x 0 ", "somebody's": "x",
+		"tombstones damaged": "h2 7 1 x 2 a;",
+	} {
+		r, side := start()
+		r.srv.MustDo("SET", side, value, "PX", "60000")
+		if g, err := r.tryAcquire(c); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s: %+v, %v, want ErrForeign", name, g, err)
+		}
+		if got := r.srv.MustDo("GET", side); got != value {
+			t.Errorf("%s: the side key became %q", name, got)
+		}
+	}
+	r, side = start() // a lock of ours whose counter is another's
+	r.srv.MustDo("SET", r.key, "a", "PX", "60000")
+	for _, value := range []string{"", "h2 7 1 b 0 "} {
+		if value != "" {
+			r.srv.MustDo("SET", side, value, "PX", "60000")
+		}
+		if _, err := r.tryAcquire(c); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("a lock of ours with the side key %q: %v, want ErrForeign", value, err)
 		}
 	}
 }

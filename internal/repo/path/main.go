@@ -39,7 +39,7 @@ func measure(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	program := filepath.Join(dir, "path")
 	build := exec.CommandContext(ctx, "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", program,
 		module+"/internal/repo/path")
@@ -113,7 +113,7 @@ func passed(ctx context.Context, program, url, mode string) ([]string, error) {
 
 // startRedis starts a server that keeps nothing, and returns its address when it answers.
 func startRedis(ctx context.Context, dir string) (addr string, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}
@@ -138,7 +138,7 @@ func startRedis(ctx context.Context, dir string) (addr string, stop func(), err 
 		_ = server.Wait() // killed
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			return addr, stop, conn.Close()
 		}

@@ -63,7 +63,8 @@ func Command() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"backend", "config", "trace"} {
-				// An empty value is a variable that was not set, more likely than a wish for the default.
+				// An empty value is a variable that was not set, more likely than a wish for the
+				// default.
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 					return usage("--%s is empty", name)
 				}
@@ -137,8 +138,9 @@ func WorkerCommand() *cobra.Command {
 	}
 }
 
-// Run holds a sale and prints what came of it on standard output, and the progress on standard error. The error says if
-// anything went wrong: more sold than there was although there is a lock, a store that fails, an interruption.
+// Run holds a sale and prints what came of it on standard output, and the progress on standard
+// error. The error says if anything went wrong: more sold than there was although there is a lock,
+// a store that fails, an interruption.
 func Run(ctx context.Context, o options) error {
 	s, err := newSale(ctx, o)
 	if err != nil {

@@ -53,7 +53,8 @@ func specFor(t *testing.T) spec {
 	}
 }
 
-// forgetful is a store that says of one renewal that the hold is gone, and lets the next in line have the lock.
+// forgetful is a store that says of one renewal that the hold is gone, and lets the next in line
+// have the lock.
 type forgetful struct {
 	backend.Backend
 	renewals atomic.Int64
@@ -135,7 +136,8 @@ func TestCrewReportsStore(t *testing.T) {
 	}
 }
 
-// A worker's parent that goes away before it gave the sign, or gives nonsense, leaves a worker that ends.
+// A worker's parent that goes away before it gave the sign, or gives nonsense, leaves a worker that
+// ends.
 func TestWorkerEndsWithItsInput(t *testing.T) {
 	s := specFor(t)
 	s.Think, s.Rest = 0, 0

@@ -33,7 +33,8 @@ type child struct {
 // killAfter is how long a child that was told to end may take.
 const killAfter = closeGrace + 2*time.Second
 
-// runFleet runs spec in n processes until they are done or ctx ends. The error is the first that one of them reported.
+// runFleet runs spec in n processes until they are done or ctx ends. The error is the first that
+// one of them reported.
 func runFleet(ctx context.Context, s spec, n, victim int, t *tally) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -63,7 +64,8 @@ func runFleet(ctx context.Context, s spec, n, victim int, t *tally) error {
 	return nil
 }
 
-// killTurn is the turn at which the process that is to be killed stops in mid-hold: not its first, so that it is seen to work.
+// killTurn is the turn at which the process that is to be killed stops in mid-hold: not its first,
+// so that it is seen to work.
 const killTurn = 3
 
 func start(ctx context.Context, s spec) (*child, error) {

@@ -17,9 +17,10 @@ var (
 	errSoldOut = errors.New("sold out")
 )
 
-// A ledger is the stock of the sale, kept in a file of lines that are only ever appended. Appending is atomic, so the order
-// of the lines decides, and everybody who reads them comes to the same account. Changing the stock is not atomic: a buyer
-// reads how much is left, thinks, and appends what is left then. Two that do so at once sell one item twice.
+// A ledger is the stock of the sale, kept in a file of lines that are only ever appended. Appending
+// is atomic, so the order of the lines decides, and everybody who reads them comes to the same
+// account. Changing the stock is not atomic: a buyer reads how much is left, thinks, and appends
+// what is left then. Two that do so at once sell one item twice.
 type ledger struct {
 	process int // whose handle this is; 0 for the parent, which only reads
 
@@ -65,8 +66,9 @@ type account struct {
 // A buyer is one worker of one process.
 type buyer struct{ process, worker int }
 
-// apply adds e to the account and reports whether it counts. A line with a token below the highest one is void: it is of a
-// holder that lost its lock and does not know. Unlike a check before writing, this cannot be overtaken.
+// apply adds e to the account and reports whether it counts. A line with a token below the highest
+// one is void: it is of a holder that lost its lock and does not know. Unlike a check before
+// writing, this cannot be overtaken.
 func (a *account) apply(e entry) bool {
 	if e.token != 0 {
 		if e.token < a.highest {
@@ -94,11 +96,13 @@ func (a *account) total() (n int) {
 	return n
 }
 
-// oversell is how many more items were sold than were taken off the stock. It is never negative: for the stock to fall to n,
-// somebody must have found n+1, so every number in between was written once at least.
+// oversell is how many more items were sold than were taken off the stock. It is never negative:
+// for the stock to fall to n, somebody must have found n+1, so every number in between was written
+// once at least.
 func (a *account) oversell(stock int) int { return a.total() - (stock - a.left) }
 
-// openLedger opens the ledger at path, and makes it if there is none. All who open it must give the same stock.
+// openLedger opens the ledger at path, and makes it if there is none. All who open it must give the
+// same stock.
 func openLedger(path string, stock, process int) (*ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -133,7 +137,8 @@ func (l *ledger) post(e entry) error {
 	return err
 }
 
-// catchUp applies the lines that were appended since. It reports whether the line with our number seq counted.
+// catchUp applies the lines that were appended since. It reports whether the line with our number
+// seq counted.
 func (l *ledger) catchUp(seq int) (counted bool, err error) {
 	news, err := io.ReadAll(io.NewSectionReader(l.file, l.read, 1<<62))
 	if err != nil {
@@ -159,8 +164,8 @@ type shelf struct {
 	token  uint64
 }
 
-// bind is the [locker.Binder]. It shows the token to the ledger before anything is read: were it shown only when writing, an
-// older holder could still write between our reading and our writing.
+// bind is the [locker.Binder]. It shows the token to the ledger before anything is read: were it
+// shown only when writing, an older holder could still write between our reading and our writing.
 func (l *ledger) bind(_ context.Context, h locker.Hold) (*shelf, error) {
 	return &shelf{l, h.Token}, l.post(entry{kind: kindShown, token: h.Token})
 }

@@ -51,8 +51,8 @@ func TestLedgerRefusesStaleTokens(t *testing.T) {
 	wantLeft(t, old, 3)
 	wantErr(t, "sale by the holder", old.sell(1, 2), nil)
 
-	// The old holder reads, is paused and loses its lock. The new one has shown its token before it reads, so what it read
-	// stays true, although it has not written anything yet.
+	// The old holder reads, is paused and loses its lock. The new one has shown its token before it
+	// reads, so what it read stays true, although it has not written anything yet.
 	wantLeft(t, old, 2)
 	fresh := bind(t, two, 8)
 	wantLeft(t, fresh, 2)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// showProgress writes a line while a sale goes on: on a terminal again and again in its place, elsewhere once per second. The
-// function it returns ends that and returns the last count.
+// showProgress writes a line while a sale goes on: on a terminal again and again in its place,
+// elsewhere once per second. The function it returns ends that and returns the last count.
 func showProgress(w *os.File, t *tally, stock int) (stop func() count) {
 	interval, before, after := time.Second, "", "\n"
 	if terminal(w) {
@@ -47,7 +47,8 @@ func (c count) line(stock int) string {
 	return line
 }
 
-// terminal reports whether f is a terminal, or at least a device: nobody minds what is written to the null device.
+// terminal reports whether f is a terminal, or at least a device: nobody minds what is written to
+// the null device.
 func terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

@@ -44,7 +44,8 @@ func newSale(ctx context.Context, o options) (*sale, error) {
 	return s, nil
 }
 
-// open opens the backend in this process too if others use it, as it is here that errors are best told.
+// open opens the backend in this process too if others use it, as it is here that errors are best
+// told.
 func (s *sale) open(ctx context.Context) (err error) {
 	if s.noLock {
 		return nil
@@ -74,8 +75,8 @@ func (s *sale) close() {
 	}
 }
 
-// run lets everybody buy and returns what came of it. An interruption, a store that fails in the middle and a sale whose time
-// is up have a result too.
+// run lets everybody buy and returns what came of it. An interruption, a store that fails in the
+// middle and a sale whose time is up have a result too.
 func (s *sale) run(ctx context.Context) (*result, error) {
 	ledger, err := openLedger(s.spec.Ledger, s.stock, 0)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/holdfast-go/holdfast/locker/config"
 )
 
-// defaultTTL is short, for a demo: nobody wants to wait for half a minute to see a killed holder's lock be free again.
+// defaultTTL is short, for a demo: nobody wants to wait for half a minute to see a killed holder's
+// lock be free again.
 const defaultTTL = 2 * time.Second
 
-// A spec is what the crew of one process is to do. A child gets it on its standard input and not as arguments, which every
-// user of the machine can read: Backend may hold a password.
+// A spec is what the crew of one process is to do. A child gets it on its standard input and not as
+// arguments, which every user of the machine can read: Backend may hold a password.
 type spec struct {
 	Backend string // instead of the configuration's; empty for that
 	Config  string // path; empty for none
@@ -44,7 +45,8 @@ type store struct {
 	trace *tracer // nil for none
 }
 
-// open opens the backend, and has it traced if asked to. Every process of a sale comes through here, the parent included.
+// open opens the backend, and has it traced if asked to. Every process of a sale comes through
+// here, the parent included.
 func (s spec) open(ctx context.Context) (*store, error) {
 	f, err := config.Load(s.Config)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// quantile returns the smallest of sorted that a share q of them does not exceed (the nearest rank), or 0 if there is none.
+// quantile returns the smallest of sorted that a share q of them does not exceed (the nearest
+// rank), or 0 if there is none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

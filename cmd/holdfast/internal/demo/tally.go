@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A tally counts what the buyers of all processes tell, while they work. What was sold is counted in the ledger.
+// A tally counts what the buyers of all processes tell, while they work. What was sold is counted
+// in the ledger.
 type tally struct {
 	mu    sync.Mutex // guards what follows
 	since time.Time  // when the buyers began

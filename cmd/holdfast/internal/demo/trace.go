@@ -175,7 +175,8 @@ func (st *store) start(ctx context.Context, name string) (context.Context, trace
 	return st.trace.provider.Tracer(traceService).Start(ctx, name)
 }
 
-// Close closes the backend, and says if traces did not get through: the sale itself went as reported.
+// Close closes the backend, and says if traces did not get through: the sale itself went as
+// reported.
 func (st *store) Close() error {
 	err := st.Backend.Close()
 	if st.trace != nil {

@@ -12,9 +12,10 @@ import (
 
 // workerName is the hidden subcommand for the other processes of a sale.
 //
-// The parent writes the spec on one line, and another line when all processes are ready, so that no process has sold
-// everything before the last has started. Then it keeps the pipe open for as long as the work is to go on: the pipe ends with
-// the parent, however that ends, and the worker ends with the pipe. What the worker has to tell is JSON, an event per line.
+// The parent writes the spec on one line, and another line when all processes are ready, so that no
+// process has sold everything before the last has started. Then it keeps the pipe open for as long
+// as the work is to go on: the pipe ends with the parent, however that ends, and the worker ends
+// with the pipe. What the worker has to tell is JSON, an event per line.
 const workerName = "demo-worker"
 
 func runWorker(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -61,7 +62,8 @@ func workUnderParent(ctx context.Context, in *bufio.Reader, emit func(event)) er
 	return s.work(ctx, st, emit)
 }
 
-// emitter returns a function that writes events, one at a time. If nobody reads any more, nobody needs to know.
+// emitter returns a function that writes events, one at a time. If nobody reads any more, nobody
+// needs to know.
 func emitter(w io.Writer) func(event) {
 	var mu sync.Mutex
 	enc := json.NewEncoder(w)

@@ -41,11 +41,11 @@ local guard = KEYS[2] and function()
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
   end
-  local rest = since + grace - now
+  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever it is.
   if since == now then
-    mark = redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
-    if mark.err then rest = tonumber(grace) end -- no memory, or a replica: closed until it is written
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
   end
+  local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
 local key, id = KEYS[1], ARGV[1]
@@ -130,7 +130,7 @@ local function read_group(stored)
     unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
     head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0}
   if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
-    group.unseen <= group.holders and group.holders <= 1e9 and group.head > 0 and group.tail <= 1e13 and
+    group.unseen <= group.holders and group.head > 0 and group.tail <= 1e13 and
     group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
     (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
     math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then
@@ -165,7 +165,7 @@ local function join()
   end
   counter = int(counter)
   if not (owner and expires and counter and group) or owner == '' or owner == id or expires <= now or
-    group.holders > 0 or counter > us + NEAR or group.tail >= 1e13 then
+    group.holders > 0 or counter > us + NEAR then
     return
   end
   local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')

@@ -21,7 +21,7 @@ local function read_group(stored)
     unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
     head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0}
   if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
-    group.unseen <= group.holders and group.holders <= 1e9 and group.head > 0 and group.tail <= 1e13 and
+    group.unseen <= group.holders and group.head > 0 and group.tail <= 1e13 and
     group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
     (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
     math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then

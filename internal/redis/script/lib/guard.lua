@@ -33,10 +33,10 @@ local guard = KEYS[2] and function()
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
   end
-  local rest = since + grace - now
+  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever it is.
   if since == now then
-    mark = redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
-    if mark.err then rest = tonumber(grace) end -- no memory, or a replica: closed until it is written
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
   end
+  local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
