@@ -15,7 +15,7 @@
 //   - lock.lease: what the process asks the store for on behalf of its goroutines that wait for one
 //     key, under the lock of the first of them, and until its last hold is over. It links to the
 //     locks that used it, and they to it.
-//   - lock.release: a release, by Unlock or of a claim that came to nothing.
+//   - lock.release: a release that failed, by Unlock or of a claim that came to nothing.
 //   - lock.renew: a renewal that failed; all of them with [Config.Renewals].
 //   - store.acquire, store.renew, store.release, store.watch, store.inspect: under [Wrap], one
 //     request to the store.

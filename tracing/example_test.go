@@ -45,7 +45,6 @@ func Example() {
 	}
 	_ = tp.Shutdown(ctx)
 	// Output:
-	// lock.release
 	// lock order
 }
 

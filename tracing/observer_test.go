@@ -40,16 +40,16 @@ func TestUncontended(t *testing.T) {
 		_ = g.Unlock()
 		request.End()
 
-		lock, release := p.one(t, "lock order"), p.one(t, tracing.SpanRelease)
+		lock := p.one(t, "lock order")
 		for child, parent := range map[string]trace.SpanID{
-			"lock order": request.SpanContext().SpanID(), tracing.SpanRelease: id(lock), "work": id(lock),
-			tracing.SpanStoreAcquire: id(lock), tracing.SpanStoreRelease: id(release),
+			"lock order": request.SpanContext().SpanID(), "work": id(lock),
+			tracing.SpanStoreAcquire: id(lock), tracing.SpanStoreRelease: id(lock),
 		} {
 			if s := p.one(t, child); s.Parent.SpanID() != parent || s.SpanContext.TraceID() != request.SpanContext().TraceID() {
 				t.Errorf("%s is a child of %v, want %v", child, s.Parent.SpanID(), parent)
 			}
 		}
-		if n := len(p.ended()); n != 6 {
+		if n := len(p.ended()); n != 5 {
 			t.Errorf("%d spans", n)
 		}
 		if d := lock.EndTime.Sub(lock.StartTime); d != time.Second || !event(t, lock, tracing.EventGranted).Equal(lock.StartTime) {
@@ -108,7 +108,7 @@ func TestPlainSpans(t *testing.T) {
 		t.Errorf("the span under the lock is %v", span)
 	}
 	_ = g.Unlock()
-	expect("unlocked", "start lock.release", "end lock.release", "end lock")
+	expect("unlocked", "end lock")
 	if err := p.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -256,7 +256,10 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if attr(lock.Events[0].Attributes, tracing.AttrHolderPID) == "" {
 			t.Errorf("nothing of the holder in %v", lock.Events[0])
 		}
-		if r, lease := two.one(t, tracing.SpanRelease), two.one(t, tracing.SpanLease); r.Parent.SpanID() != id(lease) ||
+		if n := len(two.named(tracing.SpanRelease)); n != 0 {
+			t.Errorf("%d withdrawals have failed", n)
+		}
+		if lease := two.one(t, tracing.SpanLease); two.under(t, tracing.SpanLease, tracing.SpanStoreRelease).Status.Code != codes.Unset ||
 			attr(lease.Attributes, tracing.AttrResult) != "held" || lease.Status.Code != codes.Unset {
 			t.Errorf("the withdrawal is not under its lease, or that failed: %v", lease.Attributes)
 		}
@@ -316,6 +319,28 @@ func TestLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// deaf is a store that does not take releases.
+type deaf struct{ backend.Backend }
+
+func (deaf) Release(context.Context, backend.Claim) error { return backend.ErrUnavailable }
+
+func TestReleaseThatFails(t *testing.T) {
+	open := func() backend.Backend { return deaf{mem()} }
+	s := setup{lock: locker.Config{TTL: 3 * time.Second, ReleaseTimeout: time.Second}}
+	bubble(t, open, s, func(t *testing.T, p, _ *process) {
+		g := p.lock(t, "order-17")
+		time.Sleep(time.Second)
+		if err := g.Unlock(); !errors.Is(err, backend.ErrUnavailable) {
+			t.Error(err)
+		}
+		lock, release := p.one(t, "lock order"), p.named(tracing.SpanRelease)[0]
+		if release.Status.Code != codes.Error || attr(release.Attributes, tracing.AttrError) != "unavailable" ||
+			release.Parent.SpanID() != id(lock) || release.EndTime.Sub(release.StartTime) != time.Second {
+			t.Errorf("release: %+v", release)
+		}
+	})
 }
 
 func TestRenewalsOnRequest(t *testing.T) {

@@ -290,19 +290,19 @@ func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Con
 	}
 }
 
-// beginRelease makes a span of a release.
+// beginRelease makes a span of a release that fails, afterwards.
 func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
-	l, _ := ctx.Value(opKey{}).(*lock)
-	ctx, span := o.tracer.Start(ctx, SpanRelease)
+	began := time.Now()
 	return ctx, func(h locker.Hold, err error) {
-		if err != nil && span.IsRecording() {
-			result := resultOf(err)
-			span.SetAttributes(AttrResult.String(result))
-			// What was never held is rightly unknown to the store.
-			if result != ResultLost || l != nil && !l.granted.IsZero() {
-				o.fail(span, h.Key, result, err)
-			}
+		l, _ := ctx.Value(opKey{}).(*lock)
+		never := l == nil || l.granted.IsZero() // held, so that it is rightly unknown to the store
+		result := renewalOf(err)
+		if !failed(result) || never && result == ResultLost {
+			return
 		}
+		_, span := o.tracer.Start(ctx, SpanRelease, o.classes.class(h).span, trace.WithTimestamp(began))
+		span.SetAttributes(AttrResult.String(result))
+		o.fail(span, h.Key, result, err)
 		span.End()
 	}
 }

@@ -74,7 +74,7 @@ func TestWaitLeadsToHolder(t *testing.T) {
 	if b := blockers(lease, one, two); len(b) != 1 || b[0] == nil || b[0].SpanID != lock.SpanID {
 		t.Errorf("the lease's links %v do not lead to the lock that used it, %v", lease.References, lock.SpanID)
 	}
-	for _, name := range []string{"lock.wait", "lock.lease", "lock.release"} {
+	for _, name := range []string{"lock.wait", "lock.lease", "store.release"} {
 		if s := only(t, two, name); s.References[0].RefType != "CHILD_OF" || s.References[0].SpanID != lock.SpanID {
 			t.Errorf("%s is not under %s: %v", name, lock.SpanID, s.References)
 		}
