@@ -44,6 +44,7 @@ type lease struct {
 	watchAt  time.Time // when to begin to watch for its loss; zero: not, or begun
 	unwatch  context.CancelFunc
 	timer    *time.Timer        // for whichever of the three is next
+	waiting  bool               // a renewal is due and waits for its turn, see renewals
 	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
 	stop     context.CancelFunc // ends that
 	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
@@ -84,7 +85,7 @@ func (l *lease) interval() time.Duration {
 // next is how long it is until the timer has something to do. The caller has mu.
 func (l *lease) next(now instant) time.Duration {
 	at := l.until.local(now)
-	if l.renewing == nil && l.renewAt.Before(at) {
+	if l.renewing == nil && !l.waiting && l.renewAt.Before(at) {
 		at = l.renewAt
 	}
 	if !l.watchAt.IsZero() && l.watchAt.Before(at) {
@@ -127,21 +128,44 @@ func (l *lease) tick() {
 		l.core.add()
 		go l.watch(ctx)
 	}
-	due := l.renewing == nil && !now.at.Before(l.renewAt)
+	due := l.renewing == nil && !l.waiting && !now.at.Before(l.renewAt)
 	if due && h != nil && h.leaked() {
 		l.mu.Unlock()
 		_ = l.lose(errLeaked)
 		return
 	}
-	var ctx context.Context
-	if due {
-		ctx = l.begin(context.Background(), h, l.claim.TTL/6)
-	}
+	l.waiting = l.waiting || due
 	l.timer.Reset(l.next(now))
 	l.mu.Unlock()
 	if due {
-		_ = l.renew(ctx, h)
+		l.core.renewals.run(l)
 	}
+}
+
+// renewDue renews the lease now that its turn has come, unless it is over or was renewed meanwhile.
+func (l *lease) renewDue() {
+	now := l.core.now()
+	l.mu.Lock()
+	l.waiting = false
+	if l.over || l.renewing != nil || now.at.Before(l.renewAt) || l.until.left(now) <= 0 {
+		if !l.over {
+			l.timer.Reset(l.next(now))
+		}
+		l.mu.Unlock()
+		return
+	}
+	h := l.hold
+	ctx := l.begin(context.Background(), h, l.claim.TTL/6)
+	l.timer.Reset(l.next(now))
+	l.mu.Unlock()
+	_ = l.renew(ctx, h)
+}
+
+// deadline returns until when the lease is provably good.
+func (l *lease) deadline() deadline {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
 }
 
 // begin makes a renewal or a Check the one under way; renew ends it. The caller has mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -156,6 +157,54 @@ func TestIdleProgramCollectsGarbage(t *testing.T) {
 			t.Errorf("%d collections in five minutes, want one each half minute or so", n)
 		}
 		_ = g.Unlock()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A store that answers a part of the renewals in time keeps that part of the leases, and none of its
+// answers is spent on a lease that is over.
+func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
+	const leases, each, ttl = 3000, time.Millisecond, 6 * time.Second // it can take 1000/s: about 2000 leases
+	synctest.Test(t, func(t *testing.T) {
+		b := &turnBackend{Backend: membackend.New()}
+		server := make(chan struct{}, 1) // one request after the other
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			select {
+			case server <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			defer func() { <-server }()
+			time.Sleep(each)
+			return b.Backend.Renew(ctx, c)
+		}
+		l, err := New(b, Bare, Config{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held []*Guard[struct{}]
+		for i := range leases {
+			g, err := l.Lock(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, g)
+		}
+		time.Sleep(time.Minute)
+		good := 0
+		for _, g := range held {
+			if g.h.valid() == nil {
+				good++
+			}
+		}
+		if good < 1600 {
+			t.Errorf("%d of %d leases are left of a store that can renew about 2000", good, leases)
+		}
+		for _, g := range held {
+			_ = g.Unlock()
+		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

@@ -119,6 +119,7 @@ type core struct {
 	base      time.Time
 	owed      owed
 	beats     heartbeats
+	renewals  renewals
 
 	closing context.Context // done when Close begins: ends waits
 	cut     context.Context // done when Close runs out of time: ends clean-ups
