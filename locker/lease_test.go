@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -170,15 +171,21 @@ func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &turnBackend{Backend: membackend.New()}
 		server := make(chan struct{}, 1) // one request after the other
+		var under sync.WaitGroup
 		b.renew = func(ctx context.Context, c backend.Claim) error {
+			answer := make(chan error, 1)
+			under.Go(func() { // executed, whether or not anybody still waits for it
+				server <- struct{}{}
+				time.Sleep(each)
+				answer <- b.Backend.Renew(context.WithoutCancel(ctx), c)
+				<-server
+			})
 			select {
-			case server <- struct{}{}:
+			case err := <-answer:
+				return err
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			defer func() { <-server }()
-			time.Sleep(each)
-			return b.Backend.Renew(ctx, c)
 		}
 		l, err := New(b, Bare, Config{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -205,6 +212,7 @@ func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
 		for _, g := range held {
 			_ = g.Unlock()
 		}
+		under.Wait()
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
