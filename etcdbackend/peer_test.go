@@ -138,7 +138,7 @@ func TestPeerGhostKey(t *testing.T) {
 		t.Fatal("peer: Lock without a reply = nil")
 	}
 	proxy.Pass()
-	ours := lockers(t, locker.Config{TTL: 2 * time.Second}, at(proxy.Addr()), at(srv.Addr()))
+	ours := lockers(t, locker.Config{TTL: 6 * time.Second}, at(proxy.Addr()), at(srv.Addr()))
 	keep := locked(t, ours[0], "keeps the lease alive")
 	lost("our-key")
 	if _, err := ours[0].Lock(quick(t, 500*time.Millisecond), "our-key"); err == nil {

@@ -24,6 +24,9 @@ const (
 // first rule runs.
 var calibrate = sync.OnceFunc(func() {
 	slowness = measureSlowness(runtime.GOMAXPROCS(0), slownessProbe)
+	if slowness < 1.25 { // idle; and leases of whole seconds stay that
+		slowness = 1
+	}
 	patience = slower(patience)
 })
 
