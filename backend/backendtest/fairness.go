@@ -34,7 +34,7 @@ const (
 	fairCount  = 4                    // processes, and workers in each
 	fairShares = 1.2                  // most turns over least
 	fairLine   = "line"               // what a process's turns are recorded as
-	fairSlack  = 3 * time.Millisecond // how long a question may take that takes a place
+	fairSlack  = 10 * time.Millisecond // how long a question may take that takes a place
 )
 
 func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) {

@@ -53,10 +53,11 @@ func ExampleLoad_mistakes() {
 	if errors.As(err, &first) {
 		fmt.Println(first.Line, first.Key)
 	}
-	// Output: config: testdata/mistakes.yaml:1: backend: is not a URL, such as redis://host:6379/0
-	// (percent-encode special characters in user and password) config: testdata/mistakes.yaml:2:
-	// ttl: needs a unit, such as 30s, 1m30s or 500ms config: testdata/mistakes.yaml:4: wait.mod:
-	// unknown key; did you mean wait.mode? 1 backend
+	// Output:
+	// config: testdata/mistakes.yaml:1: backend: is not a URL, such as redis://host:6379/0 (percent-encode special characters in user and password)
+	// config: testdata/mistakes.yaml:2: ttl: needs a unit, such as 30s, 1m30s or 500ms
+	// config: testdata/mistakes.yaml:4: wait.mod: unknown key; did you mean wait.mode?
+	// 1 backend
 }
 
 // Without a file, the environment is enough.
