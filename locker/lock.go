@@ -310,7 +310,11 @@ func (c *core) silent(since time.Time, timeout time.Duration) bool {
 // itself, and with a place in the queue the claim, or a heartbeat for it, is repeated within the
 // place's WaiterTTL.
 func (w *wait) run(ctx context.Context) (l *lease, err error) {
-	defer w.stop()
+	end := ignore
+	defer func() {
+		w.stop()
+		end(w.info, err)
+	}()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -322,9 +326,7 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 			break
 		}
 		if !waits {
-			var end func(Hold, error)
 			ctx, end = w.core.observe(ctx, OpWait, w.info)
-			defer func() { end(w.info, err) }()
 		}
 		if errors.Is(err, backend.ErrHeld) && w.wakes == nil && w.subscribe(ctx) {
 			continue

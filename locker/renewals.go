@@ -36,7 +36,7 @@ func (r *renewals) run(l *lease) {
 			r.inFlight--
 			l = nil
 		} else {
-			l = heap.Pop(&r.due).(dueLease).lease //nolint:forcetypeassert // nothing else is pushed
+			l = heap.Pop(&r.due).(dueLease).lease //nolint:errcheck,forcetypeassert // nothing else is pushed
 		}
 		r.mu.Unlock()
 	}
@@ -56,7 +56,7 @@ func (b byDeadline) Less(i, j int) bool { return b[i].until.at.Before(b[j].until
 func (b byDeadline) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
 
 // Push implements [heap.Interface].
-func (b *byDeadline) Push(x any) { *b = append(*b, x.(dueLease)) } //nolint:forcetypeassert // see run
+func (b *byDeadline) Push(x any) { *b = append(*b, x.(dueLease)) } //nolint:errcheck,forcetypeassert // see run
 
 // Pop implements [heap.Interface].
 func (b *byDeadline) Pop() any {

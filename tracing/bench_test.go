@@ -2,7 +2,6 @@ package tracing_test
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
@@ -76,13 +75,4 @@ func BenchmarkPair(b *testing.B) {
 			b.ReportMetric(float64(used(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// used is the processor time that this process has had.
-func used(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

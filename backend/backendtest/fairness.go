@@ -31,9 +31,9 @@ func FairProcesses(t *testing.T, url string) {
 }
 
 const (
-	fairCount  = 4                    // processes, and workers in each
-	fairShares = 1.2                  // most turns over least
-	fairLine   = "line"               // what a process's turns are recorded as
+	fairCount  = 4                     // processes, and workers in each
+	fairShares = 1.2                   // most turns over least
+	fairLine   = "line"                // what a process's turns are recorded as
 	fairSlack  = 10 * time.Millisecond // how long a question may take that takes a place
 )
 

@@ -92,7 +92,7 @@ func memoryDir(t testing.TB) string {
 	if info, err := os.Stat(shared); err != nil || !info.IsDir() {
 		return t.TempDir()
 	}
-	dir, err := os.MkdirTemp(shared, "holdfast-etcd-")
+	dir, err := os.MkdirTemp(shared, "holdfast-etcd-") //nolint:usetesting // t.TempDir is on a disk
 	if err != nil {
 		return t.TempDir()
 	}
