@@ -217,7 +217,7 @@ func TestTakesWhatIsOver(t *testing.T) {
 		"a try": plainClaim("b"), "a claim that queues": queued("b"), "a reader": reader("b"), "a permit": permit("b", 2),
 	} {
 		r := newRig(t)
-		const last = 1700000000000000
+		const last uint64 = 1700000000000000
 		r.set(fmt.Sprintf("h2 %d %d other 1 ", last, minute.Milliseconds()*2)) // it expires in 2 min, all of that margin
 		if g := r.granted(c); g.Token <= last {
 			t.Errorf("%s on a string: token %d", name, g.Token)
