@@ -5,7 +5,7 @@ var redisMutants = []mutant{
 	{
 		Name: "lua: anybody may release", Dir: "internal/redis/script",
 		Find: `if owner ~= id then return end( local left = redis\.call\('PTTL', key\) (?:--|if))`,
-		Put:  `$1`, Test: "./internal/redis/script Scripts",
+		Put:  `$1`, Test: "./internal/redis/script TestDeadWaiters",
 	},
 	{
 		Name: "lua: anybody may release where others wait", Dir: "internal/redis/script",
