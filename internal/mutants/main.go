@@ -158,7 +158,10 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 		if !strings.HasPrefix(test, "Test") { // the binary died
 			return output, nil
 		}
-		if again, err := r.test(ctx, overlay, "^"+test+"$", packages); !errors.Is(err, errSurvived) {
+		if test = "^" + test + "$"; strings.Contains(tests, "/") { // not all of the subtests
+			test = tests
+		}
+		if again, err := r.test(ctx, overlay, test, packages); !errors.Is(err, errSurvived) {
 			return again, err
 		}
 	}

@@ -5,37 +5,37 @@ var redisMutants = []mutant{
 	{
 		Name: "lua: anybody may release", Dir: "internal/redis/script",
 		Find: `if owner ~= id then return end( local left = redis\.call\('PTTL', key\) (?:--|if))`,
-		Put:  `$1`, Test: "./internal/redis/script .",
+		Put:  `$1`, Test: "./internal/redis/script TestDeadWaiters",
 	},
 	{
 		Name: "lua: anybody may release where others wait", Dir: "internal/redis/script",
 		Find: `if lock\.owner == id then( code)`,
-		Put:  `if lock.owner then$1`, Test: "./internal/redis/script .",
+		Put:  `if lock.owner then$1`, Test: "./internal/redis/script Scripts|CancelAgainst|DeadWaiters|ReadersAndWriters",
 	},
 	{
 		Name: "lua: a release after the end of the lease says OK", Dir: "internal/redis/script",
 		Find: `return left > margin \+ 0 and OK or EXPIRED`,
-		Put:  `return OK`, Test: "./internal/redis/script .",
+		Put:  `return OK`, Test: "./internal/redis/script ReleaseAfterTheEnd",
 	},
 	{
 		Name: "lua: no tombstone is left", Dir: "internal/redis/script",
 		Find: `bury\(lock\.tombs, id, tonumber\(ARGV\[3\]\)\)`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script Tombstone",
 	},
 	{
 		Name: "lua: tombstones are not looked at", Dir: "internal/redis/script",
 		Find: `if buried\(lock\.tombs, id\) then return \{LOST\} end`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script Tombstone",
 	},
 	{
 		Name: "lua: dialect: tombstones are not looked at", Dir: "internal/redis/script",
 		Find: `if buried\(tombs, id\) then return \{LOST\} end`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script Dialect|Tombstone",
 	},
 	{
 		Name: "lua: dialect: anybody may release", Dir: "internal/redis/script",
 		Find: `if owner == id then( run\('DEL', key\))`,
-		Put:  `if owner then$1`, Test: "./internal/redis/script .",
+		Put:  `if owner then$1`, Test: "./internal/redis/script Dialect",
 	},
 	{
 		Name: "lua: anybody may renew", Dir: "internal/redis/script",
@@ -60,62 +60,62 @@ var redisMutants = []mutant{
 	{
 		Name: "lua: tokens come from the clock alone", Dir: "internal/redis/script",
 		Find: `if counter >= least then token = counter \+ 1 end`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script Counter|Tokens",
 	},
 	{
 		Name: "lua: tokens run away from the clock", Dir: "internal/redis/script",
 		Find: `if last > least \+ 10000 then return end`,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script Counter|Tokens|Reserve",
 	},
 	{
 		Name: "lua: tokens run away from the clock where others wait", Dir: "internal/redis/script",
 		Find: `math\.max\(1, math\.min\(claim\.reserve, least \+ NEAR - token\)\)`,
-		Put:  `claim.reserve`, Test: "./internal/redis/script .",
+		Put:  `claim.reserve`, Test: "./internal/redis/script Counter|Tokens|Reserve",
 	},
 	{
 		Name: "lua: tokens run away from the clock when handed over", Dir: "internal/redis/script",
 		Find: `or last > us \+ NEAR then return end`,
-		Put:  `then return end`, Test: "./internal/redis/script .",
+		Put:  `then return end`, Test: "./internal/redis/script Counter|Tokens|Reserve",
 	},
 	{
 		Name: "lua: the queue is overtaken", Dir: "internal/redis/script",
 		Find: `fits\(claim\) and \(lock\.waiting == 0 or lock\.mode == 'r'\)`,
-		Put:  `fits(claim)`, Test: "./internal/redis/script .",
+		Put:  `fits(claim)`, Test: "./internal/redis/script ReadersAndWriters|Permits|DeadWaiters",
 	},
 	{
 		Name: "lua: a permit too many", Dir: "internal/redis/script",
 		Find: `lock\.holders < lock\.limit and claim`,
-		Put:  `lock.holders <= lock.limit and claim`, Test: "./internal/redis/script .",
+		Put:  `lock.holders <= lock.limit and claim`, Test: "./internal/redis/script Permits",
 	},
 	{
 		Name: "lua: running leases are dropped", Dir: "internal/redis/script",
 		Find: `if hold\.ends > now then lock\.seen = math\.min\(lock\.seen, hold\.ends\) else drop\(n, hold\) end`,
-		Put:  `drop(n, hold)`, Test: "./internal/redis/script .",
+		Put:  `drop(n, hold)`, Test: "./internal/redis/script Permits|Reader|Purge",
 	},
 	{
 		Name: "lua: anybody hands over", Dir: "internal/redis/script",
 		Find: `fields\[2\] ~= id or `,
-		Put:  ``, Test: "./internal/redis/script .",
+		Put:  ``, Test: "./internal/redis/script CancelAgainst|RepeatsInLine|DeadWaiters|Scripts|EndedLease",
 	},
 	{
 		Name: "lua: a hand-over with an old token", Dir: "internal/redis/script",
 		Find: `local token = math\.max\(counter \+ 1, us\)( local last)`,
-		Put:  `local token = us - 1000000$1`, Test: "./internal/redis/script .",
+		Put:  `local token = us - 1000000$1`, Test: "./internal/redis/script Counter|Tokens|Reserve",
 	},
 	{
 		Name: "lua: handed over to who has gone", Dir: "internal/redis/script",
 		Find: `if not ends or tonumber\(ends\) <= now then return end`,
-		Put:  `if not ends then return end`, Test: "./internal/redis/script .",
+		Put:  `if not ends then return end`, Test: "./internal/redis/script DeadWaiters|CancelAgainst",
 	},
 	{
 		Name: "lua: a server that forgot grants at once", Dir: "internal/redis/script",
 		Find: `elseif known ~= life then`,
-		Put:  `elseif false then`, Test: "./internal/redis/script .",
+		Put:  `elseif false then`, Test: "./internal/redis/script Guard",
 	},
 	{
 		Name: "lua: a release lets somebody in at a server that forgot", Dir: "internal/redis/script",
 		Find: `if closed or \(lock\.owner`,
-		Put:  `if (lock.owner`, Test: "./internal/redis/script .",
+		Put:  `if (lock.owner`, Test: "./internal/redis/script Guard",
 	},
 	{
 		Name: "redis: an unknown error is a no", Dir: "internal/redis/script",
@@ -131,5 +131,85 @@ var redisMutants = []mutant{
 		Name: "redis: an evicting server is taken", Dir: "internal/redis",
 		Find: `if s\.cfg\.AllowEviction \{`,
 		Put:  `if true {`, Test: "./redisbackend Evict|Server|Memory|Unsafe|Check",
+	},
+	{
+		Name: "lua: what has run out is renewed, the long way", Dir: "internal/redis/script",
+		Find: `lock\.owner == id and lock\.expires > now then( lock\.expires = )`, Put: "lock.owner == id then$1", Test: "./internal/redis/script EndedLease",
+	},
+	{
+		Name: "lua: a release after the end says yes, handing over", Dir: "internal/redis/script", Find: `return expires > now and OK or EXPIRED`,
+		Put: "return OK", Test: "./internal/redis/script ReleaseAfterTheEnd",
+	},
+	{
+		Name: "lua: a release after the end says yes, the long way", Dir: "internal/redis/script",
+		Find: `lock\.expires > now and OK or EXPIRED`, Put: "OK", Test: "./internal/redis/script EndedLease",
+	},
+	{
+		Name: "lua: tokens come from the clock alone, handing over", Dir: "internal/redis/script", Find: `math\.max\(counter \+ 1, us\)`,
+		Put: "us", Test: "./internal/redis/script Counter|Tokens|Reserve",
+	},
+	{
+		Name: "lua: tokens come from the clock alone, the long way", Dir: "internal/redis/script",
+		Find: `math\.max\(lock\.counter \+ 1, least\)`, Put: "least", Test: "./internal/redis/script Counter|Tokens|Reserve",
+	},
+	{
+		Name: "lua: a server that forgot grants", Dir: "internal/redis/script", Find: `if refusal or closed then return refusal or closed end`,
+		Put: "if refusal then return refusal end", Test: "./internal/redis/script Guard",
+	},
+	{
+		Name: "lua: a server that forgot hands over", Dir: "internal/redis/script", Find: `none_in_flight and not closed and`, Put: "none_in_flight and",
+		Test: "./internal/redis/script Guard",
+	},
+	{
+		Name: "lua: the dead are let in", Dir: "internal/redis/script", Find: `elseif claim\.ends <= now then`, Put: "elseif false then",
+		Test: "./internal/redis/script ManyDeadWaiters", Slow: true,
+	},
+	{
+		Name: "lua: a heartbeat revives a place", Dir: "internal/redis/script", Find: `if tonumber\(ends\) > now then( waiting)`,
+		Put: "if true then$1", Test: "./internal/redis/script HeartbeatRevives",
+	},
+	{
+		Name: "lua: a reader beside a writer", Dir: "internal/redis/script", Find: `if claim\.mode ~= lock\.mode then return false end`, Put: "",
+		Test: "./internal/redis/script ReadersAndWriters|Permits|Reentrant",
+	},
+	{
+		Name: "lua: dialect: anybody renews", Dir: "internal/redis/script", Find: `if owner ~= id then( primary\(\))`, Put: "if not owner then$1",
+		Test: "./internal/redis/script Dialect",
+	},
+	{
+		Name: "redis: an error reply is no answer", Dir: "internal/redis", Find: `if f\.Reply != "" \{`, Put: `if f.Reply != "" && false {`,
+		Test: "./redisbackend FailureClasses",
+	},
+	{
+		Name: "redis: a cut connection is a no", Dir: "internal/redis", Find: `&& dial\.Op == "dial"`, Put: "",
+		Test: "./redisbackend FailureClasses",
+	},
+	{
+		Name: "redis: too few replicas are enough", Dir: "internal/redis", Find: `(err == nil &&) replicas < s\.cfg\.Replicas (\{ return backend\.Grant)`,
+		Put: "$1 false $2", Test: "./redisbackend Replicas", Slow: true,
+	},
+	{
+		Name: "redis: a hand-over is believed before the replicas have it", Dir: "internal/redis", Find: `if s\.store\.cfg\.Replicas > 0 \{`,
+		Put: "if false {", Test: "./redisbackend Replicas", Slow: true,
+	},
+	{
+		Name: "go-redis: a request without answer is sent again", Dir: "redisbackend", Find: `(NoRetry\(\) bool \{ return )true`, Put: "${1}false",
+		Test: "./redisbackend LostReplyTo",
+	},
+	{
+		Name: "go-redis: the source is sent after any error", Dir: "redisbackend", Find: `; !redis\.HasErrorPrefix\(err, "NOSCRIPT"\) \{`,
+		Put: "; err == nil {", Test: "./redisbackend LostReplyTo",
+	},
+	{
+		Name: "go-redis: what was sent is said not to be", Dir: "redisbackend", Find: `if p\.withdraw\(r\) \{`, Put: "if p.withdraw(r) || true {",
+		Test: "./redisbackend ContextEnds|RequestTimeout",
+	},
+	{
+		Name: "rueidis: the source is sent after any error", Dir: "rueidisbackend", Find: `replyCode\(err\); code == "NOSCRIPT" \{`,
+		Put: `replyCode(err); err != nil || code == "NOSCRIPT" {`, Test: "./rueidisbackend SentOnce",
+	},
+	{
+		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
+		Test: "./rueidisbackend Refusals",
 	},
 }

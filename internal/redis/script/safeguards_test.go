@@ -857,3 +857,26 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is over is neither renewed, nor released with a yes: also where others wait, and with a tombstone.
+//
+// covers: I1, B8
+func TestEndedLeaseBeforeAQueue(t *testing.T) {
+	for what, end := range map[string]func(r rig, c backend.Claim) error{
+		"renew":   func(r rig, c backend.Claim) error { return DecodeRenew(r.eval(own.Renew, r.l.Renew(c)...)) },
+		"release": func(r rig, c backend.Claim) error { return DecodeRelease(r.eval(own.Release, r.l.Release(c)...)) },
+	} {
+		r := newRig(t)
+		c := plainClaim("a")
+		c.Key, c.TTL = r.key, minute
+		r.granted(c)
+		_ = r.refused(queued("b"), 1)
+		r.ended("x")
+		if err := end(r, c); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s after the end of the lease: %v, want ErrLost", what, err)
+		}
+		if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "b" {
+			t.Errorf("%s: %+v, want b to hold", what, s)
+		}
+	}
+}
