@@ -5,14 +5,23 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// heartbeatBackstop is after how many fallback intervals a waiter whose heartbeats are shared asks
-// by itself all the same.
-const heartbeatBackstop = 30
+// unasked is how long a waiter whose heartbeats are shared sleeps without a word: it is told when
+// its place is gone, or when the store does not answer.
+const unasked = time.Hour
+
+// Many waiters of one key send their heartbeats less often, so that a client sends no more than two
+// requests per interval and key: perInterval of them each fallback interval, up to longestInterval
+// intervals apart. Their places last as much longer; if the process dies, so much later they lapse.
+const (
+	perInterval     = 2 * backend.MaxHeartbeat
+	longestInterval = 20
+)
 
 // heartbeats keep the places that claims of this process have in the store's queues, where many
 // wait for one key with a claim each (shared, counted and re-entrant ones): one request per key and
@@ -28,7 +37,8 @@ type heartbeats struct {
 // A place is one claim's in the queue of its key.
 type place struct {
 	claim *backend.Claim
-	gone  chan struct{} // one slot: says that the claim is not in the queue any more, so that it is to ask
+	due   time.Time     // when its next heartbeat is
+	gone  chan struct{} // one slot: says that the claim is to ask, as it may not be in the queue any more
 }
 
 // shareHeartbeat reports whether the heartbeats of the claim's place are shared with others of this
@@ -47,7 +57,7 @@ func (w *wait) shareHeartbeat() bool {
 
 // enter has the place of c kept until leave.
 func (b *heartbeats) enter(c *backend.Claim) <-chan struct{} {
-	p := &place{c, make(chan struct{}, 1)}
+	p := &place{c, time.Now().Add(waiting.Jitter(b.core.cfg.Wait.Fallback)), make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.keys[c.Key]
@@ -70,55 +80,94 @@ func (b *heartbeats) leave(c *backend.Claim) {
 	delete(b.keys[c.Key], c.ID())
 }
 
-// keep sends the heartbeats of a key. What is not answered is not repeated before its time: a store
-// that is busy gets no more to do.
+// keep sends the heartbeats of a key. One that is not answered is repeated after an interval, and
+// so are those behind it: a store that is busy gets no more to do. When there was no answer for
+// StoreTimeout, everybody asks, and finds out.
 func (b *heartbeats) keep(key string) {
 	c := b.core
 	defer c.done()
+	var silentSince time.Time
 	for {
 		waiting.Pause(c.closing, waiting.Jitter(c.cfg.Wait.Fallback))
-		b.mu.Lock()
-		all := make([]*place, 0, len(b.keys[key]))
-		for _, p := range b.keys[key] {
-			all = append(all, p)
-		}
-		if len(all) == 0 || c.closing.Err() != nil {
-			delete(b.keys, key)
-			b.mu.Unlock()
+		now := time.Now()
+		all, due := b.places(key, now)
+		if all == nil {
 			return
 		}
-		b.mu.Unlock()
-		for len(all) > 0 {
-			n := min(len(all), backend.MaxHeartbeat)
-			b.send(all[:n])
-			all = all[n:]
+		interval := c.cfg.Wait.Fallback * time.Duration(min((len(all)+perInterval-1)/perInterval, longestInterval))
+		err := error(nil)
+		for len(due) > 0 && err == nil {
+			n := min(len(due), backend.MaxHeartbeat)
+			err = b.send(due[:n], interval)
+			due = due[n:]
+		}
+		switch {
+		case err == nil:
+			silentSince = time.Time{}
+		case silentSince.IsZero():
+			silentSince = now
+		case now.Sub(silentSince) >= c.storeTimeout(all[0].claim.TTL):
+			silentSince = time.Time{}
+			tell(all)
 		}
 	}
 }
 
-// send makes one request, and tells those whose place is gone.
-func (b *heartbeats) send(places []*place) {
+// places returns those of a key, and which of them are due. With the last of them the key is
+// forgotten.
+func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.keys[key] {
+		all = append(all, p)
+		if !now.Before(p.due) {
+			due = append(due, p)
+		}
+	}
+	if b.core.closing.Err() != nil {
+		all = nil
+	}
+	if all == nil {
+		delete(b.keys, key)
+	}
+	return all, due
+}
+
+// send makes one request, after which the places last for three intervals, and tells those whose
+// place is gone.
+func (b *heartbeats) send(places []*place, interval time.Duration) error {
 	claims := make([]backend.Claim, len(places))
 	for i, p := range places {
 		claims[i] = *p.claim
+		claims[i].WaiterTTL = min(max(3*interval, p.claim.WaiterTTL), backend.MaxTTL)
 	}
 	ctx, cancel := context.WithTimeout(b.core.closing, b.core.releaseTimeout(claims[0].TTL))
 	defer cancel()
 	still, err := b.core.b.Heartbeat(ctx, claims)
-	if errors.Is(err, errors.ErrUnsupported) {
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
 		b.none.Store(true)
+		tell(places)
+		return nil
+	case err != nil:
+		return err
 	}
-	if err == nil {
-		b.core.heard()
-	} else if !b.none.Load() {
-		return // the places last for three intervals
-	}
+	b.core.heard()
 	for i, p := range places {
-		if err != nil || !still[i] {
-			select {
-			case p.gone <- struct{}{}:
-			default:
-			}
+		p.due = time.Now().Add(waiting.Jitter(interval))
+		if !still[i] {
+			tell(places[i : i+1])
+		}
+	}
+	return nil
+}
+
+// tell has waiters ask.
+func tell(places []*place) {
+	for _, p := range places {
+		select {
+		case p.gone <- struct{}{}:
+		default:
 		}
 	}
 }

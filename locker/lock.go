@@ -184,7 +184,7 @@ type wait struct {
 
 	asked      bool      // an attempt was made
 	unsure     bool      // one was not answered: it may have been granted, or may yet be
-	since      time.Time // when the store last gave this claim a definite answer, or the first attempt began
+	since      time.Time // when the first attempt was sent of those in a row that are not answered
 	last       error     // that answer, or why there was none
 	unanswered bool      // the last attempt got no definite answer
 	queued     instant   // before the last attempt that left the claim in the queue was sent
@@ -217,8 +217,9 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	c := w.core
 	ctx, end := c.observe(ctx, OpAttempt, w.info)
 	sent := c.now() // before the request: the lease cannot have begun earlier
-	if !w.asked {
-		w.asked, w.since = true, sent.at
+	w.asked = true
+	if !w.unanswered {
+		w.since = sent.at
 	}
 	var l *lease
 	g, err := c.b.TryAcquire(ctx, w.claim)
@@ -451,7 +452,7 @@ func (w *wait) pause(err error) time.Duration {
 		}
 		pause = w.poll.Next()
 	case w.shareHeartbeat():
-		pause = heartbeatBackstop * w.core.cfg.Wait.Fallback
+		pause = unasked
 	default:
 		pause = waiting.Jitter(w.core.cfg.Wait.Fallback)
 	}
