@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type heartbeats struct {
 type place struct {
 	claim *backend.Claim
 	due   time.Time     // when its next heartbeat is
+	lasts time.Time     // until when the place lasts at least
 	gone  chan struct{} // one slot: says that the claim is to ask, as it may not be in the queue any more
 }
 
@@ -57,7 +59,11 @@ func (w *wait) shareHeartbeat() bool {
 
 // enter has the place of c kept until leave.
 func (b *heartbeats) enter(c *backend.Claim) <-chan struct{} {
-	p := &place{c, time.Now().Add(waiting.Jitter(b.core.cfg.Wait.Fallback)), make(chan struct{}, 1)}
+	now := time.Now()
+	p := &place{
+		claim: c, gone: make(chan struct{}, 1),
+		due: now.Add(waiting.Jitter(b.core.cfg.Wait.Fallback)), lasts: now.Add(c.WaiterTTL),
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.keys[c.Key]
@@ -96,7 +102,10 @@ func (b *heartbeats) keep(key string) {
 		}
 		interval := c.cfg.Wait.Fallback * time.Duration(min((len(all)+perInterval-1)/perInterval, longestInterval))
 		err := error(nil)
-		for len(due) > 0 && err == nil {
+		for requests := 0; len(due) > 0 && err == nil; requests++ {
+			if requests >= perInterval/backend.MaxHeartbeat && due[0].lasts.Sub(now) > 2*c.cfg.Wait.Fallback {
+				break // the rest has time
+			}
 			n := min(len(due), backend.MaxHeartbeat)
 			err = b.send(due[:n], interval)
 			due = due[n:]
@@ -113,7 +122,7 @@ func (b *heartbeats) keep(key string) {
 	}
 }
 
-// places returns those of a key, and which of them are due. With the last of them the key is
+// places returns those of a key, and which of them are due, the most urgent first. With the last of them the key is
 // forgotten.
 func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
 	b.mu.Lock()
@@ -124,6 +133,7 @@ func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
 			due = append(due, p)
 		}
 	}
+	slices.SortFunc(due, func(p, q *place) int { return p.lasts.Compare(q.lasts) })
 	if b.core.closing.Err() != nil {
 		all = nil
 	}
@@ -136,6 +146,7 @@ func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
 // send makes one request, after which the places last for three intervals, and tells those whose
 // place is gone.
 func (b *heartbeats) send(places []*place, interval time.Duration) error {
+	sent := time.Now()
 	claims := make([]backend.Claim, len(places))
 	for i, p := range places {
 		claims[i] = *p.claim
@@ -154,7 +165,7 @@ func (b *heartbeats) send(places []*place, interval time.Duration) error {
 	}
 	b.core.heard()
 	for i, p := range places {
-		p.due = time.Now().Add(waiting.Jitter(interval))
+		p.due, p.lasts = sent.Add(waiting.Jitter(interval)), sent.Add(3*interval)
 		if !still[i] {
 			tell(places[i : i+1])
 		}
