@@ -52,7 +52,10 @@ func (t *trace) sorted() []string {
 // claim and node), so one seed in four may differ; one in twenty-five does.
 func TestRepeats(t *testing.T) {
 	n := max(20, min(50, *seeds/20))
-	if testing.Short() || raceEnabled {
+	switch {
+	case raceEnabled:
+		n = 2
+	case testing.Short():
 		n = 20
 	}
 	var mu sync.Mutex
@@ -69,7 +72,7 @@ func TestRepeats(t *testing.T) {
 		return true
 	})
 	t.Logf("%d of %d seeds had the same history twice, of %d lines on average", n-differ, n, total/n)
-	if differ > n/4 {
+	if differ > n/4 && !raceEnabled { // the race detector has the scheduler choose at random
 		t.Errorf("%d of %d seeds went differently when they were repeated", differ, n)
 	}
 	if total < 100*n {
