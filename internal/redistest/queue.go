@@ -40,6 +40,9 @@ func LongQueue(t *testing.T, scheme string) {
 		claims[i] = storetest.Claim(c.Key)
 		claims[i].Queue, claims[i].WaiterTTL = true, time.Minute
 	}
+	if _, err := waiters.TryAcquire(t.Context(), claims[0]); !errors.Is(err, backend.ErrHeld) { // it is the first
+		t.Errorf("the first waiter: %v", err)
+	}
 	before := calls(srv)
 	rounds := 0
 	for ; time.Since(began) < ttl/2; rounds++ {
