@@ -215,7 +215,7 @@ func memory() (heap, stacks int) {
 // itself, within its fallback, before its place or the grant that it was not told of lapses; so
 // the line moves, and in order.
 func EveryPublishIsLost(t *testing.T, scheme string) {
-	const clients, fallback = 6, 150 * time.Millisecond
+	const clients, fallback = 6, 300 * time.Millisecond
 	srv := testserver.Redis(t)
 	p := testserver.NewProxy(t, srv.Addr())
 	p.Set(testserver.Fault{Mode: testserver.LoseMessages})
