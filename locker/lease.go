@@ -201,12 +201,18 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	l.renewing, l.stop = nil, nil
 	now := c.now()
 	switch {
-	case refuted:
+	case refuted, l.until.left(now) <= 0: // too late, even for a yes: belief had ended
+		cause := errExpired
+		if refuted {
+			cause = lostBecause(fmt.Errorf("the store says so: %w", err))
+		}
+		// In the step that ends the renewal: an Unlock that waits for it must not hand the lease on.
+		h, cause, first := l.setLost(cause)
 		l.mu.Unlock()
-		return l.lose(lostBecause(fmt.Errorf("the store says so: %w", err)))
-	case l.until.left(now) <= 0: // too late, even for a yes: belief had ended
-		l.mu.Unlock()
-		return l.lose(errExpired)
+		if first {
+			l.endLost(h, cause)
+		}
+		return cause
 	case err == nil:
 		c.heard()
 		l.retry = nil
@@ -321,22 +327,33 @@ func (l *lease) good(now instant) bool {
 // lose ends the lease, and with it its hold, because of cause, and returns the cause that stands.
 func (l *lease) lose(cause error) error {
 	l.mu.Lock()
+	h, cause, first := l.setLost(cause)
+	l.mu.Unlock()
+	if first {
+		l.endLost(h, cause)
+	}
+	return cause
+}
+
+// setLost takes note that the lease is lost, unless it was lost or released before, and returns its
+// hold and the cause that stands. The caller has mu.
+func (l *lease) setLost(cause error) (h *hold, stands error, first bool) {
 	if l.lost != nil || l.over && (l.hold == nil || l.hold.unlocking) {
-		cause = l.lost
-		l.mu.Unlock()
-		return cause
+		return nil, l.lost, false
 	}
 	l.lost = cause
 	l.halt()
-	h := l.hold
-	l.mu.Unlock()
+	return l.hold, cause, true
+}
+
+// endLost ends the hold of a lease that was lost just now, and has its cohort get another lease.
+func (l *lease) endLost(h *hold, cause error) {
 	ctx := context.Background()
 	if h != nil {
 		ctx = h.parent
 		h.end(time.Now(), cause)
 	}
 	l.core.drop(ctx, l)
-	return cause
 }
 
 // halt ends the renewals, the watch and the timer. The caller has mu.

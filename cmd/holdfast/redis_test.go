@@ -143,7 +143,7 @@ func TestStoreDies(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []string{"1", "2"} {
 		srv := testserver.Redis(t)
-		r := start(t, "--json", "--ttl=500ms", "--backend", srv.URL(), "--processes", processes)
+		r := start(t, "--json", "--ttl=2s", "--backend", srv.URL(), "--processes", processes)
 		srv.Kill()
 		o := r.finish(t).want(t, 1)
 		if res := o.result(t); res.Ended != "failed" || res.Sold == 0 || res.Oversell != 0 {
