@@ -28,8 +28,9 @@ type cohort struct {
 
 	first, last *waiter // in the order in which they came
 	waiting     int
-	refusal     error // the store's last answer, for error messages; nil before the first
-	trouble     error // why there was none since
+	spare       *waiter // one that nobody needs any more
+	refusal     error   // the store's last answer, for error messages; nil before the first
+	trouble     error   // why there was none since
 }
 
 // A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way.
@@ -95,6 +96,7 @@ func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, erro
 // goes on with the same claim.
 func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, o *call) (l *lease, err error) {
 	runtime.Callers(siteSkip+2, o.site[:])
+	w.identify()
 	w.cohort = co
 	if c.cfg.Wait.Passes > 0 {
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
@@ -255,7 +257,7 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	if err == nil && co.first != nil {
 		co.acquirerEnded()
 		co.lease, l.cohort, l.key = l, co, k
-		co.pop().ready <- outcome{lease: l}
+		co.give(l)
 		c.mu.Unlock()
 		return
 	}
@@ -283,11 +285,10 @@ func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *wait) {
 	case co.lease != nil || co.acquiring:
 	case co.first != nil:
 		w := &wait{core: c, claim: like.claim, info: like.info, mode: like.mode}
-		w.claim.Owner, w.claim.NoneInFlight = backend.NewOwner(), false
+		w.claim.Owner, w.claim.NoneInFlight = unassigned, false
 		if c.cfg.Wait.Passes > 0 {
 			w.claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)
 		}
-		w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond)
 		c.startAcquirer(ctx, k, co, w)
 	case c.cohorts[k] == co:
 		delete(c.cohorts, k)
@@ -382,7 +383,8 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 		l.spare--
 	}
 	l.passes++
-	co.pop().ready <- outcome{lease: l}
+	co.spare = l.waiter // whose hold is over: it has got its outcome long ago
+	co.give(l)
 	return true
 }
 
@@ -418,9 +420,19 @@ func (c *core) giveBack(ctx context.Context, l *lease) {
 	_ = c.giveUp(ctx, l)
 }
 
+// give gives the lease to the first. The caller has mu.
+func (co *cohort) give(l *lease) {
+	l.waiter = co.pop()
+	l.waiter.ready <- outcome{lease: l}
+}
+
 // join adds a waiter at the end. The caller has mu.
 func (co *cohort) join(ctx context.Context, o *call) *waiter {
-	me := &waiter{ready: make(chan outcome, 1), queued: true, ctx: ctx, since: time.Now(), prev: co.last}
+	me := co.spare
+	if co.spare = nil; me == nil {
+		me = &waiter{ready: make(chan outcome, 1)}
+	}
+	*me = waiter{ready: me.ready, queued: true, ctx: ctx, since: time.Now(), prev: co.last}
 	if o.failFast {
 		me.deadline, _ = ctx.Deadline()
 	}

@@ -34,6 +34,7 @@ type lease struct {
 	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
 	passes  int    // how often it was handed on
 	granted time.Time
+	waiter  *waiter // that got the lease for the present hold; nil for the first
 
 	mu       sync.Mutex // guards what follows, and the hold
 	hold     *hold      // the present one; nil before the first, and while the lease is handed on

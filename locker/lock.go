@@ -143,10 +143,9 @@ func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backen
 		}
 	}
 	*claim = backend.Claim{
-		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: backend.NewOwner(),
+		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: unassigned,
 		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
 	}
-	claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short, as it goes to the store and to who waits
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
 	}
@@ -156,6 +155,23 @@ func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backen
 	}
 	c.sign(ctx, claim)
 	return claim.Validate(c.caps)
+}
+
+// unassigned stands for the random name that a claim gets when the store is asked: most of those who
+// wait in a cohort never ask.
+const unassigned = "unassigned"
+
+// identify gives a claim that the store is about to be asked with its name, and the time.
+func (w *wait) identify() {
+	name := &w.claim.Owner
+	if w.claim.Reentrant {
+		name = &w.claim.Hold
+	}
+	if *name != unassigned {
+		return
+	}
+	*name = backend.NewOwner()
+	w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
 }
 
 // check refuses what the options of a call ask for, if it cannot be had.
@@ -200,6 +216,7 @@ type wait struct {
 
 // once is TryLock: one attempt, and another one with the same claim if the first was not answered.
 func (w *wait) once(ctx context.Context) (*lease, error) {
+	w.identify()
 	l, err := w.attempt(ctx)
 	if err != nil && backend.AnswerOf(err) == backend.Unknown && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		l, err = w.attempt(ctx)
@@ -319,6 +336,7 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	w.identify()
 	if w.cohort != nil { // others have the key: subscribe before the attempt, which saves another one
 		w.subscribe(ctx)
 	}
