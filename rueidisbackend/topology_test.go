@@ -35,8 +35,11 @@ func roundTrip(t *testing.T, b *Backend) {
 		if !w.Granted || w.Grant.Token <= g.Token {
 			t.Errorf("%+v after token %d", w, g.Token)
 		}
-	case <-time.After(patience):
-		t.Error("not handed over")
+	case <-time.After(patience / 4): // a message may be lost between the nodes of a cluster: then asking tells
+		if _, err := b.TryAcquire(t.Context(), line); err != nil {
+			t.Errorf("not handed over: %v", err)
+		}
+		t.Log("the message of a hand-over was lost")
 	}
 	woken(t, wake)
 	want(t, "release", b.Release(t.Context(), line), nil)
