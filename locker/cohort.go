@@ -50,7 +50,7 @@ type waiter struct {
 	deadline   time.Time // of its ctx, for FailFast; zero without either
 }
 
-// An outcome is a lease, or why there is none. The zero outcome is Close's.
+// An outcome is a lease, or why there is none. With neither it is Close's.
 type outcome struct {
 	lease   *lease
 	err     error
@@ -154,7 +154,8 @@ func (c *core) stopAsking(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	c.next(ctx, k, co, w)
 }
 
-// await waits for one's turn. Cancellation and turn may come together: leave decides which it was.
+// await waits for one's turn. Cancellation and turn may come together: under mu it is decided which
+// it was.
 func (c *core) await(ctx context.Context, co *cohort, me *waiter, w *wait) (l *lease, err error) {
 	ctx, end := c.observe(ctx, OpWait, w.info)
 	defer func() { end(w.info, err) }()

@@ -132,9 +132,9 @@ func (c *core) standBack(ctx context.Context, claim *backend.Claim) {
 	moment, now := c.cfg.Wait.Initial, time.Now()
 	c.holdTimes.mu.Lock()
 	s := c.holdTimes.keys[claim.Key]
-	late := s == nil || now.Sub(s.seen) > moment || now.Sub(s.contended) > contendedFor
+	wanted := s != nil && now.Sub(s.seen) <= moment && now.Sub(s.contended) <= contendedFor
 	c.holdTimes.mu.Unlock()
-	if !late {
+	if wanted {
 		waiting.Pause(ctx, waiting.Jitter(moment))
 	}
 }

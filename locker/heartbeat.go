@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -122,8 +121,8 @@ func (b *heartbeats) keep(key string) {
 	}
 }
 
-// places returns those of a key, and which of them are due, the most urgent first. With the last of them the key is
-// forgotten.
+// places returns those of a key, and which of them are due, the most urgent first. With the last of
+// them the key is forgotten.
 func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,9 +151,7 @@ func (b *heartbeats) send(places []*place, interval time.Duration) error {
 		claims[i] = *p.claim
 		claims[i].WaiterTTL = min(max(3*interval, p.claim.WaiterTTL), backend.MaxTTL)
 	}
-	ctx, cancel := context.WithTimeout(b.core.closing, b.core.releaseTimeout(claims[0].TTL))
-	defer cancel()
-	still, err := b.core.b.Heartbeat(ctx, claims)
+	still, err := b.core.b.Heartbeat(b.core.closing, claims) // which the backend bounds
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		b.none.Store(true)

@@ -271,7 +271,7 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 }
 
 // watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the
-// store is asked, as by Check, and its answer does. A question without an answer is repeated.
+// store is asked, as by Check, and its answer does. A request without an answer is repeated.
 func (l *lease) watch(ctx context.Context) {
 	defer l.core.done()
 	claim := l.claim

@@ -201,7 +201,7 @@ type wait struct {
 	asked      bool      // an attempt was made
 	unsure     bool      // one was not answered: it may have been granted, or may yet be
 	since      time.Time // when the first attempt was sent of those in a row that are not answered
-	last       error     // that answer, or why there was none
+	last       error     // the last definite answer, or why there was none since
 	unanswered bool      // the last attempt got no definite answer
 	queued     instant   // before the last attempt that left the claim in the queue was sent
 	refToken   uint64    // the key's last token by the answer to it; 0 unknown

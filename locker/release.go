@@ -135,14 +135,19 @@ func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
 		c.owed.add(ctx, claim, info)
 		return
 	}
-	ctx, end := c.observe(c.detached(ctx), OpRelease, info)
-	limited, cancel := context.WithTimeout(ctx, withdrawGrace)
-	err := c.b.Release(limited, *claim)
-	cancel()
-	end(info, err)
-	if !released(err) {
+	if !released(c.releaseWithin(c.detached(ctx), withdrawGrace, claim, info)) {
 		c.owed.add(ctx, claim, info)
 	}
+}
+
+// releaseWithin makes one request that lasts no longer than limit.
+func (c *core) releaseWithin(ctx context.Context, limit time.Duration, claim *backend.Claim, info Hold) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ctx, end := c.observe(ctx, OpRelease, info)
+	err := c.b.Release(ctx, *claim)
+	end(info, err)
+	return err
 }
 
 // abandon unlocks a hold that its caller will never see, and goes on behind the caller if that
@@ -254,11 +259,7 @@ func (o *owed) work() {
 		d := o.list[0]
 		o.list = o.list[1:]
 		o.mu.Unlock()
-		ctx, cancel := context.WithTimeout(d.ctx, c.releaseTimeout(d.claim.TTL))
-		observed, end := c.observe(ctx, OpRelease, d.info)
-		err := c.b.Release(observed, d.claim)
-		end(d.info, err)
-		cancel()
+		err := c.releaseWithin(d.ctx, c.releaseTimeout(d.claim.TTL), &d.claim, d.info)
 		switch {
 		case released(err):
 			retry.Reset()
