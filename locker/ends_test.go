@@ -337,7 +337,7 @@ func TestWaitersShareHeartbeats(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				const n = 300
+				const n = 2000 // beyond what two requests a second keep alive each second
 				var all sync.WaitGroup
 				for i := range n {
 					opts := opts
@@ -411,4 +411,37 @@ func TestNothingIsLeftAfterTheLastUnlock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where the store has no queue, whoever knows that others want the key does not win against those
+// whom its own release wakes.
+func TestTurnsWithoutAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := plain()
+		both := [2]*locker.Client[struct{}]{start(t, b, locker.Config{}), start(t, b, locker.Config{})}
+		for i, l := range both { // each finds the other in the way
+			g := mustLock(t, both[1-i], "k")
+			_, err := l.TryLock(t.Context(), "k")
+			wantErr(t, err, backend.ErrHeld)
+			_ = g.Unlock()
+		}
+		var held [2]int
+		var all sync.WaitGroup
+		for i, l := range both {
+			all.Go(func() {
+				for began := time.Now(); time.Since(began) < 2*time.Second; held[i]++ {
+					g := mustLock(t, l, "k")
+					time.Sleep(2 * time.Millisecond)
+					if err := g.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+				_ = l.Close()
+			})
+		}
+		all.Wait()
+		if least, most := min(held[0], held[1]), max(held[0], held[1]); 10*most > 13*least || least < 100 {
+			t.Errorf("held %v times, want alike", held)
+		}
+	})
 }
