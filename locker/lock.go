@@ -65,7 +65,7 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (h *h
 		end(info, err)
 		return nil, err
 	}
-	info.Token = l.token
+	info.Token, info.StoreKey = l.token, l.claim.Key
 	c.observeLease(ctx, EventGrant, l)
 	return c.newHold(ctx, l, info, end, o.site), nil
 }

@@ -89,6 +89,10 @@ type Hold struct {
 	Key   string // as the caller gave it, without the namespace
 	Mode  backend.Mode
 	Token uint64 // rises strictly from holder to holder of Key; 0 if the backend has no fencing
+
+	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about the
+	// hold; empty until it is granted.
+	StoreKey string
 }
 
 type traceparentKey struct{}

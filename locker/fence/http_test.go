@@ -1,0 +1,165 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/fence"
+)
+
+func byPath(r *http.Request) string { return r.URL.Path }
+
+// send makes a request with a token; 0 sends none.
+func send(t *testing.T, url, method string, token uint64) *http.Response {
+	t.Helper()
+	client := http.DefaultClient
+	if token != 0 {
+		client = &http.Client{Transport: fence.Transport{Token: token}}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reply.Body.Close(); client.CloseIdleConnections() })
+	return reply
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// covers: K4
+func TestHTTP(t *testing.T) {
+	var served []uint64
+	srv := httptest.NewServer(fence.Handler(new(fence.Gate), byPath, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		served = append(served, fence.Token(r.Context()))
+	})))
+	t.Cleanup(srv.Close)
+	for _, step := range []struct {
+		method, path string
+		token        uint64
+		status       int
+	}{
+		{"PUT", "/a", 5, 200}, {"PUT", "/a", 5, 200}, {"PUT", "/a", 4, 412}, {"PUT", "/b", 4, 200}, {"GET", "/a", 4, 412},
+		{"GET", "/a", 0, 200}, {"HEAD", "/a", 0, 200}, {"PUT", "/a", 0, 428}, {"DELETE", "/a", 0, 428},
+		{"GET", "/a", 6, 200}, {"PUT", "/a", 5, 412},
+	} {
+		reply := send(t, srv.URL+step.path, step.method, step.token)
+		if reply.StatusCode != step.status {
+			t.Fatalf("%+v: %s %s", step, reply.Status, body(t, reply))
+		}
+		if err := fence.Refused(reply); errors.Is(err, fence.ErrStale) != (step.status == 412) {
+			t.Errorf("%+v: %v", step, err)
+		}
+	}
+	if got := fmt.Sprint(served); got != "[5 5 4 0 0 6]" {
+		t.Errorf("served: %v", got)
+	}
+	for _, text := range []string{"-1", "0", "x", "9223372036854775808", "1 2"} {
+		r, err := http.NewRequestWithContext(t.Context(), "PUT", srv.URL+"/a", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(fence.Header, text)
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reply.Body.Close()
+		if reply.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %s", text, reply.Status)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestRefusedSaysWhat(t *testing.T) {
+	w := httptest.NewRecorder()
+	fence.Refuse(w, fmt.Errorf("in my handler: %w", &fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}))
+	reply := w.Result()
+	defer reply.Body.Close()
+	var stale *fence.StaleError
+	if err := fence.Refused(reply); !errors.As(err, &stale) || *stale != (fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}) {
+		t.Errorf("%v: %+v", err, stale)
+	}
+	other := httptest.NewRecorder()
+	other.Header().Set("Content-Type", "application/problem+json")
+	other.WriteHeader(412)
+	_, _ = other.WriteString(`{"type":"about:blank"}`)
+	theirs := other.Result()
+	defer theirs.Body.Close()
+	if err := fence.Refused(theirs); err != nil {
+		t.Errorf("somebody else's 412: %v", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	held := &backend.HeldError{Holder: backend.Meta{Host: "db-7.internal"}}
+	for _, test := range []struct {
+		err    error
+		status int
+		after  string
+	}{
+		{fmt.Errorf("%w: %w", locker.ErrNotAcquired, &locker.HeldError{Wait: 1200 * time.Millisecond, Err: held}), 409, "2"},
+		{&locker.WouldTimeoutError{RetryAfter: 3 * time.Second, Err: &locker.HeldError{Err: held}}, 409, "3"},
+		{&locker.HeldError{Err: held}, 409, ""},
+		{held, 409, ""},
+		{&backend.QuarantineError{RetryAfter: 10 * time.Second}, 503, "10"},
+		{errors.New("db-7.internal does not answer"), 503, ""},
+		{context.DeadlineExceeded, 503, ""},
+	} {
+		w := httptest.NewRecorder()
+		fence.Refuse(w, test.err)
+		if w.Code != test.status || w.Header().Get("Retry-After") != test.after {
+			t.Errorf("%v: %d, Retry-After %q; want %d, %q", test.err, w.Code, w.Header().Get("Retry-After"), test.status, test.after)
+		}
+		if strings.Contains(w.Body.String(), "db-7") {
+			t.Errorf("%v is told to the client: %s", test.err, w.Body)
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
+
+func TestTransport(t *testing.T) {
+	var seen *http.Request
+	base := roundTripper(func(r *http.Request) (*http.Response, error) { seen = r; return nil, io.EOF })
+	r := httptest.NewRequestWithContext(t.Context(), "PUT", "/a", http.NoBody)
+	_, err := fence.Transport{Token: 7, Base: base}.RoundTrip(r) //nolint:bodyclose // there is none
+	if err != io.EOF || seen.Header.Get("Fencing-Token") != "7" || r.Header.Get("Fencing-Token") != "" { //nolint:errorlint // as it is
+		t.Errorf("%v: sent %v, the caller's has %v", err, seen.Header, r.Header)
+	}
+	content := &closing{Reader: strings.NewReader("x")}
+	seen, r.Body = nil, content
+	_, err = fence.Transport{Base: base}.RoundTrip(r) //nolint:bodyclose // there is none
+	if !errors.Is(err, backend.ErrInvalid) || seen != nil || !content.closed {
+		t.Errorf("without a token: %v, sent: %v, body closed: %v", err, seen != nil, content.closed)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
