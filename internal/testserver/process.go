@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -18,13 +19,18 @@ type process struct {
 
 // startProcess runs the program with its output appended to log. It says nothing about readiness.
 func startProcess(log *os.File, program string, args ...string) (*process, error) {
+	return startProcessAs(dieWithParent(), log, program, args...)
+}
+
+// startProcessAs is startProcess with attributes that contain those of dieWithParent.
+func startProcessAs(attr *syscall.SysProcAttr, log *os.File, program string, args ...string) (*process, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not installed, run make deps: %w", program, err)
 	}
 	p := &process{cmd: exec.Command(path, args...), dead: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log // files, so that exec needs no copying goroutine
-	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.SysProcAttr = attr
 	started := make(chan error, 1)
 	go p.keep(started)
 	if err := <-started; err != nil {

@@ -2,7 +2,12 @@
 
 package testserver
 
-import "syscall"
+import (
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
 
 // stop freezes the process with SIGSTOP. It has taken effect when stop returns.
 func (p *process) stop() error {
@@ -14,3 +19,32 @@ func (p *process) stop() error {
 
 // cont lets a stopped process run on.
 func (p *process) cont() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// interrupt sends SIGQUIT.
+func (p *process) interrupt() error { return p.cmd.Process.Signal(syscall.SIGQUIT) }
+
+// notRoot returns how to start a process that does not work for root: as the named user, who is given
+// dir, if this is root, and as it is otherwise.
+func notRoot(name, dir string) (*syscall.SysProcAttr, error) {
+	attr := dieWithParent()
+	if os.Getuid() != 0 {
+		return attr, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attr, ownedBy(dir, int(uid), int(gid))
+}

@@ -1,6 +1,12 @@
 package testserver
 
-import "errors"
+import (
+	"errors"
+	"syscall"
+)
 
-func (p *process) stop() error { return errors.ErrUnsupported }
-func (p *process) cont() error { return errors.ErrUnsupported }
+func (p *process) stop() error      { return errors.ErrUnsupported }
+func (p *process) cont() error      { return errors.ErrUnsupported }
+func (p *process) interrupt() error { return errors.ErrUnsupported }
+
+func notRoot(string, string) (*syscall.SysProcAttr, error) { return nil, nil }
