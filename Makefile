@@ -24,7 +24,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## install what the tests need and is missing: redis-server, etcd, chromium, a C compiler for -race
+deps: ## install what the tests need and is missing: redis-server, etcd, postgresql, chromium, a C compiler for -race
 	@.ci/deps page
 
 .PHONY: servers
@@ -77,6 +77,10 @@ interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the str
 	@.ci/deps interop
 	@cd internal/interop/js && npm ci --silent --no-audit --no-fund
 	cd internal/interop && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+.PHONY: fencing
+fencing: servers ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
+	cd internal/fencing && $(GO) vet ./... && $(GO) test -count=1 -parallel=16 ./...
 
 .PHONY: soak
 soak: servers ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms

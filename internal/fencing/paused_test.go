@@ -197,7 +197,7 @@ func start(t *testing.T, j job) process {
 	t.Helper()
 	text, err := json.Marshal(j)
 	ok(t, err)
-	cmd := exec.CommandContext(context.Background(), os.Args[0]) //nolint:gosec // this program
+	cmd := exec.CommandContext(context.Background(), os.Args[0])
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -238,6 +238,9 @@ func inEtcd(ctx context.Context, b backend.Backend, endpoint string, h locker.Ho
 	}, nil
 }
 
+// schema is held while tables are made: in PostgreSQL one of two that do so at a time fails.
+var schema sync.Mutex
+
 // prepared makes the tables, with a row for the sku.
 func prepared(t *testing.T, driver, data, sku string) *sql.DB {
 	t.Helper()
@@ -246,6 +249,8 @@ func prepared(t *testing.T, driver, data, sku string) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
+	schema.Lock()
+	defer schema.Unlock()
 	for _, statement := range []string{tables, fence.Table} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)

@@ -28,6 +28,7 @@ redlock:                 backend waiting internal/chance  # never a concrete bac
 
 # What applications import: no store's client and no telemetry comes with it.
 locker:                  backend waiting internal/chance
+locker/fence:            locker backend  # the stores come by the caller; database/sql and net/http are the library's own
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend internal/keyclass go.opentelemetry.io/otel/...
 tracing/contention:      locker backend internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too

@@ -44,7 +44,7 @@ func startPostgres(t testing.TB, bin, dir string, log logFile) (port int, err er
 		return 0, err
 	}
 	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(t.Context(), filepath.Join(bin, "initdb"), //nolint:gosec // ours
+	initdb := exec.CommandContext(t.Context(), filepath.Join(bin, "initdb"),
 		"-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	initdb.Stdout, initdb.Stderr, initdb.SysProcAttr, initdb.Dir = log.file, log.file, as, "/"
 	if err := initdb.Run(); err != nil {
@@ -63,7 +63,8 @@ func startPostgres(t testing.TB, bin, dir string, log logFile) (port int, err er
 		err = poll(proc.dead, startLimit, func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"), "-h", "127.0.0.1", "-p", strconv.Itoa(port)).CombinedOutput() //nolint:gosec // ours
+			out, err := exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"),
+				"-h", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "postgres").CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -117,5 +118,5 @@ func ownedBy(dir string, uid, gid int) error {
 	if err := os.Chown(dir, uid, gid); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o700) //nolint:gosec // a directory
+	return os.Chmod(dir, 0o700)
 }

@@ -148,7 +148,7 @@ func TestTransport(t *testing.T) {
 	var seen *http.Request
 	base := roundTripper(func(r *http.Request) (*http.Response, error) { seen = r; return nil, io.EOF })
 	r := httptest.NewRequestWithContext(t.Context(), "PUT", "/a", http.NoBody)
-	_, err := fence.Transport{Token: 7, Base: base}.RoundTrip(r) //nolint:bodyclose // there is none
+	_, err := fence.Transport{Token: 7, Base: base}.RoundTrip(r)                                         //nolint:bodyclose // there is none
 	if err != io.EOF || seen.Header.Get("Fencing-Token") != "7" || r.Header.Get("Fencing-Token") != "" { //nolint:errorlint // as it is
 		t.Errorf("%v: sent %v, the caller's has %v", err, seen.Header, r.Header)
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // Table makes the table that [Admit] keeps the newest token of each key in, in PostgreSQL and in
-// SQLite.
+// SQLite. Run it with the rest of the schema, once: where several do at a time, PostgreSQL lets one of
+// them fail.
 const Table = `CREATE TABLE IF NOT EXISTS holdfast_fence (key TEXT PRIMARY KEY, token BIGINT NOT NULL)`
 
 // admit takes the row of the key, and with it whoever comes later until the transaction ends, and

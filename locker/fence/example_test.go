@@ -1,0 +1,181 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/etcdbackend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/fence"
+	"github.com/holdfast-go/holdfast/redisbackend"
+)
+
+// The stock is in the memory of this process, which refuses those who are late.
+func ExampleGate() {
+	ctx := context.Background()
+	var gate fence.Gate
+	left := 10
+	sell := func(token uint64) error {
+		return gate.Admit(ctx, "sku-1", token, func() error {
+			left--
+			return nil
+		})
+	}
+	fmt.Println(sell(7)) // the holder with token 7
+	fmt.Println(sell(9)) // its successor
+	fmt.Println(sell(7)) // late: it was stopped meanwhile
+	fmt.Println(left, "left")
+	// Output:
+	// <nil>
+	// <nil>
+	// holdfast: fence "sku-1": token 7 after 9: stale token: a newer holder was here
+	// 8 left
+}
+
+// The stock is behind a server. What the guard protects is a client that sends the token.
+func ExampleHandler() {
+	stock := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "sold one of", r.URL.Path)
+	})
+	sku := func(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, "/stock/") }
+	srv := httptest.NewServer(fence.Handler(new(fence.Gate), sku, stock))
+	defer srv.Close()
+
+	ctx := context.Background()
+	b, err := backend.Open(ctx, "redis://"+redisAddr)
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+	bind := func(_ context.Context, h locker.Hold) (*http.Client, error) {
+		return &http.Client{Transport: fence.Transport{Token: h.Token}}, nil
+	}
+	l, err := locker.New(b, bind, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	var late *http.Client
+	sell := func(ctx context.Context, c *http.Client) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/stock/sku-1", http.NoBody)
+		if err != nil {
+			return err
+		}
+		reply, err := c.Do(r)
+		if err != nil {
+			return err
+		}
+		defer reply.Body.Close()
+		fmt.Println(reply.Status)
+		late = c
+		return fence.Refused(reply) // ErrStale, if it was
+	}
+	_ = locker.Do(ctx, l, "sku-1", sell)
+	first := late
+	_ = locker.Do(ctx, l, "sku-1", sell)
+	err = sell(ctx, first) // whoever goes on with a client of a hold that is over
+	fmt.Println(errors.Is(err, fence.ErrStale))
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 412 Precondition Failed
+	// true
+}
+
+// The stock is in the Redis that has the lock, and so is the proof: a late holder is refused from the
+// moment at which another holds.
+func ExampleInRedis() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: redisAddr}) // the program's own; rueidisbackend has the same methods
+	defer client.Close()
+	b, err := redisbackend.New(client, redisbackend.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) { return fence.InRedis(b, h), nil }
+	l, err := locker.New(b, bind, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	client.Set(ctx, "stock:{sku-2}", 10, 0)
+	var late *fence.Redis
+	err = locker.Do(ctx, l, "sku-2", func(ctx context.Context, data *fence.Redis) error {
+		late = data
+		left, err := data.Eval(ctx, "return redis.call('DECR', KEYS[1])", []string{"stock:{sku-2}"})
+		fmt.Println("left:", left)
+		return err
+	})
+	fmt.Println(err)
+	err = late.Set(ctx, "stock:{sku-2}", "10") // the lock is not held any more
+	fmt.Println(errors.Is(err, fence.ErrStale), client.Get(ctx, "stock:{sku-2}").Val())
+	// Output:
+	// left: 9
+	// <nil>
+	// true 9
+}
+
+// The stock is in the etcd that has the lock. The compare proves ownership in the transaction that
+// writes, and the second one that nobody wrote since the stock was read.
+func Example_etcd() {
+	ctx := context.Background()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcdAddr}, Logger: zap.NewNop()})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	b, err := etcdbackend.New(client, etcdbackend.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+	bind := func(ctx context.Context, h locker.Hold) (clientv3.Cmp, error) {
+		return b.Proof(ctx, h.StoreKey, h.Token)
+	}
+	l, err := locker.New(b, bind, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	var late clientv3.Cmp
+	put := func(ctx context.Context, held clientv3.Cmp, left string) (bool, error) {
+		now, err := client.Get(ctx, "stock/sku-1")
+		if err != nil {
+			return false, err
+		}
+		unchanged := clientv3.Compare(clientv3.ModRevision("stock/sku-1"), "=", 0)
+		if len(now.Kvs) > 0 {
+			unchanged = clientv3.Compare(clientv3.ModRevision("stock/sku-1"), "=", now.Kvs[0].ModRevision)
+		}
+		done, err := client.Txn(ctx).If(held, unchanged).Then(clientv3.OpPut("stock/sku-1", left)).Commit()
+		return err == nil && done.Succeeded, err
+	}
+	err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, held clientv3.Cmp) error {
+		late = held
+		done, err := put(ctx, held, "9")
+		fmt.Println("written:", done)
+		return err
+	})
+	fmt.Println(err)
+	done, err := put(ctx, late, "10") // the lock is not held any more
+	fmt.Println("written:", done, err)
+	// Output:
+	// written: true
+	// <nil>
+	// written: false <nil>
+}
