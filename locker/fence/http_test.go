@@ -58,11 +58,19 @@ func TestHTTP(t *testing.T) {
 		token        uint64
 		status       int
 	}{
-		{"PUT", "/a", 5, 200}, {"PUT", "/a", 5, 200}, {"PUT", "/a", 4, 412}, {"PUT", "/b", 4, 200}, {"GET", "/a", 4, 412},
-		{"GET", "/a", 0, 200}, {"HEAD", "/a", 0, 200}, {"PUT", "/a", 0, 428}, {"DELETE", "/a", 0, 428},
-		{"GET", "/a", 6, 200}, {"PUT", "/a", 5, 412},
+		{"PUT", "/a", 5, 200},
+		{"PUT", "/a", 5, 200},
+		{"PUT", "/a", 4, 412},
+		{"PUT", "/b", 4, 200},
+		{"GET", "/a", 4, 412},
+		{"GET", "/a", 0, 200},
+		{"HEAD", "/a", 0, 200},
+		{"PUT", "/a", 0, 428},
+		{"DELETE", "/a", 0, 428},
+		{"GET", "/a", 6, 200},
+		{"PUT", "/a", 5, 412},
 	} {
-		reply := send(t, srv.URL+step.path, step.method, step.token)
+		reply := send(t, srv.URL+step.path, step.method, step.token) //nolint:bodyclose // send does, at the end of the test
 		if reply.StatusCode != step.status {
 			t.Fatalf("%+v: %s %s", step, reply.Status, body(t, reply))
 		}

@@ -38,7 +38,7 @@ func (h *host) Cleanup(f func())               { h.cleanups = append(h.cleanups,
 func (h *host) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
 func (h *host) TempDir() string {
-	dir, err := os.MkdirTemp("", "fence") //nolint:usetesting // this is what tests have
+	dir, err := os.MkdirTemp("", "fence")
 	if err != nil {
 		panic(err)
 	}
