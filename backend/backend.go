@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -53,6 +54,19 @@ type Backend interface {
 	// of ownership.
 	Inspect(ctx context.Context, key string) (State, error)
 
+	// List tells of the locks whose keys begin with prefix and that somebody holds or waits for, in
+	// no order: for people and tools, and in as many requests as that takes, none of which keeps the
+	// store from other work for long. A lock that is taken or freed meanwhile may be told of or not,
+	// every other is, once at least. An error ends it; [errors.ErrUnsupported] says that this store
+	// cannot tell its locks from other data.
+	List(ctx context.Context, prefix string) iter.Seq2[Listed, error]
+
+	// ForceRelease ends the hold of key that has token, whoever's it is, for people and tools: as if
+	// its own client had released it, so whoever is next is let in, and an attempt of the claim that
+	// arrives later is refused. Its client learns of the loss as of any other, and may be at work
+	// until then. It returns the hold that it ended, or [ErrLost] if no hold has the token.
+	ForceRelease(ctx context.Context, key string, token uint64) (Holder, error)
+
 	// Identity returns what is different for every server, and for every life of one that may
 	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
 	// by it the same server listed twice, and restarts. It is no secret. An error that is
@@ -78,6 +92,18 @@ func (Base) Identity(context.Context) (string, error) {
 // Heartbeat says that each claim has to repeat TryAcquire.
 func (Base) Heartbeat(context.Context, []Claim) ([]bool, error) {
 	return nil, fmt.Errorf("%w: one heartbeat for several waiters", errors.ErrUnsupported)
+}
+
+// List says that locks cannot be listed.
+func (Base) List(context.Context, string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		yield(Listed{}, fmt.Errorf("%w: a list of the locks", errors.ErrUnsupported))
+	}
+}
+
+// ForceRelease says that it cannot be done.
+func (Base) ForceRelease(context.Context, string, uint64) (Holder, error) {
+	return Holder{}, fmt.Errorf("%w: release of another client's hold", errors.ErrUnsupported)
 }
 
 func (Base) mustEmbedBase() {}
@@ -109,9 +135,16 @@ type State struct {
 	Token   uint64   // the last fencing token granted, as far as the store remembers; 0 unknown
 }
 
+// Listed is one lock that [Backend.List] tells of.
+type Listed struct {
+	Key   string
+	State State
+}
+
 // A Holder is one live hold.
 type Holder struct {
 	Owner string
+	ID    string // what [Claim.ID] of its claim is
 	Mode  Mode
 	Token uint64
 	TTL   time.Duration // what remains of the lease, by the store's clock

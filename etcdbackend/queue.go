@@ -306,7 +306,7 @@ func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
 		}
 		if seconds >= 0 {
 			state.Holders = append(state.Holders, backend.Holder{
-				Owner: e.Owner, Mode: e.mode(), Token: e.token(), Meta: e.Meta,
+				Owner: e.Owner, ID: e.id(), Mode: e.mode(), Token: e.token(), Meta: e.Meta,
 				TTL: max(time.Duration(seconds)*time.Second, time.Millisecond),
 			})
 		}

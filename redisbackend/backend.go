@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -193,6 +195,17 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 // hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
+// List finds locks by SCAN, a page at a time on each primary, and reads each, as [backend.Backend]
+// says. With Config.Dialect the error is [errors.ErrUnsupported].
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	return b.store.List(ctx, prefix)
+}
+
+// ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
+func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	return backend.ForceReleaseBy(ctx, b, key, token)
+}
+
 // Identity returns the server's replication id, which changes when it restarts or is promoted. A
 // cluster has none: the error is [errors.ErrUnsupported].
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
@@ -308,6 +321,38 @@ func (b *Backend) info(ctx context.Context, section string) ([]string, error) {
 		infos = append(infos, info)
 	}
 	return infos, err
+}
+
+// Scan makes the pages of one primary after the other.
+func (t transport) Scan(ctx context.Context, pattern string, page func(keys []string) bool) error {
+	nodes := []redis.Cmdable{t.client}
+	if cluster, ok := t.client.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
+		nodes = nil
+		if err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, c)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for _, node := range nodes {
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			bounded, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
+			keys, next, err := node.Scan(bounded, cursor, pattern, store.ScanCount).Result()
+			cancel()
+			if err != nil {
+				return err
+			}
+			if !page(keys) {
+				return nil
+			}
+			cursor = next
+		}
+	}
+	return nil
 }
 
 // Check tries PING, which keeps the connection for pub/sub.

@@ -45,6 +45,7 @@
 //	for the check of the server    INFO
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for a connection that is idle  PING
+//	for List alone, not tried      SCAN
 //
 // allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks
 // for the server's identity. Without the channels Watch returns an error that is

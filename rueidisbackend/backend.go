@@ -3,6 +3,7 @@ package rueidisbackend
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -269,6 +270,17 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 // LockKey returns the Redis key of the lock key. On a cluster, data that is written with Fenced has its
 // hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
+
+// List finds locks by SCAN, a page at a time on each primary, and reads each, as [backend.Backend]
+// says. With Config.Dialect the error is [errors.ErrUnsupported].
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	return b.store.List(ctx, prefix)
+}
+
+// ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
+func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	return backend.ForceReleaseBy(ctx, b, key, token)
+}
 
 // Identity returns the server's replication id, which changes when it restarts or is promoted. A
 // cluster has none: the error is [errors.ErrUnsupported].

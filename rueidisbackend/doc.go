@@ -50,6 +50,7 @@
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for invalidations              CLIENT MULTI EXEC
 //	for a connection that is idle  PING
+//	for List alone, not tried      SCAN
 //
 // Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set,
 // which reads it too, and unless a quorum asks for the server's identity. Without the channels

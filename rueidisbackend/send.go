@@ -184,6 +184,35 @@ func (t transport) Info(ctx context.Context, section string) ([]string, error) {
 	return infos, err
 }
 
+// Scan makes the pages of one primary after the other.
+func (t transport) Scan(ctx context.Context, pattern string, page func(keys []string) bool) error {
+	for _, node := range t.client.Nodes() {
+		reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
+			return node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
+		})
+		if role, _ := reply.(string); err != nil || strings.Contains(role, "role:slave") {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
+				return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(store.ScanCount).Build()).AsScanEntry()
+			})
+			if err != nil {
+				return err
+			}
+			found, _ := reply.(rueidis.ScanEntry)
+			if !page(found.Elements) {
+				return nil
+			}
+			cursor = found.Cursor
+		}
+	}
+	return nil
+}
+
 // Check tries PING, which keeps the connections, and what a read through the cache sends.
 func (t transport) Check(ctx context.Context) error {
 	_, err := t.send(ctx, func(ctx context.Context) (any, error) {

@@ -9,6 +9,7 @@ package membackend
 
 import (
 	"context"
+	"iter"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,26 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		return backend.State{}, err
 	}
 	return b.store.Inspect(key), nil
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	return func(yield func(backend.Listed, error) bool) {
+		if err := b.ready(ctx); err != nil {
+			yield(backend.Listed{}, err)
+			return
+		}
+		for _, l := range b.store.List(prefix) {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ForceRelease implements [backend.Backend].
+func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.

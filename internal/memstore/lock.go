@@ -142,7 +142,7 @@ func (l *lock) state(now time.Time) backend.State {
 	for _, h := range l.holds {
 		if h.expires.After(now) {
 			state.Holders = append(state.Holders, backend.Holder{
-				Owner: h.owner, Mode: h.mode, Token: h.token, TTL: h.expires.Sub(now), Meta: h.meta,
+				Owner: h.owner, ID: h.id, Mode: h.mode, Token: h.token, TTL: h.expires.Sub(now), Meta: h.meta,
 			})
 		}
 	}

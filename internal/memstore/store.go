@@ -5,6 +5,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -249,6 +250,22 @@ func (s *Store) Inspect(key string) backend.State {
 		return backend.State{}
 	}
 	return l.state(now)
+}
+
+// List returns the locks whose keys begin with prefix and that somebody holds or waits for.
+func (s *Store) List(prefix string) (all []backend.Listed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for key, l := range s.locks {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if state := l.state(now); state.Holders != nil || state.Waiters != nil {
+			all = append(all, backend.Listed{Key: key, State: state})
+		}
+	}
+	return all
 }
 
 // at returns key's lock as of now, without what has run out. The caller has mu, and ends with

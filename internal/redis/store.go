@@ -38,6 +38,10 @@ type Transport interface {
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)
 
+	// Scan calls page with the keys of each primary that match pattern, some at a time, until it
+	// returns false. Each request is bounded as Run is.
+	Scan(ctx context.Context, pattern string, page func(keys []string) bool) error
+
 	// Check tries what the library sends besides, when the server is looked at for the first time.
 	// It is bounded as Run is.
 	Check(ctx context.Context) error

@@ -38,19 +38,23 @@ func DecodeInspect(reply any) (backend.State, error) {
 
 func decodeHolder(entry any) (backend.Holder, bool) {
 	r, ok := entry.([]any)
-	if !ok || len(r) != 5 {
+	if ok && len(r) == 5 {
+		r = append(r, r[0]) // an exclusive hold, whose id is its owner
+	}
+	if !ok || len(r) != 6 {
 		return backend.Holder{}, false
 	}
+	id, isText := r[5].(string)
 	owner, ok1 := r[0].(string)
 	letter, ok2 := r[1].(string)
 	token, ok3 := r[2].(int64)
 	remaining, ok4 := r[3].(int64)
 	meta, ok5 := r[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || token < 0 || remaining < 0 { // 0: less than one is left
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !isText || token < 0 || remaining < 0 { // 0: less than one is left
 		return backend.Holder{}, false
 	}
 	return backend.Holder{
-		Owner: plain(owner), Mode: modeFrom(letter), Token: uint64(token),
+		Owner: plain(owner), ID: plain(id), Mode: modeFrom(letter), Token: uint64(token),
 		TTL: max(duration(remaining), time.Millisecond), Meta: decodeMeta(meta),
 	}, true
 }

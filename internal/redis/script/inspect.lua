@@ -1,4 +1,4 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta}, …}, {{owner, mode, meta}, …}}
+-- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner}, …}, {{owner, mode, meta}, …}}
 --   | {FOREIGN, why}
 -- Reads only: it tells what was true at this instant. It reads what is stored, once, and never counts
 -- from one number to another: a queue has gaps, and damage may have made them as long as you like.
@@ -27,7 +27,7 @@ local function long()
     local hold = read_slot(n)
     if hold.ends > now then
       local owner = hold.owner == '' and hold.id or hold.owner
-      holders[#holders + 1] = {owner, lock.mode, hold.token, hold.ends - now, hold.meta}
+      holders[#holders + 1] = {owner, lock.mode, hold.token, hold.ends - now, hold.meta, hold.id}
     end
   end
   for _, number in ipairs(numbers) do

@@ -94,6 +94,14 @@ func (l Layout) UserKey(redisKey string) (key string, ok bool) {
 	return key, ok && l.Key(key) == redisKey
 }
 
+// Pattern is what SCAN finds the keys of all locks by whose names begin with prefix. ok is false
+// where a lock's name is all of its key, so that other data may match.
+func (l Layout) Pattern(prefix string) (pattern string, ok bool) {
+	return globs.Replace(l.prefix+"{"+escape(prefix, inKey)) + "*", !l.dialect
+}
+
+var globs = strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, `\`, `\\`)
+
 // Channel returns the channel on which releases of a lock are announced.
 func (l Layout) Channel(key string) string { return l.Key(key) + ":free" }
 
