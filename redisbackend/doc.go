@@ -45,10 +45,9 @@
 //	for the check of the server    INFO
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for a connection that is idle  PING
-//	for List alone, not tried      SCAN
 //
 // allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks
 // for the server's identity. Without the channels Watch returns an error that is
-// [errors.ErrUnsupported], and whoever waits polls. Besides, a database other than 0 needs SELECT,
-// [Config.Replicas] needs WAIT, and a cluster needs CLUSTER and COMMAND.
+// [errors.ErrUnsupported], and whoever waits polls. Besides, List needs SCAN, a database other than
+// 0 SELECT, [Config.Replicas] WAIT, and a cluster CLUSTER and COMMAND.
 package redisbackend

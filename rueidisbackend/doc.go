@@ -50,13 +50,12 @@
 //	on the channels (&holdfast:*)  PUBLISH SUBSCRIBE UNSUBSCRIBE
 //	for invalidations              CLIENT MULTI EXEC
 //	for a connection that is idle  PING
-//	for List alone, not tried      SCAN
 //
 // Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set,
 // which reads it too, and unless a quorum asks for the server's identity. Without the channels
 // Watch of a claim in the queue returns an error that is [errors.ErrUnsupported], and whoever
-// waits polls. Besides, a database other than 0 needs SELECT, [Config.Replicas] needs WAIT, and a
-// cluster needs CLUSTER.
+// waits polls. Besides, List needs SCAN, a database other than 0 SELECT, [Config.Replicas] WAIT, and a
+// cluster CLUSTER.
 //
 // rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.
 package rueidisbackend
