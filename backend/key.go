@@ -17,3 +17,15 @@ func Namespaced(namespace, key string) string {
 }
 
 var tilde = strings.NewReplacer("%", "%25", "~", "%7E")
+
+// InNamespace undoes [Namespaced]: it returns the key that namespace and it give joined. ok is false
+// if joined is not of the namespace.
+func InNamespace(namespace, joined string) (key string, ok bool) {
+	if namespace != "" {
+		joined, ok = strings.CutPrefix(joined, tilde.Replace(namespace)+"~")
+		return untilde.Replace(joined), ok
+	}
+	return untilde.Replace(joined), !strings.Contains(joined, "~")
+}
+
+var untilde = strings.NewReplacer("%25", "%", "%7E", "~")

@@ -18,10 +18,16 @@ import (
 // The exit statuses.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // it was tried and did not work
-	exitUsage       = 2 // it was not tried: wrong flags, URL or configuration
+	exitFailed      = 1  // it was tried and did not work
+	exitUsage       = 2  // it was not tried: wrong flags, URL or configuration
+	exitNotAcquired = 75 // run, leader, wait: the lock was not to be had in time
+	exitLost        = 76 // run, leader: the lock was lost while the command ran
+	exitStore       = 77 // the store could not be reached, or refused
 	exitInterrupted = 130
 )
+
+const exitHelp = `Exit status: 0 done, 1 failed, 2 wrong usage, 75 not acquired in time, 76 lost while CMD ran,
+77 store unreachable or refusing, 126 and 127 CMD cannot be run, else CMD's own; 128 and the signal's number if one ended it.`
 
 // run runs the command line and returns the exit status.
 func run(ctx context.Context, args []string) int {
@@ -33,15 +39,22 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
+	var exit *exitError
+	status := errors.As(err, &exit)
+	if status && exit.err == nil { // it has been said, or is another program's to say
+		return exit.status
+	}
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), line)
 		}
 	}
 	switch {
-	case errors.Is(err, demo.ErrInterrupted):
+	case status && exit.status != exitUsage:
+		return exit.status
+	case errors.Is(err, demo.ErrInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitInterrupted
-	case !began, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
+	case !began, status, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
 		fmt.Fprintf(os.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return exitUsage
 	}
@@ -55,7 +68,12 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(demo.Command(), demo.WorkerCommand(), newVersion())
+	root.Version = version()
+	root.SetVersionTemplate("holdfast {{.Version}}\n")
+	root.AddCommand(
+		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(),
+		demo.Command(), demo.WorkerCommand(), newVersion(),
+	)
 	return root
 }
 

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// A runner runs a command under a lock.
+type runner struct {
+	common
+	wait, ttl, maxHold, killAfter time.Duration
+	noWait, shared, lead          bool
+	permits                       int
+}
+
+const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
+
+If the lock is lost (the store is away for too long, or somebody released it), CMD's process group gets TERM, and KILL
+after --kill-after, in any case before the lease can have ended, so that CMD does not work beside the next holder. On
+Linux CMD is killed when holdfast itself is; elsewhere, and what CMD has started besides, may outlive it.
+
+CMD finds HOLDFAST_KEY and HOLDFAST_TOKEN in its environment: a resource that remembers the highest token it has seen can
+refuse a CMD that comes too late.
+
+` + exitHelp
+
+func newRun() *cobra.Command {
+	var r runner
+	cmd := &cobra.Command{
+		Use:   "run KEY [flags] -- CMD [ARG...]",
+		Short: "Run a command while holding a lock",
+		Long:  runLong,
+		Example: `  holdfast run report --backend redis://localhost:6379 -- ./report.sh
+  holdfast run report --no-wait -- ./report.sh || [ $? = 75 ]     # in a crontab of several machines
+  holdfast run db --shared -- pg_dump shop
+  holdfast run encode --permits 4 -- ffmpeg ...`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+	}
+	r.flags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: until it is to be had)")
+	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
+	f.BoolVar(&r.shared, "shared", false, "hold it together with others who do")
+	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
+	return cmd
+}
+
+func newLeader() *cobra.Command {
+	r := runner{lead: true}
+	cmd := &cobra.Command{
+		Use:   "leader KEY [flags] [-- CMD [ARG...]]",
+		Short: "Show who leads, or run a command whenever this process leads",
+		Long: `Without CMD it shows who holds KEY. With CMD it waits for KEY and runs CMD; when the lock is lost, CMD is ended as by
+"holdfast run", and it waits again. It ends when CMD ends by itself, with CMD's status.
+
+` + exitHelp,
+		Example: "  holdfast leader scheduler\n  holdfast leader scheduler -- ./scheduler",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return r.run(cmd, args)
+			}
+			return r.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+				state, err := c.Inspect(ctx, key)
+				if err != nil {
+					return storeError(err)
+				}
+				return r.show(cmd.OutOrStdout(), viewOf(key, state))
+			})
+		},
+	}
+	r.flags(cmd)
+	return cmd
+}
+
+func (r *runner) flags(cmd *cobra.Command) {
+	r.common.flags(cmd)
+	f := cmd.Flags()
+	f.SetInterspersed(true)
+	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
+	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
+	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second, "how long CMD may take to end after TERM; at most a third of the TTL")
+	cmd.ValidArgsFunction = r.completeKeys
+}
+
+// check refuses flags that make no sense before anything is opened.
+func (r *runner) check(cmd *cobra.Command) error {
+	set := cmd.Flags().Changed
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"wait", r.wait}, {"ttl", r.ttl}, {"max-hold", r.maxHold}, {"kill-after", r.killAfter}} {
+		if (set(f.name) || f.name == "kill-after") && f.d <= 0 {
+			return usage("--%s %v is not positive", f.name, f.d)
+		}
+	}
+	switch {
+	case r.noWait && set("wait"):
+		return usage("--wait and --no-wait exclude each other")
+	case r.shared && set("permits"):
+		return usage("--shared and --permits exclude each other")
+	case set("permits") && r.permits < 1:
+		return usage("--permits %d is not positive", r.permits)
+	}
+	return nil
+}
+
+func (r *runner) options() (opts []locker.Option) {
+	if r.shared {
+		opts = append(opts, locker.Shared())
+	}
+	if r.permits > 0 {
+		opts = append(opts, locker.Permit(r.permits))
+	}
+	if r.wait > 0 {
+		opts = append(opts, locker.WaitLimit(r.wait))
+	}
+	return opts
+}
+
+func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
+	if err := r.check(cmd); err != nil {
+		return err
+	}
+	if dash := cmd.ArgsLenAtDash(); dash != 1 {
+		return usage("the command goes behind --, as in: holdfast %s %s -- CMD", cmd.Name(), printable(args[0]))
+	}
+	key, err := keyArg(args)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(args[1])
+	if err != nil { // before the lock is taken
+		return &exitError{cannotRun(err), fmt.Errorf("cannot run %s: %w", printable(args[1]), errors.Unwrap(err))}
+	}
+	ctx := cmd.Context()
+	c, err := r.open(ctx, func(cfg *locker.Config) {
+		if r.ttl > 0 {
+			cfg.TTL = r.ttl
+		}
+		if r.maxHold > 0 {
+			cfg.MaxHold = r.maxHold
+		}
+		if cfg.Service == "" { // those who wait are to know what runs, not by what
+			cfg.Service = filepath.Base(path)
+		}
+		if !r.quiet {
+			cfg.Observer = &waitTeller{key: key, o: &r.common}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := c.close(); err == nil {
+			err = closed
+		}
+	}()
+	for {
+		err = r.once(ctx, c, key, path, args[1:])
+		var exit *exitError
+		if !r.lead || !errors.As(err, &exit) || exit.status != exitLost || ctx.Err() != nil {
+			return err
+		}
+		r.note("holdfast: %v; waiting to lead again", exit)
+	}
+}
+
+// once takes the lock, runs the command and releases the lock.
+func (r *runner) once(ctx context.Context, c *client, key, path string, argv []string) error {
+	lock := c.Lock
+	if r.noWait {
+		lock = c.TryLock
+	}
+	g, err := lock(ctx, key, r.options()...)
+	if err != nil {
+		return notAcquired(ctx, key, err)
+	}
+	status, lost, err := r.under(ctx, g, key, path, argv)
+	unlock := g.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case lost != nil:
+		return &exitError{exitLost, fmt.Errorf("%s: %w; the command was ended", printable(key), lost)}
+	case errors.Is(unlock, locker.ErrLost), errors.Is(unlock, locker.ErrMaxHold): // while the command was ending
+		return &exitError{exitLost, unlock}
+	case unlock != nil: // the lease runs out by itself, and the command has done its work
+		r.note("holdfast: %v", unlock)
+	}
+	if status != 0 {
+		return &exitError{status: status}
+	}
+	return nil
+}
+
+// notAcquired is a failed Lock with the status that it stands for.
+func notAcquired(ctx context.Context, key string, err error) error {
+	var held *backend.HeldError
+	switch {
+	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
+		return err
+	case errors.As(err, &held):
+		return &exitError{exitNotAcquired, fmt.Errorf("%s is held by %s", printable(key), holding(held.Holder))}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
+		return &exitError{exitNotAcquired, err}
+	}
+	return &exitError{exitStore, err}
+}
+
+func holding(m backend.Meta) string {
+	if d := since(m.Since); d > 0 {
+		return who(m) + " for " + ago(d)
+	}
+	return who(m)
+}
+
+// under runs the command under g. lost is why the lock ended before the command did.
+func (r *runner) under(
+	ctx context.Context, g *locker.Guard[struct{}], key, path string, argv []string,
+) (status int, lost, err error) {
+	// The child is killed when the thread that made it ends, so that is this one.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	hold := g.Hold()
+	p, err := start(path, argv, append(os.Environ(),
+		"HOLDFAST_KEY="+key, "HOLDFAST_TOKEN="+strconv.FormatUint(hold.Token, 10)))
+	if err != nil {
+		return 0, nil, &exitError{cannotRun(err), fmt.Errorf("cannot run %s: %w", printable(argv[0]), err)}
+	}
+	if ctx.Err() != nil { // the signal came before the child
+		p.signal(terminate)
+	}
+	grace := min(r.killAfter, g.Until().Sub(time.Now())/3)
+	// The guard's context also ends with ctx, which a signal ends; the child gets that signal itself.
+	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
+	defer watch.Stop()
+	if r.maxHold > 0 {
+		end := time.AfterFunc(r.maxHold, func() { p.signal(terminate) })
+		defer end.Stop()
+	}
+	kill := time.NewTimer(time.Hour)
+	kill.Stop()
+	defer kill.Stop()
+	for {
+		select {
+		case status := <-p.ended:
+			if lost == nil { // else it has not done all its work under the lock
+				lost = cause(g)
+			}
+			return status, lost, nil
+		case s := <-signals:
+			p.signal(s)
+		case <-p.stopped:
+			p.pause()
+			if lost = cause(g); lost != nil { // before the command goes on: it has no time left to end
+				p.kill()
+			} else {
+				p.resume()
+			}
+		case <-over:
+			over = nil
+			if lost != nil { // the lease has ended, and the command had its time
+				p.kill()
+				continue
+			}
+			lost = cause(g)
+			p.signal(terminate)
+			kill.Reset(grace)
+		case <-watch.C:
+			left := time.Until(g.Until())
+			if left > grace {
+				watch.Reset(left - grace)
+				continue
+			}
+			// Renewals fail, or MaxHold has ended them. The command gets the rest of the lease to end.
+			if lost = cause(g); lost == nil {
+				lost = fmt.Errorf("%w: the store has not confirmed it for too long", locker.ErrLost)
+			}
+			p.signal(terminate)
+			kill.Reset(max(left-left/10, 0))
+		case <-kill.C:
+			p.kill()
+		}
+	}
+}
+
+// cause is why g is not held any more; nil if it is.
+func cause(g *locker.Guard[struct{}]) error {
+	_, err := g.Value()
+	var detail *locker.Error
+	if errors.As(err, &detail) {
+		return detail.Err
+	}
+	return err
+}
+
+// cannotRun is the status that shells give a command that cannot be run.
+func cannotRun(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return 127
+	}
+	return 126
+}
+
+// A waitTeller tells on standard error who is waited for.
+type waitTeller struct {
+	key string
+	o   *common
+
+	mu    sync.Mutex
+	began time.Time
+	told  string
+}
+
+// Begin implements [locker.Observer].
+func (w *waitTeller) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+	if op != locker.OpAttempt {
+		return ctx, func(locker.Hold, error) {}
+	}
+	return ctx, func(_ locker.Hold, err error) { w.refused(err) }
+}
+
+// refused tells of a holder, if it is not the one told of before.
+func (w *waitTeller) refused(err error) {
+	var held *backend.HeldError
+	if !errors.As(err, &held) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := holding(held.Holder)
+	if key := who(held.Holder) + strconv.Itoa(held.Position); key != w.told {
+		w.told = key
+		if ahead := held.Position - 1; ahead > 0 {
+			line += fmt.Sprintf(", %d before us", ahead)
+		}
+		w.o.note("holdfast: %s: waiting, held by %s", printable(w.key), strings.TrimSpace(line))
+	}
+}

@@ -1,0 +1,295 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// A job is the binary at work on a command that tells what becomes of it.
+type job struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  *bufio.Reader
+	errs bytes.Buffer
+}
+
+// begin starts the binary and returns when its command has printed a line.
+func begin(t *testing.T, srv *testserver.Server, args ...string) *job {
+	t.Helper()
+	j := &job{t: t, cmd: command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", srv.URL()}, args[1:]...)...)...)}
+	out, err := j.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.cmd.Stderr = &j.errs
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j.out = bufio.NewReader(out)
+	return j
+}
+
+// line is the next one that the command prints.
+func (j *job) line() string {
+	j.t.Helper()
+	line, err := j.out.ReadString('\n')
+	if err != nil {
+		_ = j.cmd.Wait()
+		j.t.Fatalf("%v; %s", err, j.errs.String())
+	}
+	return strings.TrimSpace(line)
+}
+
+// end returns the exit status and what was printed until then.
+func (j *job) end() (status int, out, errs string) {
+	j.t.Helper()
+	var rest bytes.Buffer
+	_, _ = rest.ReadFrom(j.out)
+	_ = j.cmd.Wait()
+	return j.cmd.ProcessState.ExitCode(), rest.String(), j.errs.String()
+}
+
+// works is a command that says its pid, and what ends it.
+const works = `trap 'echo told to end; exit 9' TERM; echo $$; while :; do sleep 0.01; done`
+
+// alive reports whether there is such a process that has not ended.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+func TestRunPassesStatusAndEnvironment(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for status, script := range map[int]string{0: "exit 0", 3: "exit 3", 128 + 9: "kill -9 $$"} {
+		o := holdfast(t, "run", "--backend", srv.URL(), t.Name(), "--", "sh", "-c",
+			`test "$HOLDFAST_KEY" = `+t.Name()+` && test "$HOLDFAST_TOKEN" -gt 1000000 && `+script).want(t, status)
+		if o.out != "" || o.err != "" {
+			t.Errorf("prints %s%s", o.out, o.err)
+		}
+	}
+	if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free\n") {
+		t.Errorf("left held: %s", o.out)
+	}
+}
+
+func TestRunRefusals(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for _, c := range []struct {
+		args   string
+		status int
+		says   string
+	}{
+		{"run k -- /no/such/command", 127, "cannot run /no/such/command"},
+		{"run k -- no-such-command", 127, "executable file not found"},
+		{"run k -- /etc/passwd", 126, "permission denied"},
+		{"run k true", 2, "behind --"},
+		{"run k", 2, "at least 2"},
+		{"run k --wait 1s --no-wait -- true", 2, "exclude each other"},
+		{"run k --shared --permits 2 -- true", 2, "exclude each other"},
+		{"run k --permits 0 -- true", 2, "--permits 0"},
+		{"run k --ttl 0s -- true", 2, "--ttl 0s"},
+		{"run k --kill-after 0s -- true", 2, "--kill-after 0s"},
+		{"run k --output yaml -- true", 2, "neither text nor json"},
+		{"release k", 2, "--token is missing"},
+		{"release k --token 5", 1, "nothing was released"},
+		{"top --interval 1ms", 2, "--interval 1ms"},
+		{"wait k --timeout 0s", 2, "--timeout 0s"},
+		{"inspect", 2, "accepts 1 arg"},
+	} {
+		args := strings.Fields(c.args)
+		o := holdfast(t, append(args[:1:1], append([]string{"--backend", srv.URL()}, args[1:]...)...)...).want(t, c.status)
+		if !strings.Contains(o.err, c.says) {
+			t.Errorf("%s says %s", c.args, o.err)
+		}
+	}
+	if o := holdfast(t, "list").want(t, 2); !strings.Contains(o.err, "HOLDFAST_BACKEND") {
+		t.Error(o.err)
+	}
+	for _, args := range [][]string{{"inspect", "k"}, {"run", "k", "--", "true"}, {"list"}, {"wait", "k"}} {
+		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://u:" + secret + "@127.0.0.1:1"}, args...).want(t, 77)
+		if !strings.Contains(o.err, "cannot use redis://127.0.0.1:1: ") || strings.Contains(o.err, secret) {
+			t.Errorf("%v says %s", args, o.err)
+		}
+	}
+}
+
+// Who does not wait, or not for long enough, is told who holds it.
+func TestRunIsAlone(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	first := begin(t, srv, "run", t.Name(), "--", "sh", "-c", works)
+	first.line()
+	for _, flag := range []string{"--no-wait", "--wait=50ms"} {
+		o := holdfast(t, "run", t.Name(), "--backend", srv.URL(), flag, "--", "echo", "in").want(t, 75)
+		if o.out != "" || !strings.Contains(o.err, t.Name()+" is held by sh@") || !strings.Contains(o.err, "(pid "+strconv.Itoa(first.cmd.Process.Pid)+")") {
+			t.Errorf("%s says %s%s", flag, o.out, o.err)
+		}
+	}
+	second := begin(t, srv, "run", t.Name(), "--", "echo", "in")
+	for o := (outcome{}); !strings.Contains(o.out, "echo@"); {
+		o = holdfast(t, "inspect", t.Name(), "--backend", srv.URL())
+	}
+	_ = first.cmd.Process.Signal(syscall.SIGTERM)
+	if status, out, errs := first.end(); status != 9 || out != "told to end\n" || strings.Contains(errs, "holdfast") {
+		t.Errorf("a command that was sent TERM: %d, %q, %q", status, out, errs)
+	}
+	if line := second.line(); line != "in" {
+		t.Errorf("%q", line)
+	}
+	if status, _, errs := second.end(); status != 0 || !strings.Contains(errs, "waiting, held by sh@") {
+		t.Errorf("%d, %q", status, errs)
+	}
+}
+
+// The command is told to end when somebody takes its lock, and killed if it does not.
+//
+// covers: B1
+func TestRunLosesTheLock(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for name, c := range map[string]struct{ script, out string }{
+		"told": {works, "told to end\n"}, "killed": {strings.Replace(works, "exit 9", "", 1), "told to end\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := begin(t, srv, "run", t.Name(), "--ttl=3s", "--kill-after=300ms", "--", "sh", "-c", c.script)
+			pid := j.line()
+			o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
+			token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
+			token = token[:strings.IndexByte(token, ',')]
+			o = holdfast(t, "release", t.Name(), "--token", token, "--backend", srv.URL()).want(t, 0)
+			if !strings.Contains(o.out, "taken from sh@") {
+				t.Error(o.out)
+			}
+			status, out, errs := j.end()
+			if status != 76 || !strings.HasPrefix(out, c.out) || !strings.Contains(errs, "lock lost") || alive(pid) {
+				t.Errorf("%d, %q, %q, alive %v", status, out, errs, alive(pid))
+			}
+		})
+	}
+}
+
+// A store that is silent: the command has ended before the lease has.
+//
+// covers: B2
+func TestRunEndsBeforeTheLease(t *testing.T) {
+	t.Parallel()
+	srv := testserver.Redis(t)
+	j := begin(t, srv, "run", t.Name(), "--ttl=2s", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
+	pid := j.line()
+	srv.Stop()
+	paused := time.Now()
+	defer srv.Cont()
+	for alive(pid) {
+		runtime.Gosched()
+	}
+	t.Logf("killed %v after the server stopped", time.Since(paused)) // a TTL after the last renewal at most
+	if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "not confirmed") {
+		t.Errorf("%d, %q", status, errs)
+	}
+}
+
+func TestRunMaxHold(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	j := begin(t, srv, "run", t.Name(), "--max-hold=100ms", "--", "sh", "-c", works)
+	pid := j.line()
+	if status, out, errs := j.end(); status != 76 || out != "told to end\n" || !strings.Contains(errs, "MaxHold") || alive(pid) {
+		t.Errorf("%d, %q, %q", status, out, errs)
+	}
+}
+
+// covers: D9
+func TestCommandDiesWithRun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // the page says so
+	}
+	srv := testserver.SharedRedis(t)
+	j := begin(t, srv, "run", t.Name(), "--ttl=1s", "--", "sh", "-c", works)
+	pid := j.line()
+	_ = j.cmd.Process.Kill()
+	_, _, _ = j.end() // reads to the end of what the command prints, so the command has ended
+	if alive(pid) {
+		t.Errorf("the command lives on as %s", pid)
+	}
+	holdfast(t, "run", t.Name(), "--wait=30s", "--backend", srv.URL(), "--", "true").want(t, 0)
+}
+
+func TestLeader(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	if o := holdfast(t, "leader", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free") {
+		t.Error(o.out)
+	}
+	j := begin(t, srv, "leader", t.Name(), "--ttl=3s", "--", "sh", "-c", works)
+	j.line()
+	o := holdfast(t, "leader", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
+	token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
+	holdfast(t, "release", t.Name(), "--token", token[:strings.IndexByte(token, ',')], "--backend", srv.URL()).want(t, 0)
+	if line := j.line(); line != "told to end" {
+		t.Errorf("%q", line)
+	}
+	j.line() // it leads again
+	_ = j.cmd.Process.Signal(syscall.SIGTERM)
+	if status, _, errs := j.end(); status != 9 || !strings.Contains(errs, "waiting to lead again") {
+		t.Errorf("%d, %q", status, errs)
+	}
+}
+
+func TestListWatchAndTop(t *testing.T) {
+	srv := testserver.Redis(t)
+	var jobs []*job
+	for _, key := range []string{"b", "a\x1b[31m"} {
+		j := begin(t, srv, "run", key, "--", "sh", "-c", works)
+		j.line()
+		jobs = append(jobs, j)
+	}
+	watch := begin(t, srv, "watch", "b")
+	if line := watch.line(); !strings.Contains(line, "granted  token ") || !strings.Contains(line, "sh@") {
+		t.Errorf("watch: %q", line)
+	}
+	o := holdfast(t, "list", "--backend", srv.URL()).want(t, 0)
+	lines := strings.Split(o.out, "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "KEY ") || !strings.HasPrefix(lines[1], `"a\x1b[31m" `) || !strings.HasPrefix(lines[2], "b ") {
+		t.Errorf("list:\n%s", o.out)
+	}
+	if o := holdfast(t, "list", "b", "--waited", "--backend", srv.URL()).want(t, 0); o.out != "" {
+		t.Errorf("list of what is waited for: %s", o.out)
+	}
+	if o := holdfast(t, "list", "b", "-o", "json", "--backend", srv.URL()).want(t, 0); strings.Count(o.out, "\n") != 1 || !strings.HasPrefix(o.out, `{"key":"b","free":false,`) {
+		t.Errorf("list as JSON: %s", o.out)
+	}
+	top := begin(t, srv, "top", "--interval=100ms")
+	if line := top.line(); !strings.Contains(line, "2 keys, 2 holds, 0 waiters") {
+		t.Errorf("top: %q", line)
+	}
+	wait := begin(t, srv, "wait", "b")
+	for _, j := range jobs {
+		_ = j.cmd.Process.Signal(syscall.SIGTERM)
+		j.end()
+	}
+	if status, _, errs := wait.end(); status != 0 {
+		t.Errorf("wait: %d, %s", status, errs)
+	}
+	if line := watch.line(); !strings.Contains(line, "ended  token ") {
+		t.Errorf("watch: %q", line)
+	}
+	for !strings.Contains(top.line(), "0 keys, 0 holds, 0 waiters") {
+	}
+	for _, j := range []*job{watch, top} {
+		_ = j.cmd.Process.Signal(os.Interrupt)
+	}
+	if status, _, _ := watch.end(); status != 130 {
+		t.Errorf("watch ends with %d", status)
+	}
+	if status, _, _ := top.end(); status != 0 {
+		t.Errorf("top ends with %d", status)
+	}
+}

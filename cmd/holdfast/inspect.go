@@ -1,0 +1,448 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// A lockView is a lock as the commands print it.
+type lockView struct {
+	Key     string       `json:"key"`
+	Free    bool         `json:"free"`
+	Token   uint64       `json:"last_token,omitempty"`
+	Holders []holderView `json:"holders"`
+	Waiters []waiterView `json:"waiters"`
+}
+
+type holderView struct {
+	Token   uint64  `json:"token,omitempty"`
+	Mode    string  `json:"mode"`
+	Service string  `json:"service,omitempty"`
+	Host    string  `json:"host,omitempty"`
+	PID     int     `json:"pid,omitempty"`
+	Held    float64 `json:"held_s,omitempty"`
+	Lease   float64 `json:"lease_left_s"`
+	Trace   string  `json:"trace_id,omitempty"`
+
+	meta  backend.Meta
+	lease time.Duration
+}
+
+type waiterView struct {
+	Mode    string  `json:"mode"`
+	Service string  `json:"service,omitempty"`
+	Host    string  `json:"host,omitempty"`
+	PID     int     `json:"pid,omitempty"`
+	Waits   float64 `json:"waits_s,omitempty"`
+
+	meta backend.Meta
+}
+
+func viewOf(key string, s backend.State) lockView {
+	v := lockView{Key: key, Free: len(s.Holders) == 0, Token: s.Token, Holders: []holderView{}, Waiters: []waiterView{}}
+	for _, h := range s.Holders {
+		v.Holders = append(v.Holders, holderView{
+			Token: h.Token, Mode: h.Mode.String(), Service: h.Meta.Service, Host: h.Meta.Host, PID: h.Meta.PID,
+			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(), Trace: traceID(h.Meta.Traceparent),
+			meta: h.Meta, lease: h.TTL,
+		})
+	}
+	for _, w := range s.Waiters {
+		v.Waiters = append(v.Waiters, waiterView{
+			Mode: w.Mode.String(), Service: w.Meta.Service, Host: w.Meta.Host, PID: w.Meta.PID,
+			Waits: since(w.Meta.Since).Seconds(), meta: w.Meta,
+		})
+	}
+	return v
+}
+
+// traceID is that of a W3C traceparent; empty if it is none.
+func traceID(traceparent string) string {
+	if parts := strings.Split(traceparent, "-"); len(parts) == 4 && len(parts[1]) == 32 {
+		return parts[1]
+	}
+	return ""
+}
+
+// shown is how many waiters are printed one by one.
+const shown = 20
+
+func (v lockView) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if v.Free {
+		fmt.Fprintf(t, "%s is free\n", printable(v.Key))
+		if v.Token != 0 {
+			fmt.Fprintf(t, "  last token\t%d\n", v.Token)
+		}
+	}
+	for _, h := range v.Holders {
+		fmt.Fprintf(t, "%s is held by %s\n", printable(v.Key), who(h.meta))
+		if h.Held > 0 {
+			fmt.Fprintf(t, "  for\t%s\n", ago(since(h.meta.Since)))
+		}
+		fmt.Fprintf(t, "  lease\t%s left\n", ago(h.lease))
+		if h.Token != 0 {
+			fmt.Fprintf(t, "  token\t%d\n", h.Token)
+		}
+		if h.Mode != backend.Exclusive.String() {
+			fmt.Fprintf(t, "  mode\t%s\n", h.Mode)
+		}
+		if h.Trace != "" {
+			fmt.Fprintf(t, "  trace\t%s\n", h.Trace)
+		}
+	}
+	for i, waiter := range v.Waiters {
+		if i == shown {
+			fmt.Fprintf(t, "  and %d more wait\n", len(v.Waiters)-shown)
+			break
+		}
+		fmt.Fprintf(t, "  %d.\t%s waits", i+1, who(waiter.meta))
+		if waiter.Waits > 0 {
+			fmt.Fprintf(t, " for %s", ago(since(waiter.meta.Since)))
+		}
+		if waiter.Mode != backend.Exclusive.String() {
+			fmt.Fprintf(t, ", %s", waiter.Mode)
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func newInspect() *cobra.Command {
+	var o common
+	cmd := &cobra.Command{
+		Use:     "inspect KEY",
+		Short:   "Show who holds a lock, since when, and who waits for it",
+		Example: "  holdfast inspect report --backend redis://localhost:6379\n  holdfast inspect report -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+				state, err := c.Inspect(ctx, key)
+				if err != nil {
+					return storeError(err)
+				}
+				return o.show(cmd.OutOrStdout(), viewOf(key, state))
+			})
+		},
+	}
+	o.flags(cmd)
+	cmd.ValidArgsFunction = o.completeKeys
+	return cmd
+}
+
+func (o *common) show(w io.Writer, v lockView) error {
+	if o.output == "json" {
+		return printJSON(w, v)
+	}
+	return v.print(w)
+}
+
+// withKey opens the store for a command about one key.
+func (o *common) withKey(ctx context.Context, args []string, run func(context.Context, *client, string) error) (err error) {
+	key, err := keyArg(args)
+	if err != nil {
+		return err
+	}
+	c, err := o.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	return run(ctx, c, key)
+}
+
+// storeError is err with the status of a store that cannot be reached or refuses.
+func storeError(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrInvalid) {
+		return err
+	}
+	return &exitError{exitStore, err}
+}
+
+// completeKeys completes KEY from the locks that are held or waited for.
+func (o *common) completeKeys(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	if o.output == "" {
+		o.output = "text"
+	}
+	c, err := o.open(ctx, nil)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = c.close() }()
+	var keys []string
+	for l, err := range c.List(ctx, begun) {
+		if err != nil || len(keys) == 100 {
+			break
+		}
+		keys = append(keys, l.Key)
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}
+
+func newList() *cobra.Command {
+	var o common
+	var held, waited bool
+	cmd := &cobra.Command{
+		Use:     "list [PREFIX]",
+		Short:   "List the locks that are held or waited for",
+		Example: "  holdfast list order- --waited\n  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			prefix := strings.Join(args, "")
+			c, err := o.open(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, c.close()) }()
+			var views []lockView
+			for l, err := range c.List(cmd.Context(), prefix) {
+				if err != nil {
+					return storeError(err)
+				}
+				v := viewOf(l.Key, l.State)
+				if held && v.Free || waited && len(v.Waiters) == 0 {
+					continue
+				}
+				if o.output == "json" { // as they are found: there may be many
+					if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+						return err
+					}
+					continue
+				}
+				views = append(views, v)
+			}
+			slices.SortFunc(views, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
+			return printTable(cmd.OutOrStdout(), slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key }))
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&held, "held", false, "only those that are held")
+	cmd.Flags().BoolVar(&waited, "waited", false, "only those that are waited for")
+	return cmd
+}
+
+// printTable prints a line for each lock.
+func printTable(w io.Writer, views []lockView) error {
+	if len(views) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tWAIT\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY")
+	for _, v := range views {
+		fmt.Fprintln(t, strings.Join(v.row(), "\t"))
+	}
+	return t.Flush()
+}
+
+// row is the line of a lock in a table.
+func (v lockView) row() []string {
+	oldest, longest, by, token := time.Duration(0), time.Duration(0), "nobody", ""
+	for _, w := range v.Waiters {
+		oldest = max(oldest, since(w.meta.Since))
+	}
+	for i, h := range v.Holders {
+		longest = max(longest, since(h.meta.Since))
+		if by = who(h.meta); i > 0 {
+			by = fmt.Sprintf("%s and %d more", who(v.Holders[0].meta), i)
+		}
+		token = fmt.Sprint(v.Holders[0].Token)
+	}
+	return []string{printable(v.Key), fmt.Sprint(len(v.Waiters)), blank(oldest), blank(longest), token, by}
+}
+
+func blank(d time.Duration) string {
+	if d <= 0 {
+		return "-"
+	}
+	return ago(d)
+}
+
+func newRelease() *cobra.Command {
+	var o common
+	var token uint64
+	cmd := &cobra.Command{
+		Use:   "release KEY --token T",
+		Short: "End somebody's hold of a lock",
+		Long: `Ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
+held it hears of the loss as of any other, within a third of its TTL at the latest, and its code may be at work until
+then: only a resource that checks tokens keeps it from doing harm. Without --token nothing is released; the token makes
+sure that it is the hold you have seen, and not the next one.`,
+		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if token == 0 {
+				return usage("--token is missing: take it from \"holdfast inspect %s\"", printable(args[0]))
+			}
+			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+				h, err := c.ForceRelease(ctx, key, token)
+				switch {
+				case errors.Is(err, backend.ErrLost):
+					return &exitError{exitFailed, fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
+				case err != nil:
+					return storeError(err)
+				case o.output == "json":
+					return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n", printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+				return err
+			})
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
+	cmd.ValidArgsFunction = o.completeKeys
+	return cmd
+}
+
+// changes calls seen with the state of key now and after each change, until it returns false or ctx
+// ends. The store says when to look, and it looks each second besides.
+func (c *client) changes(ctx context.Context, key string, seen func(backend.State) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wakes, err := c.backend.Watch(ctx, backend.Claim{Key: backend.Namespaced(c.config.Namespace, key), Owner: backend.NewOwner(), TTL: time.Minute})
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return storeError(err)
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		state, err := c.Inspect(ctx, key)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return storeError(err)
+		case !seen(state):
+			return nil
+		}
+		select {
+		case _, open := <-wakes:
+			if !open {
+				wakes = nil
+			}
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A change is what watch prints.
+type change struct {
+	Time   time.Time   `json:"time"`
+	Event  string      `json:"event"`
+	Key    string      `json:"key"`
+	Holder *holderView `json:"holder,omitempty"`
+	Wait   int         `json:"waiters"`
+}
+
+func newWatch() *cobra.Command {
+	var o common
+	cmd := &cobra.Command{
+		Use:   "watch KEY",
+		Short: "Print each time a lock is granted and released",
+		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store says when to look; holds
+that begin and end between two looks are not seen one by one, but their number is: tokens rise.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+				before := map[string]holderView{}
+				first := true
+				return c.changes(ctx, key, func(s backend.State) bool {
+					v := viewOf(key, s)
+					now := map[string]holderView{}
+					for i, h := range v.Holders {
+						now[s.Holders[i].ID] = h
+					}
+					for id, h := range before {
+						if _, still := now[id]; !still {
+							o.change(cmd.OutOrStdout(), change{time.Now(), "ended", key, &h, len(v.Waiters)})
+						}
+					}
+					for id, h := range now {
+						if _, was := before[id]; !was {
+							o.change(cmd.OutOrStdout(), change{time.Now(), "granted", key, &h, len(v.Waiters)})
+						}
+					}
+					if first && v.Free {
+						o.change(cmd.OutOrStdout(), change{time.Now(), "free", key, nil, len(v.Waiters)})
+					}
+					before, first = now, false
+					return true
+				})
+			})
+		},
+	}
+	o.flags(cmd)
+	cmd.ValidArgsFunction = o.completeKeys
+	return cmd
+}
+
+func (o *common) change(w io.Writer, c change) {
+	if o.output == "json" {
+		_ = printJSON(w, c)
+		return
+	}
+	line := c.Time.Format("15:04:05.000") + "  " + c.Event
+	if c.Holder != nil {
+		line += fmt.Sprintf("  token %d  %s", c.Holder.Token, who(c.Holder.meta))
+	}
+	if c.Wait > 0 {
+		line += fmt.Sprintf("  %d wait", c.Wait)
+	}
+	fmt.Fprintln(w, line)
+}
+
+func newWait() *cobra.Command {
+	var o common
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait KEY",
+		Short: "Wait until nobody holds a lock",
+		Long: `Returns when nobody holds the lock. It takes nothing, so somebody else may have it a moment later; "holdfast run" is for
+work that must be alone.
+
+` + exitHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+				if cmd.Flags().Changed("timeout") {
+					if limit <= 0 {
+						return usage("--timeout %v is not positive", limit)
+					}
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				var last backend.State
+				err := c.changes(ctx, key, func(s backend.State) bool {
+					last = s
+					return len(s.Holders) > 0
+				})
+				if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+					return &exitError{exitNotAcquired, fmt.Errorf("%s is still held by %s", printable(key), who(last.Holders[0].Meta))}
+				}
+				return err
+			})
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "how long to wait (default: until it is free)")
+	cmd.ValidArgsFunction = o.completeKeys
+	return cmd
+}
+
+var _ locker.Locker[struct{}] = (*client)(nil)

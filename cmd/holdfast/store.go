@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/config"
+)
+
+// common are the flags of the commands that look at a store.
+type common struct {
+	backend, config, output string
+	quiet                   bool
+}
+
+func (o *common) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379\n"+
+		"(default: $HOLDFAST_BACKEND, else the configuration's)")
+	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
+	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what was asked for, and errors")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{
+		"redis://", "rediss://", "rueidis://", "rueidiss://", "etcd://", "etcds://", "redlock://",
+	}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+}
+
+// A client is an open store.
+type client struct {
+	*locker.Client[struct{}]
+	backend backend.Backend
+	config  locker.Config
+	where   string // the store, without secrets
+}
+
+// open opens the store that the flags and the configuration name. adjust, which may be nil, changes
+// how locks are taken.
+func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client, error) {
+	switch {
+	case o.output != "text" && o.output != "json":
+		return nil, usage("--output %q is neither text nor json", o.output)
+	}
+	f, err := config.Load(o.config)
+	if err != nil {
+		return nil, err
+	}
+	if o.backend != "" {
+		if f.Backend, err = config.ParseURL(o.backend); err != nil {
+			return nil, fmt.Errorf("--backend: %w", err)
+		}
+	}
+	if f.Backend.IsZero() {
+		return nil, usage("no store is named: give --backend URL, such as redis://localhost:6379, or set HOLDFAST_BACKEND")
+	}
+	c := &client{where: f.Backend.String()}
+	if c.backend, c.config, err = f.Open(ctx); err != nil {
+		if errors.Is(err, backend.ErrInvalid) {
+			return nil, err
+		}
+		return nil, &exitError{exitStore, fmt.Errorf("cannot use %s: %w", c.where, err)}
+	}
+	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
+	if adjust != nil {
+		adjust(&c.config)
+	}
+	if c.Client, err = locker.New(c.backend, locker.Bare, c.config); err != nil {
+		_ = c.backend.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// close gives the store a second to take the last release. What it does not take runs out by itself.
+func (c *client) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return errors.Join(c.Shutdown(ctx), c.backend.Close())
+}
+
+// An exitError has a status of its own.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// keyArg refuses a key that no store takes, before one is asked.
+func keyArg(args []string) (string, error) {
+	if err := backend.ValidateKey(args[0]); err != nil {
+		return "", fmt.Errorf("KEY: %w", err)
+	}
+	return args[0], nil
+}
+
+// printJSON prints one object on a line of its own.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// note tells people something that is not the command's result.
+func (o *common) note(format string, args ...any) {
+	if !o.quiet {
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}
+}
+
+// who names a holder or a waiter.
+func who(m backend.Meta) string {
+	name := m.Service
+	if name == "" {
+		name = "somebody"
+	}
+	if m.Host != "" {
+		name += "@" + m.Host
+	}
+	if m.PID != 0 {
+		name += fmt.Sprintf(" (pid %d)", m.PID)
+	}
+	return printable(name)
+}
+
+// since is how long ago t was, by this machine's clock; 0 if t is unknown, or if the other's clock
+// is ahead.
+func since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(time.Since(t), 0)
+}
+
+// ago prints a duration as people say it.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// printable is text from elsewhere as a terminal may be shown it.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newTop() *cobra.Command {
+	var o common
+	var interval time.Duration
+	var rows int
+	var prefix string
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show the locks that most wait for, live",
+		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and looks again each --interval until it is
+interrupted. Each look lists all locks of the store that are held or waited for. In a pipe each look is printed below the
+one before.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if interval < 100*time.Millisecond {
+				return usage("--interval %v is below 100ms", interval)
+			}
+			if rows < 1 {
+				return usage("--rows %d is not positive", rows)
+			}
+			ctx := cmd.Context()
+			c, err := o.open(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, c.close()) }()
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for {
+				frame, err := c.look(ctx, prefix, rows, o.output == "json")
+				switch {
+				case ctx.Err() != nil:
+					return nil // interrupting it is how it ends
+				case err != nil:
+					return err
+				}
+				if isTerminal(os.Stdout) && o.output == "text" {
+					fmt.Fprint(os.Stdout, "\x1b[H\x1b[2J") // to the top left, and clear
+				}
+				if _, err := os.Stdout.Write(frame); err != nil {
+					return err
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		},
+	}
+	o.flags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&interval, "interval", 2*time.Second, "how often to look")
+	f.IntVar(&rows, "rows", 20, "how many locks to show")
+	f.StringVar(&prefix, "prefix", "", "only keys that begin with this")
+	return cmd
+}
+
+// look returns one frame of top.
+func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool) ([]byte, error) {
+	began := time.Now()
+	var views []lockView
+	held, waiting := 0, 0
+	for l, err := range c.List(ctx, prefix) {
+		if err != nil {
+			return nil, storeError(err)
+		}
+		v := viewOf(l.Key, l.State)
+		held, waiting = held+len(v.Holders), waiting+len(v.Waiters)
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b lockView) int {
+		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()), cmp.Compare(a.Key, b.Key))
+	})
+	views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
+	all := len(views)
+	views = views[:min(len(views), rows)]
+	var frame bytes.Buffer
+	if asJSON {
+		err := printJSON(&frame, struct {
+			Time    time.Time  `json:"time"`
+			Keys    int        `json:"keys"`
+			Holds   int        `json:"holds"`
+			Waiters int        `json:"waiters"`
+			Locks   []lockView `json:"locks"`
+		}{began, all, held, waiting, views})
+		return frame.Bytes(), err
+	}
+	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters\n\n", c.where, began.Format("15:04:05"), all, held, waiting)
+	err := printTable(&frame, views)
+	return frame.Bytes(), err
+}
+
+// oldest is the longest wait, or the longest hold where nobody waits.
+func (v lockView) oldest() (d time.Duration) {
+	for _, w := range v.Waiters {
+		d = max(d, since(w.meta.Since))
+	}
+	for _, h := range v.Holders {
+		if len(v.Waiters) == 0 {
+			d = max(d, since(h.meta.Since))
+		}
+	}
+	return d
+}
+
+// isTerminal reports whether f is one.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
