@@ -137,8 +137,8 @@ type State struct {
 
 // Listed is one lock that [Backend.List] tells of.
 type Listed struct {
-	Key   string
-	State State
+	Key   string // as in its claims
+	State State  // as [Backend.Inspect] sees it
 }
 
 // A Holder is one live hold.
