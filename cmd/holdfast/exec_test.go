@@ -154,7 +154,7 @@ func TestRunIsAlone(t *testing.T) {
 
 // The command is told to end when somebody takes its lock, and killed if it does not.
 //
-// covers: B1
+// covers: G8
 func TestRunLosesTheLock(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	for name, c := range map[string]struct{ script, out string }{
@@ -180,7 +180,7 @@ func TestRunLosesTheLock(t *testing.T) {
 
 // A store that is silent: the command has ended before the lease has.
 //
-// covers: B2
+// covers: B1, G8
 func TestRunEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
@@ -207,7 +207,7 @@ func TestRunMaxHold(t *testing.T) {
 	}
 }
 
-// covers: D9
+// covers: G6, G7
 func TestCommandDiesWithRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // the page says so
