@@ -8,7 +8,7 @@ var commandMutants = []mutant{
 	},
 	{
 		Name: "a command is told when its lease has ended", Dir: "cmd/holdfast",
-		Find: `(NewTimer\(time\.Until\(g\.Until\(\)\)) ?- ?grace`, Put: "$1 + time.Hour",
+		Find: `g\.Until\(\)\)-grace\)`, Put: "g.Until())+time.Hour)",
 		Test: "./cmd/holdfast RunEnds", Slow: true,
 	},
 	{
