@@ -2,80 +2,107 @@ package impl
 
 import (
 	"context"
+	"net/url"
 	"strings"
-	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
+	_ "github.com/holdfast-go/holdfast/etcdbackend" // etcd://
 	"github.com/holdfast-go/holdfast/locker"
 	_ "github.com/holdfast-go/holdfast/redisbackend"   // redis://
+	_ "github.com/holdfast-go/holdfast/redlock"        // redlock://
 	_ "github.com/holdfast-go/holdfast/rueidisbackend" // rueidis://
+	"github.com/holdfast-go/holdfast/tracing"
 )
 
-// Strict is what a name of ours ends in when the store sees every acquisition.
-const Strict = "-strict"
-
-var (
-	_ = register(newHoldfast("holdfast+goredis", "redis://", "github.com/redis/go-redis/v9"))
-	_ = register(newHoldfast("holdfast+goredis"+Strict, "redis://", "github.com/redis/go-redis/v9"))
-	_ = register(newHoldfast("holdfast+rueidis", "rueidis://", "github.com/redis/rueidis"))
-	_ = register(newHoldfast("holdfast+rueidis"+Strict, "rueidis://", "github.com/redis/rueidis"))
+// What a name of ours ends in.
+const (
+	Strict    = "-strict" // the store sees every acquisition
+	Traced    = "-traced" // every span is sampled, and dropped
+	Shared    = "-shared"
+	Permit    = "-permit"
+	Reentrant = "-reentrant"
 )
 
-// newHoldfast is holdfast on the backend of a URL scheme. A backend that comes later is a file with one more call of this.
-func newHoldfast(name, scheme string, modules ...string) Impl {
-	cfg, settings := locker.Config{TTL: TTL}, "locker.Config{TTL: 8s}, everything else at its default"
-	var skip []string
-	if strings.HasSuffix(name, Strict) { // differs only where several want one key
+var _ = register(
+	holdfast("holdfast+goredis", Goredis, "redis://"),
+	holdfast("holdfast+rueidis", Rueidis, "rueidis://"),
+	holdfast("holdfast+goredis"+Strict, Goredis, "redis://"),
+	holdfast("holdfast+rueidis"+Strict, Rueidis, "rueidis://"),
+	holdfast("holdfast+goredis"+Traced, Goredis, "redis://"),
+	holdfast("holdfast+goredis"+Shared, Goredis, "redis://", locker.Shared()),
+	holdfast("holdfast+goredis"+Permit, Goredis, "redis://", locker.Permit(2)),
+	holdfast("holdfast+goredis"+Reentrant, Goredis, "redis://", locker.Reentrant("waiter")),
+	holdfast("holdfast+rueidis"+Shared, Rueidis, "rueidis://", locker.Shared()),
+	holdfast("holdfast+rueidis"+Permit, Rueidis, "rueidis://", locker.Permit(2)),
+	holdfast("holdfast+rueidis"+Reentrant, Rueidis, "rueidis://", locker.Reentrant("waiter")),
+	holdfast("holdfast+redlock+goredis", Goredis, "redlock://redis://"),
+	holdfast("holdfast+redlock+rueidis", Rueidis, "redlock://rueidis://"),
+	holdfast("holdfast+etcd", Etcd, "etcd://"),
+)
+
+// holdfast is ourselves on the backend of a URL scheme. This is the only file that uses holdfast's
+// API, and no more of it than also older commits have: -before compiles it against one.
+func holdfast(name, client, scheme string, opts ...locker.Option) Impl {
+	settings := scheme + ", locker.Config{TTL: 8s}, everything else at its default"
+	cfg := locker.Config{TTL: TTL}
+	if strings.HasSuffix(name, Strict) {
 		cfg.Wait.Passes = -1
-		settings, skip = "locker.Config{TTL: 8s}, Wait.Passes: -1, so that the store sees every acquisition", []string{"S1", "S4", "S6"}
+		settings = scheme + ", locker.Config{TTL: 8s}, Wait.Passes: -1"
 	}
 	return Impl{
-		Name: name, Role: Ours, Modules: modules, Fenced: true, Extra: name == "holdfast+rueidis"+Strict, Settings: scheme + ", " + settings, Skip: skip,
-		Sent: []string{"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "hello"},
+		Name: name, Role: Ours, Client: client, Settings: settings,
+		Sent: []string{
+			"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", "hello",
+		},
 		Open: func(ctx context.Context, addr string) (Client, error) {
-			b, err := backend.Open(ctx, scheme+addr)
+			b, err := backend.Open(ctx, address(scheme, addr))
 			if err != nil {
 				return nil, err
 			}
-			return On(b, cfg)
+			cfg := cfg
+			if strings.HasSuffix(name, Traced) {
+				tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(dropped{}))
+				if cfg.Observer, err = tracing.NewObserver(tracing.Config{Tracer: tracer}); err != nil {
+					return nil, err
+				}
+			}
+			l, err := locker.New(b, locker.Bare, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return lockFunc(func(ctx context.Context, key string) (Held, error) {
+				g, err := l.Lock(ctx, key, opts...)
+				if err != nil {
+					return nil, err
+				}
+				return guard{g}, nil
+			}), nil
 		},
 	}
 }
 
-// On is holdfast on a backend, which it closes.
-func On(b backend.Backend, cfg locker.Config) (Client, error) {
-	l, err := locker.New(b, locker.Bare, cfg)
-	if err != nil {
-		_ = b.Close()
-		return nil, err
+// address is the URL of one server, or of several that commas part.
+func address(scheme, addr string) string {
+	node, quorum := strings.CutPrefix(scheme, "redlock://")
+	if !quorum {
+		return scheme + addr
 	}
-	return &holdfast{b, l}, nil
-}
-
-type holdfast struct {
-	b backend.Backend
-	l *locker.Client[struct{}]
-}
-
-func (h *holdfast) Lock(ctx context.Context, key string) (Held, error) {
-	g, err := h.l.Lock(ctx, key)
-	if err != nil {
-		return nil, err
+	nodes := url.Values{}
+	for a := range strings.SplitSeq(addr, ",") {
+		nodes.Add("node", node+a)
 	}
-	return guard{g}, nil
-}
-
-func (h *holdfast) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := h.l.Shutdown(ctx)
-	if err2 := h.b.Close(); err == nil {
-		err = err2
-	}
-	return err
+	return "redlock://?" + nodes.Encode()
 }
 
 type guard struct{ g *locker.Guard[struct{}] }
 
 func (g guard) Token() uint64 { return g.g.Hold().Token }
 func (g guard) Unlock() error { return g.g.Unlock() }
+
+// dropped is an exporter that drops spans: what is measured is holdfast and the SDK.
+type dropped struct{}
+
+func (dropped) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+func (dropped) Shutdown(context.Context) error                             { return nil }

@@ -1,6 +1,5 @@
-// Package impl has what is measured: holdfast on each of its backends, other lock libraries, and the bare clients that
-// nobody who asks the server twice for a lock can beat. One file each; a new one registers itself with [register] and is
-// in every scenario that its Skip does not name.
+// Package impl has what is measured: holdfast on each of its backends, other lock libraries, and
+// what nobody beats who asks a server twice for a lock. Each registers itself with [register].
 package impl
 
 import (
@@ -21,29 +20,40 @@ type Role string
 const (
 	Ours  Role = "ours"
 	Peer  Role = "peer"
-	Limit Role = "limit" // a client without a library around it: no waiting, no renewal, no fencing
+	Floor Role = "floor" // the least that such a lock, or a part of one, can cost
 )
+
+// The client libraries by which implementations talk to a server: ratios are made within one.
+const (
+	Goredis = "goredis"
+	Rueidis = "rueidis"
+	Etcd    = "etcd"
+)
+
+var modules = map[string]string{
+	Goredis: "github.com/redis/go-redis/v9", Rueidis: "github.com/redis/rueidis",
+	Etcd: "go.etcd.io/etcd/client/v3",
+}
 
 // An Impl is one way to lock. Its settings are those of its README unless Settings says otherwise.
 type Impl struct {
 	Name     string
 	Role     Role
+	Client   string // which client library; "" for none
 	Settings string
-	Modules  []string // whose versions are told
-	Fenced   bool     // gives tokens, which are checked
+	Module   string   // of a peer
 	Sent     []string // the commands that it sends itself; all others run inside of its scripts
-	Skip     []string // scenarios that it has no part in
-	Extra    bool     // only in a full run
 
+	// Open connects to addr; of a quorum, to the addresses that commas part.
 	Open func(ctx context.Context, addr string) (Client, error)
 }
 
-// A Client is an implementation at work, as one process would have it.
+// A Client is an implementation at work, as one process would have it. Its process ends with it,
+// so nothing closes it.
 type Client interface {
-	// Lock waits until key is held. An error while ctx lasts means that the library gave up; it is asked again, and the
-	// wait goes on.
+	// Lock waits until key is held. An error while ctx lasts means that the library gave up; it is
+	// asked again, and the wait goes on.
 	Lock(ctx context.Context, key string) (Held, error)
-	Close() error
 }
 
 // Held is a lock that is held.
@@ -52,19 +62,30 @@ type Held interface {
 	Unlock() error
 }
 
-// In says whether the implementation takes part in a scenario.
-func (i Impl) In(scenario string) bool { return !slices.Contains(i.Skip, scenario) }
+// A lockFunc is a Client.
+type lockFunc func(ctx context.Context, key string) (Held, error)
+
+func (f lockFunc) Lock(ctx context.Context, key string) (Held, error) { return f(ctx, key) }
+
+// A held is a hold whose release is a function.
+type held struct {
+	token  uint64
+	unlock func() error
+}
+
+func (h *held) Token() uint64 { return h.token }
+func (h *held) Unlock() error { return h.unlock() }
 
 var all []Impl
 
-func register(i Impl) Impl {
-	all = append(all, i)
-	return i
+func register(impls ...Impl) bool {
+	all = append(all, impls...)
+	return true
 }
 
-// All returns the implementations: limits, then ours, then peers.
+// All returns the implementations: floors, then ours, then peers.
 func All() []Impl {
-	order := map[Role]int{Limit: 0, Ours: 1, Peer: 2}
+	order := map[Role]int{Floor: 0, Ours: 1, Peer: 2}
 	s := slices.Clone(all)
 	slices.SortStableFunc(s, func(a, b Impl) int {
 		if d := order[a.Role] - order[b.Role]; d != 0 {
@@ -84,18 +105,16 @@ func Named(name string) (Impl, bool) {
 	return all[i], true
 }
 
-// Versions tells the versions of an implementation's modules in this program.
+// Versions tells the versions of the modules that an implementation uses.
 func (i Impl) Versions() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
 	var found []string
-	for _, want := range i.Modules {
-		for _, dep := range info.Deps {
-			if dep.Path == want {
-				found = append(found, strings.TrimPrefix(want, "github.com/")+" "+dep.Version)
-			}
+	for _, dep := range info.Deps {
+		if dep.Path != "" && (dep.Path == i.Module || dep.Path == modules[i.Client]) {
+			found = append(found, strings.TrimPrefix(dep.Path, "github.com/")+" "+dep.Version)
 		}
 	}
 	return strings.Join(found, ", ")

@@ -9,9 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Busy is the time that the CPUs 0 and 1 have spent on anything, and on other virtual machines, since the machine started.
+const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go knows
+
+// Busy is the time that the CPUs 0 and 1 have spent on anything, and on other virtual machines,
+// since the machine started.
 func Busy() time.Duration {
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go knows
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0
@@ -37,4 +39,17 @@ func Ours() time.Duration {
 		return 0
 	}
 	return Used() + time.Duration(u.Utime.Nano()+u.Stime.Nano())
+}
+
+// Of is the CPU time of another process; 0 of one that is gone.
+func Of(pid int) time.Duration {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, after, ok := strings.Cut(string(text), ") ")
+	f := strings.Fields(after)
+	if err != nil || !ok || len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * tick
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // To is for Linux only.
-func To(int, int) error { return errors.ErrUnsupported }
+func To(int, ...int) error { return errors.ErrUnsupported }
 
 // Used is for Linux only.
 func Used() time.Duration { return 0 }
@@ -19,3 +19,6 @@ func Busy() time.Duration { return 0 }
 
 // Ours is for Linux only.
 func Ours() time.Duration { return 0 }
+
+// Of is for Linux only.
+func Of(int) time.Duration { return 0 }

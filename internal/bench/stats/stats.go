@@ -1,9 +1,13 @@
 // Package stats is the arithmetic of the benchmark: what is said of many samples in a few numbers.
 package stats
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
-// Jain is Jain's index of fairness of shares: 1 if all are equal, 1/n if one has everything. Nobody, or nothing, is fair.
+// Jain is Jain's index of fairness of shares: 1 if all are equal, 1/n if one has everything.
+// Nobody, or nothing, is fair.
 func Jain(shares []int64) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -16,7 +20,8 @@ func Jain(shares []int64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// MaxMin is the largest share over the smallest, where nothing counts as one: +Inf would be no number to tabulate.
+// MaxMin is the largest share over the smallest, where nothing counts as one: +Inf would be no
+// number to tabulate.
 func MaxMin(shares []int64) float64 {
 	if len(shares) == 0 {
 		return 1
@@ -24,28 +29,33 @@ func MaxMin(shares []int64) float64 {
 	return float64(max(slices.Max(shares), 1)) / float64(max(slices.Min(shares), 1))
 }
 
-// Median is the middle of xs, the mean of the two in the middle if there are two, and 0 of none.
-func Median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(xs))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
-}
-
-// A Spread is a median and what it lies between.
+// A Spread is a median and an interval that holds the median of all rounds that might have been
+// made, with a probability of [Confidence] at least.
 type Spread struct {
-	Median, Min, Max float64
-	N                int
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	N      int     `json:"rounds"`
 }
 
-// SpreadOf returns the spread of xs; all zero of none.
+// Confidence is that of five rounds that lie between their least and their greatest.
+const Confidence = 1 - 2.0/32
+
+// SpreadOf returns the spread of xs; all zero of none. Of five samples or fewer, the interval is
+// what they lie between. Of more, as many are left out at either end as the confidence allows:
+// each sample is below the true median as often as a coin falls, whatever the distribution.
 func SpreadOf(xs []float64) Spread {
-	if len(xs) == 0 {
+	n := len(xs)
+	if n == 0 {
 		return Spread{}
 	}
-	return Spread{Median(xs), slices.Min(xs), slices.Max(xs), len(xs)}
+	s := slices.Sorted(slices.Values(xs))
+	out, p := 0, math.Pow(0.5, float64(n)) // p: how likely exactly out of n are below the median
+	for sum := p; ; out++ {
+		p *= float64(n-out) / float64(out+1)
+		if sum += p; 2*sum > 1-Confidence || 2*out+2 >= n {
+			break
+		}
+	}
+	return Spread{(s[(n-1)/2] + s[n/2]) / 2, s[out], s[n-1-out], n}
 }

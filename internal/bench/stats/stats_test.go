@@ -37,24 +37,46 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
+func TestSpread(t *testing.T) {
+	ten := []float64{10, 1, 9, 2, 8, 3, 7, 4, 6, 5}
 	for _, tt := range []struct {
 		xs   []float64
-		want float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		want Spread
+	}{
+		{nil, Spread{}},
+		{[]float64{3}, Spread{3, 3, 3, 1}},
+		{[]float64{4, 1, 3, 2}, Spread{2.5, 1, 4, 4}},
+		{[]float64{9, 1, 5, 2, 7}, Spread{5, 1, 9, 5}},
+		{ten, Spread{5.5, 2, 9, 10}}, // 2 to 9 has 97.9 %, 3 to 8 has 89.1 %
+	} {
 		before := slices.Clone(tt.xs)
-		if got := Median(tt.xs); got != tt.want {
-			t.Errorf("Median(%v) = %v, want %v", tt.xs, got, tt.want)
+		if got := SpreadOf(tt.xs); got != tt.want {
+			t.Errorf("SpreadOf(%v) = %v, want %v", tt.xs, got, tt.want)
 		}
 		if !slices.Equal(before, tt.xs) {
-			t.Errorf("Median changed its argument: %v, was %v", tt.xs, before)
+			t.Errorf("SpreadOf changed its argument: %v, was %v", tt.xs, before)
 		}
 	}
-	if got, want := SpreadOf([]float64{3, 1, 2}), (Spread{2, 1, 3, 3}); got != want {
-		t.Errorf("SpreadOf = %v, want %v", got, want)
-	}
-	if got := SpreadOf(nil); got != (Spread{}) {
-		t.Errorf("SpreadOf(nil) = %v", got)
+}
+
+// TestSpreadCovers draws rounds of a skewed distribution whose median is known.
+func TestSpreadCovers(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{5, 6, 8, 10, 15} {
+		const draws = 4000
+		within := 0
+		for range draws {
+			xs := make([]float64, n)
+			for i := range xs {
+				xs[i] = r.ExpFloat64()
+			}
+			if s := SpreadOf(xs); s.Low <= math.Ln2 && math.Ln2 <= s.High {
+				within++
+			}
+		}
+		if share := float64(within) / draws; share < Confidence-0.015 {
+			t.Errorf("the interval of %d rounds holds the median in %.3f, want %.3f", n, share, Confidence)
+		}
 	}
 }
 

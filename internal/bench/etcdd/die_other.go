@@ -1,7 +1,0 @@
-//go:build !linux
-
-package etcdd
-
-import "syscall"
-
-var dieWithParent *syscall.SysProcAttr

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package redisd
-
-import "syscall"
-
-var dieWithParent *syscall.SysProcAttr

@@ -1,0 +1,6 @@
+package server
+
+import "syscall"
+
+// DieWithParent ends a process also when the benchmark is killed.
+var DieWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
