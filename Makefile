@@ -112,12 +112,16 @@ mutants: servers ## break the code on purpose, one defect at a time: the tests m
 	$(GO) run ./internal/mutants $(MUTANTS)
 
 .PHONY: bench
-bench: servers ## measure against other libraries, about 18 minutes with 2 idle CPUs; BENCHFLAGS="-scenario S1 -json file"
-	@cd internal/bench && HOLDFAST_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) $(GO) run . $(BENCHFLAGS)
+bench: servers ## measure against other libraries and floors, under 20 minutes with 2 idle CPUs; BENCHFLAGS="-scenario 'S1|S2.*' -before COMMIT"
+	@cd internal/bench && $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-quick
-bench-quick: ## the same with fewer cases and shorter, under 3 minutes: for a look, not for a claim
+bench-quick: ## the same with fewer cells and rounds, under 3 minutes: for a look, nothing is decided
 	@$(MAKE) bench BENCHFLAGS="-quick $(BENCHFLAGS)"
+
+.PHONY: bench-page
+bench-page: ## the same as bench, and writes docs/benchmarks.md with its picture and raw run
+	@$(MAKE) bench BENCHFLAGS="-page ../../docs/benchmarks.md $(BENCHFLAGS)"
 
 .PHONY: bench-test
 bench-test: servers ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it

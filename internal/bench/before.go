@@ -87,11 +87,18 @@ type Change struct {
 	Verdict  string       `json:"verdict"` // better, worse, or "same": the interval contains 1
 }
 
+// apart is by how much a figure of one round has to differ.
+const apart = 0.1
+
 // changes compares everything that was measured on both commits.
 func changes(results []*Result) (all []Change) {
 	for _, r := range results {
+		metrics := []string{"rate", "cpu", "sent", "allocs", "memory", "idle", "bytes"}
+		if r.Relay {
+			metrics[0] = "p50" // the rate is how long the lock is held
+		}
 		for _, name := range r.names() {
-			for _, metric := range []string{"rate", "p50", "cpu", "sent", "allocs", "memory", "idle", "bytes"} {
+			for _, metric := range metrics {
 				if c, ok := r.change(name, metric); ok {
 					all = append(all, c)
 				}
@@ -108,14 +115,19 @@ func (r *Result) change(who, metric string) (Change, bool) {
 		return now / before, ok && ok2 && before > 0
 	})
 	c := Change{r.Scenario, r.N, who, metric, stats.SpreadOf(ratios), "same"}
+	margin := 0.0
+	if r.Counts {
+		margin = apart
+	}
+	above, below := c.Now.Low > 1+margin, c.Now.High < 1-margin
 	switch more := metric == "rate"; {
 	case len(ratios) == 0:
 		return c, false
-	case len(ratios) < valid && !r.Counts:
-		c.Verdict = "undecided"
-	case c.Now.Low > 1 && more || c.Now.High < 1 && !more:
+	case (r.valid() < valid || len(ratios) < valid) && !r.Counts:
+		c.Verdict = undecided
+	case above && more || below && !more:
 		c.Verdict = "better"
-	case c.Now.High < 1 && more || c.Now.Low > 1 && !more:
+	case below && more || above && !more:
 		c.Verdict = "worse"
 	}
 	return c, true

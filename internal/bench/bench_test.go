@@ -135,6 +135,20 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestBefore builds the last commit and compares with it.
+func TestBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bench.json")
+	var out strings.Builder
+	if err := run([]string{
+		"-before", "HEAD", "-scenario", "S1-pause", "-rounds", "1", "-length", "30ms", "-redis8", "-", "-json", file,
+	}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "Now over before (HEAD)") || !strings.Contains(text, beforePrefix+"holdfast+goredis") {
+		t.Errorf("no comparison:\n%s", text)
+	}
+}
+
 // rounds has a cell of each participant in each round.
 func rounds(cells ...map[string]Metrics) (all []Round) {
 	for _, c := range cells {

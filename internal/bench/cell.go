@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -60,6 +61,13 @@ func (b *bench) cell(s scenario, n int, p participant) (m Metrics, err error) {
 		m, err = c.load()
 	}
 	c.end()
+	for name, x := range m {
+		if x == 0 && (name == "errors" || name == "faults") {
+			delete(m, name)
+			continue
+		}
+		m[name], _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // the raw run is to be read
+	}
 	return m, errors.Join(err, flush(nodes))
 }
 
@@ -143,7 +151,20 @@ func (c *cell) load() (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	return metrics(results, after.Since(before), c.p.impl), nil
+	for _, r := range results {
+		if r.Errors > 0 {
+			fmt.Fprintf(os.Stderr, "%s, %s: %d errors, the last: %s\n", c.name, c.p.name, r.Errors, r.LastError)
+		}
+	}
+	m := metrics(results, after.Since(before), c.p.impl)
+	if !c.oneKey {
+		delete(m, "jain")
+		delete(m, "share")
+	}
+	if c.processes == 1 {
+		delete(m, "processes")
+	}
+	return m, nil
 }
 
 // next tells the workers to go on.
@@ -174,7 +195,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 // metrics are the figures of workers that ran at the same time.
 func metrics(results []worker.Result, c server.Counters, im impl.Impl) Metrics {
-	var wait, pair stats.Hist
+	var wait stats.Hist
 	var shares, processes []int64
 	m := Metrics{"errors": 0, "faults": 0}
 	var cpu time.Duration
@@ -189,14 +210,12 @@ func metrics(results []worker.Result, c server.Counters, im impl.Impl) Metrics {
 		m["errors"] += float64(r.Errors)
 		m["faults"] = max(m["faults"], float64(r.Faults)) // they share their judge
 		wait.Merge(r.Wait)
-		pair.Merge(r.Pair)
 		ops += float64(sum)
 		cpu += r.CPU
 		allocs += r.Allocs
 	}
 	m["jain"], m["share"], m["processes"] = stats.Jain(shares), stats.MaxMin(shares), stats.MaxMin(processes)
 	m["p50"], m["p99"], m["max"] = micros(wait.Quantile(0.5)), micros(wait.Quantile(0.99)), micros(wait.Max())
-	m["pair"] = micros(pair.Quantile(0.5))
 	if ops > 0 {
 		m["sent"], m["executed"] = c.Total(im.Sent...)/ops, c.Total()/ops
 		m["client"], m["server"], m["allocs"] = micros(cpu)/ops, micros(c.CPU)/ops, allocs/ops

@@ -310,14 +310,8 @@ func (c check) decide(s stats.Spread, values []float64, r *Result) string {
 			}
 		}
 	}
-	rounds := 0
-	for _, x := range r.Rounds {
-		if x.Valid {
-			rounds++
-		}
-	}
 	switch {
-	case (rounds < valid || len(values) < valid) && !r.Counts:
+	case (r.valid() < valid || len(values) < valid) && !r.Counts:
 		return undecided
 	case c.worst:
 		return met

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ func parse(args []string) (s settings, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&s.quick, "quick", false, "2 rounds of fewer cells: under 3 minutes, and nothing is decided")
 	f.IntVar(&s.rounds, "rounds", 0, "valid rounds (default 5, with -quick 2)")
-	f.StringVar(&s.scenario, "scenario", "", "only the scenarios that match this regular expression: ^S1$")
+	f.StringVar(&s.scenario, "scenario", "", "only the scenarios that this regular expression matches as a whole: S1|S2.*")
 	f.StringVar(&s.only, "only", "", "only participants that match this regular expression; floors always run")
 	f.StringVar(&s.commit, "before", "", "measure holdfast as of this `commit` beside each of ours")
 	f.StringVar(&s.redis8, "redis8", "", "the `path` of a server with SET IFEQ, instead of what .ci/redis-versions unpacks; - for none")
@@ -68,7 +69,7 @@ func parse(args []string) (s settings, err error) {
 			s.rounds = 2
 		}
 	}
-	if s.pickScenario, err = regexp.Compile(s.scenario); err == nil {
+	if s.pickScenario, err = regexp.Compile("^(?:" + cmp.Or(s.scenario, ".*") + ")$"); err == nil {
 		_, err = regexp.Compile(s.only)
 	}
 	part := s.quick || s.scenario != "" || s.only != "" || s.length > 0 || s.rounds < valid
@@ -230,13 +231,7 @@ func table(w io.Writer, r *Result) {
 	shown := slices.DeleteFunc(slices.Clone(columns), func(c string) bool {
 		return !slices.ContainsFunc(r.names(), func(name string) bool { return r.spread(name, c).N > 0 })
 	})
-	good := 0
-	for _, x := range r.Rounds {
-		if x.Valid {
-			good++
-		}
-	}
-	fmt.Fprintf(w, "\n## %s, n = %d: %s\n\n%d valid rounds of %d.\n\n", r.Scenario, r.N, r.Title, good, len(r.Rounds))
+	fmt.Fprintf(w, "\n## %s, n = %d: %s\n\n%d valid rounds of %d.\n\n", r.Scenario, r.N, r.Title, r.valid(), len(r.Rounds))
 	rows := [][]string{append([]string{""}, shown...)}
 	for _, name := range r.names() {
 		row := []string{name}
@@ -244,7 +239,7 @@ func table(w io.Writer, r *Result) {
 			s := r.spread(name, c)
 			switch {
 			case s.N == 0:
-				row = append(row, "-")
+				row = append(row, "")
 			case c == "errors" || c == "faults":
 				row = append(row, number(s.High))
 			case c == "rate":

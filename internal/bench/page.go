@@ -75,7 +75,7 @@ const howTo = `
 make bench-quick # under 3 minutes: for a look, nothing is decided
 make bench       # all of it: 20 minutes on 2 idle CPUs
 make bench-page  # the same, and writes this page; BENCHFLAGS="-before COMMIT" compares with another commit
-make bench BENCHFLAGS="-scenario '^S1$' -only 'holdfast|bsm' -json bench.json"
+make bench BENCHFLAGS="-scenario 'S1|S2.*' -only 'holdfast|bsm' -json bench.json"
 ` + "```" + `
 
 It needs Linux and two CPUs. It starts and ends its own servers, without persistence: the redis-server in PATH (R7), one
@@ -98,13 +98,16 @@ with ` + "`SET … IFEQ`" + ` that ` + "`.ci/redis-versions`" + ` unpacks (R8; `
 * Every acquisition is judged: two holders at once, or a token that does not rise, is a fault, and disqualifies.
 * CPU is what client and server used, in µs a pair: it survives noise that rates do not.
 
-To look into one cell: ` + "`-scenario '^S1$' -only 'holdfast.goredis$' -cpuprofile cpu.out`" + `. To add an implementation, register it in
+To look into one cell: ` + "`-scenario S1 -only holdfast.goredis -rounds 1 -cpuprofile cpu.out`" + `. To add an implementation, register it in
 ` + "`internal/bench/impl`" + ` and name it in ` + "`scenarios.go`" + `; goals are in ` + "`goals.go`" + `.
 `
 
 // page is docs/benchmarks.md.
 func page(report *Report) string {
 	var w strings.Builder
+	if report.Machine.Date == "" {
+		return intro + "No run has been recorded.\n" + howTo
+	}
 	w.WriteString(intro + report.Machine.text() + " It took " + report.Machine.Took + ".\n\n")
 	fmt.Fprint(&w, "![ours and the best peer, as multiples of the floor](benchmarks.svg)\n\n")
 	rows := [][]string{{"work", "ours", "best peer", "floor", "goal", "verdict"}}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bench/impl"
 	"github.com/holdfast-go/holdfast/internal/bench/pin"
 	"github.com/holdfast-go/holdfast/internal/bench/stats"
+	"github.com/holdfast-go/holdfast/internal/bench/worker"
 )
 
 // A bench measures.
@@ -33,6 +34,7 @@ type Result struct {
 	N        int     `json:"n"`
 	Title    string  `json:"title"`
 	Counts   bool    `json:"counts,omitempty"` // one round is enough
+	Relay    bool    `json:"relay,omitempty"`  // what counts is p50
 	Rounds   []Round `json:"rounds"`
 }
 
@@ -65,9 +67,9 @@ func (b *bench) round(s scenario, n, number int, all []participant) Round {
 }
 
 // run measures a scenario with n, until it has as many valid rounds as asked for, or twice as many
-// in all.
+// in all. With -quick or -length none is made again.
 func (b *bench) run(s scenario, n int) *Result {
-	result := &Result{Scenario: s.name, N: n, Title: s.title, Counts: s.counts}
+	result := &Result{Scenario: s.name, N: n, Title: s.title, Counts: s.counts, Relay: s.mode == worker.Relay}
 	all := b.participants(s)
 	if len(all) == 0 {
 		return nil
@@ -79,7 +81,11 @@ func (b *bench) run(s scenario, n int) *Result {
 	if s.counts {
 		want = 1
 	}
-	for number := 0; good < want && number < 2*want; number++ {
+	most := 2 * want
+	if b.quick || b.length > 0 {
+		most = want
+	}
+	for number := 0; good < want && number < most; number++ {
 		r := b.round(s, n, number, all)
 		result.Rounds = append(result.Rounds, r)
 		verdict := "thrown away"
@@ -118,6 +124,16 @@ func (r *Result) good() []Round {
 		return r.Rounds
 	}
 	return ok
+}
+
+// valid is how many rounds are valid.
+func (r *Result) valid() (n int) {
+	for _, x := range r.Rounds {
+		if x.Valid {
+			n++
+		}
+	}
+	return n
 }
 
 // values are what f says of each round that counts, if it says something.

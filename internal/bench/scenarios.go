@@ -78,7 +78,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "S1-pause", title: "the same, while the server stands still for 100 ms", fault: paused,
-			ns: []int{1000}, length: 600 * ms, who: bothOurs,
+			ns: []int{1000}, quick: []int{}, length: 600 * ms, who: bothOurs,
 		},
 		{
 			name: "S2", title: "n goroutines of a process, one key, nothing done while it is held", oneKey: true,
@@ -113,7 +113,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "S5-hung-1ms", title: "the same, one of the five hangs as it begins", nodes: 5, roundTrip: ms,
-			fault: hung, ns: []int{16}, who: quorums,
+			fault: hung, ns: []int{16}, quick: []int{}, who: quorums,
 		},
 		{
 			name: "S6", title: "5,000 waiters on n keys while nothing happens", mode: worker.Wait, counts: true,
@@ -128,7 +128,7 @@ func scenarios() []scenario {
 			name: "keys", title: "what n keys leave on the server that were locked and unlocked once", mode: worker.Once, counts: true,
 			ns: []int{50_000}, quick: []int{}, who: bothOurs,
 		},
-		{name: "E1", title: "etcd: n goroutines, a key each", servers: etcd, ns: []int{1, 16}, quick: []int{1}, length: 600 * ms, who: etcds},
+		{name: "E1", title: "etcd: n goroutines, a key each", servers: etcd, ns: []int{1, 16}, quick: []int{}, length: 600 * ms, who: etcds},
 		{
 			name: "E4", title: "etcd: n clients in turn, as S4", servers: etcd, mode: worker.Relay, gap: heldFor,
 			ns: []int{2}, length: 800 * ms, who: etcds,

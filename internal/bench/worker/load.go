@@ -20,12 +20,12 @@ type load struct {
 	gap    time.Duration
 	judges []judge
 
-	phase      atomic.Int32
-	shares     []atomic.Int64
-	wait, pair stats.Hist // of Lock, and of Lock and Unlock
-	errors     atomic.Int64
-	last       atomic.Pointer[string]
-	began      time.Time
+	phase  atomic.Int32
+	shares []atomic.Int64
+	wait   stats.Hist // of Lock
+	errors atomic.Int64
+	last   atomic.Pointer[string]
+	began  time.Time
 }
 
 // The phases of a load.
@@ -76,7 +76,7 @@ func (t *task) load(client impl.Client) error {
 	for i := range l.shares {
 		r.Shares = append(r.Shares, l.shares[i].Load())
 	}
-	r.Wait, r.Pair, r.Errors = l.wait.Snapshot(), l.pair.Snapshot(), l.errors.Load()
+	r.Wait, r.Errors = l.wait.Snapshot(), l.errors.Load()
 	if last := l.last.Load(); last != nil {
 		r.LastError = *last
 	}
@@ -111,7 +111,6 @@ func (l *load) once(ctx context.Context, key string, i int) {
 	if counts {
 		l.shares[i].Add(1)
 		l.wait.Add(locked.Sub(began))
-		l.pair.Add(time.Since(began))
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/bench/impl"
@@ -12,13 +13,13 @@ import (
 // so long that everything has fallen asleep.
 type baton struct {
 	task
-	clients      [2]impl.Client
-	judge        judge
-	wait, unlock stats.Hist
-	errors       int64
-	samples      int64
-	turn         int // who holds
-	held         impl.Held
+	clients [2]impl.Client
+	judge   judge
+	wait    stats.Hist
+	errors  int64
+	samples int64
+	turn    int // who holds
+	held    impl.Held
 }
 
 type taken struct {
@@ -56,9 +57,9 @@ func (t *task) relay(a, b impl.Client) error {
 			var res Result
 			m.stop(&res)
 			res.Shares = []int64{r.samples}
-			res.Wait, res.Pair, res.Errors = r.wait.Snapshot(), r.unlock.Snapshot(), r.errors
+			res.Wait, res.Errors = r.wait.Snapshot(), r.errors
 			res.Faults = r.judge.violations.Load() + r.judge.disorder.Load()
-			return t.answer(res)
+			return errors.Join(r.held.Unlock(), t.answer(res))
 		default:
 			err = r.pass(ctx, true)
 		}
@@ -84,9 +85,7 @@ func (r *baton) pass(ctx context.Context, counts bool) error {
 	time.Sleep(r.Gap)
 	r.judge.leave(int64(r.turn) + 1)
 	began := time.Now()
-	err := r.held.Unlock()
-	unlocked := time.Since(began)
-	if err != nil {
+	if err := r.held.Unlock(); err != nil {
 		return err
 	}
 	t := <-got
@@ -98,7 +97,6 @@ func (r *baton) pass(ctx context.Context, counts bool) error {
 	if counts {
 		r.samples++
 		r.wait.Add(t.at.Sub(began))
-		r.unlock.Add(unlocked)
 	}
 	return nil
 }

@@ -48,14 +48,14 @@ type Order struct {
 
 // A Result is what a process has done between begin and end.
 type Result struct {
-	Shares     []int64 // pairs, by goroutine
-	Wait, Pair stats.Snapshot
-	Elapsed    time.Duration
-	CPU        time.Duration
-	Allocs     float64 // of the whole process
-	Errors     int64
-	LastError  string
-	Faults     int64
+	Shares    []int64        // pairs, by goroutine
+	Wait      stats.Snapshot // of Lock; of Relay, from Unlock to the other's Lock
+	Elapsed   time.Duration
+	CPU       time.Duration
+	Allocs    float64 // of the whole process
+	Errors    int64
+	LastError string
+	Faults    int64
 
 	Heap, Stack, Goroutines float64 // of Wait, for each
 	Waiting                 int
