@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func (c *cell) load() (Metrics, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		c.order.Judges = filepath.Join(dir, "judges")
 	}
 	var orders []worker.Order
@@ -144,7 +145,7 @@ func (c *cell) load() (Metrics, error) {
 	}
 	time.Sleep(c.length)
 	after, err2 := counters(live)
-	if err = errors.Join(err, err2, c.next(), heal()); err != nil {
+	if err := errors.Join(err, err2, c.next(), heal()); err != nil {
 		return nil, err
 	}
 	results, err := c.answers()
@@ -253,10 +254,9 @@ func (c *cell) waiters(keys int) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.workers = append(c.workers[1:], c.workers[0]) // the holder is left alone
-	crowd, holderOf := c.workers[:1], c.workers[1:]
-	c.workers = crowd
-	defer func() { c.workers = append(crowd, holderOf...) }()
+	both := c.workers
+	c.workers = both[1:] // the holder is left alone
+	defer func() { c.workers = both }()
 	if err := errors.Join(c.next(), c.next()); err != nil { // begin, and end
 		return nil, err
 	}
@@ -328,7 +328,7 @@ func startWorker(program string, o worker.Order) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &process{cmd: exec.Command(program)}
+	w := &process{cmd: exec.CommandContext(context.Background(), program)}
 	w.cmd.Stderr = &w.stderr
 	w.cmd.Env = append(os.Environ(), worker.Env+"="+string(text))
 	w.cmd.SysProcAttr = server.DieWithParent

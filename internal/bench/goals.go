@@ -279,7 +279,9 @@ func (b book) check(l line, c check, client string, n int) (Verdict, bool) {
 			if unfair == "" {
 				return v, false // no peer was measured
 			}
-			v.Against, v.Verdict = "no peer is fair", met
+			if v.Against, v.Verdict = "no peer is fair", met; r.valid() < valid {
+				v.Verdict = undecided
+			}
 			return v, true
 		}
 	}

@@ -61,7 +61,7 @@ func parse(args []string) (s settings, err error) {
 	f.StringVar(&s.from, "from", "", "measure nothing: read the raw run from this `file`")
 	f.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile of the worker that ran last to this `file`")
 	f.DurationVar(&s.length, "length", 0, "how long each cell is measured, instead of the scenario's own; fewer waiters")
-	if err = f.Parse(args); err != nil {
+	if err := f.Parse(args); err != nil {
 		return s, err
 	}
 	if s.rounds == 0 {
@@ -142,7 +142,7 @@ func measure(s settings, report *Report, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		if b.before, err = buildBefore(context.Background(), root, s.commit, dir); err != nil {
 			return err
 		}

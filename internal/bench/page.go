@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -46,7 +47,7 @@ func here(root string, cpus int, pinned bool, before string) Machine {
 			break
 		}
 	}
-	if out, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output(); err == nil {
+	if out, err := exec.CommandContext(context.Background(), "git", "-C", root, "describe", "--always", "--dirty").Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(out))
 	}
 	return m
@@ -159,6 +160,9 @@ func (l line) show(r *Result, name string) string {
 
 func (l line) showPeers(r *Result) string {
 	var all []string
+	if l.metric == "client" {
+		return "–" // what is compared is with and without
+	}
 	for _, client := range l.each() {
 		fair, unfair := r.bestPeers(client, l.metric)
 		var both []string
@@ -203,11 +207,10 @@ func (l line) verdict(all []Verdict) string {
 	}
 	var parts []string
 	for _, v := range []string{notMet, undecided, met} {
-		switch sum := counts[met] + counts[notMet] + counts[undecided]; {
-		case counts[v] == 0:
-		case counts[v] == sum:
+		if len(counts) == 1 && counts[v] > 0 {
 			return "**" + v + "**"
-		default:
+		}
+		if counts[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[v], v))
 		}
 	}
@@ -357,7 +360,8 @@ func picture(results []*Result) string {
 		}
 		im, _ := impl.Named(peer)
 		for j, bar := range []struct{ who, client, color string }{
-			{with(impl.Goredis, b.ours), impl.Goredis, "#1f6fb2"}, {with(impl.Rueidis, b.ours), impl.Rueidis, "#7db8e8"},
+			{with(impl.Goredis, b.ours), impl.Goredis, "#1f6fb2"},
+			{with(impl.Rueidis, b.ours), impl.Rueidis, "#7db8e8"},
 			{peer, im.Client, "#b0b0b0"},
 		} {
 			s := stats.SpreadOf(r.values(func(x Round) (float64, bool) {

@@ -20,16 +20,18 @@ import (
 //   - floor-native: SET NX once, then compare-and-set both ways; the token is in the value. For
 //     servers that have SET IFEQ.
 //   - floor-hand-off: see handoff.go.
-var _ = register(
-	newFloor("raw", Goredis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
-	newFloor("raw", Rueidis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
-	newFloor("floor-fenced", Goredis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
-	newFloor("floor-fenced", Rueidis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
-	newFloor("floor-native", Goredis, "SET IFEQ both ways, token in the value", newNative, "set"),
-	newFloor("floor-native", Rueidis, "SET IFEQ both ways, token in the value", newNative, "set"),
-	newFloor("floor-hand-off", Goredis, handOffSettings, newHandOff, "evalsha"),
-	newFloor("floor-hand-off", Rueidis, handOffSettings, newHandOff, "evalsha"),
-)
+func init() {
+	register(
+		newFloor("raw", Goredis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
+		newFloor("raw", Rueidis, "SET NX PX, compare-and-delete by EVALSHA", newRaw, "set", "evalsha"),
+		newFloor("floor-fenced", Goredis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
+		newFloor("floor-fenced", Rueidis, "SET NX with TIME as token; GET, DEL, PUBLISH", newFenced, "evalsha"),
+		newFloor("floor-native", Goredis, "SET IFEQ both ways, token in the value", newNative, "set"),
+		newFloor("floor-native", Rueidis, "SET IFEQ both ways, token in the value", newNative, "set"),
+		newFloor("floor-hand-off", Goredis, handOffSettings, newHandOff, "evalsha"),
+		newFloor("floor-hand-off", Rueidis, handOffSettings, newHandOff, "evalsha"),
+	)
+}
 
 var errTaken = errors.New("the key is taken, and a floor does not wait")
 

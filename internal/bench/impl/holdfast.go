@@ -25,22 +25,24 @@ const (
 	Reentrant = "-reentrant"
 )
 
-var _ = register(
-	holdfast("holdfast+goredis", Goredis, "redis://"),
-	holdfast("holdfast+rueidis", Rueidis, "rueidis://"),
-	holdfast("holdfast+goredis"+Strict, Goredis, "redis://"),
-	holdfast("holdfast+rueidis"+Strict, Rueidis, "rueidis://"),
-	holdfast("holdfast+goredis"+Traced, Goredis, "redis://"),
-	holdfast("holdfast+goredis"+Shared, Goredis, "redis://", locker.Shared()),
-	holdfast("holdfast+goredis"+Permit, Goredis, "redis://", locker.Permit(2)),
-	holdfast("holdfast+goredis"+Reentrant, Goredis, "redis://", locker.Reentrant("waiter")),
-	holdfast("holdfast+rueidis"+Shared, Rueidis, "rueidis://", locker.Shared()),
-	holdfast("holdfast+rueidis"+Permit, Rueidis, "rueidis://", locker.Permit(2)),
-	holdfast("holdfast+rueidis"+Reentrant, Rueidis, "rueidis://", locker.Reentrant("waiter")),
-	holdfast("holdfast+redlock+goredis", Goredis, "redlock://redis://"),
-	holdfast("holdfast+redlock+rueidis", Rueidis, "redlock://rueidis://"),
-	holdfast("holdfast+etcd", Etcd, "etcd://"),
-)
+func init() {
+	register(
+		holdfast("holdfast+goredis", Goredis, "redis://"),
+		holdfast("holdfast+rueidis", Rueidis, "rueidis://"),
+		holdfast("holdfast+goredis"+Strict, Goredis, "redis://"),
+		holdfast("holdfast+rueidis"+Strict, Rueidis, "rueidis://"),
+		holdfast("holdfast+goredis"+Traced, Goredis, "redis://"),
+		holdfast("holdfast+goredis"+Shared, Goredis, "redis://", locker.Shared()),
+		holdfast("holdfast+goredis"+Permit, Goredis, "redis://", locker.Permit(2)),
+		holdfast("holdfast+goredis"+Reentrant, Goredis, "redis://", locker.Reentrant("waiter")),
+		holdfast("holdfast+rueidis"+Shared, Rueidis, "rueidis://", locker.Shared()),
+		holdfast("holdfast+rueidis"+Permit, Rueidis, "rueidis://", locker.Permit(2)),
+		holdfast("holdfast+rueidis"+Reentrant, Rueidis, "rueidis://", locker.Reentrant("waiter")),
+		holdfast("holdfast+redlock+goredis", Goredis, "redlock://redis://"),
+		holdfast("holdfast+redlock+rueidis", Rueidis, "redlock://rueidis://"),
+		holdfast("holdfast+etcd", Etcd, "etcd://"),
+	)
+}
 
 // holdfast is ourselves on the backend of a URL scheme. This is the only file that uses holdfast's
 // API, and no more of it than also older commits have: -before compiles it against one.

@@ -8,41 +8,43 @@ import (
 
 // What an acquisition is made of: a round trip, a signal from client to client through the server,
 // and a turn among goroutines.
-var _ = register(
-	Impl{
-		Name: "ping", Role: Floor, Settings: "PING on one connection, one after the other", Sent: []string{"ping"},
-		Open: func(_ context.Context, addr string) (Client, error) {
-			c, err := server.Dial(addr)
-			return lockFunc(func(context.Context, string) (Held, error) {
-				_, err := c.Do("PING")
-				return nothing, err
-			}), err
+func init() {
+	register(
+		Impl{
+			Name: "ping", Role: Floor, Settings: "PING on one connection, one after the other", Sent: []string{"ping"},
+			Open: func(_ context.Context, addr string) (Client, error) {
+				c, err := server.Dial(addr)
+				return lockFunc(func(context.Context, string) (Held, error) {
+					_, err := c.Do("PING")
+					return nothing, err
+				}), err
+			},
 		},
-	},
-	Impl{
-		Name: "signal", Role: Floor, Settings: "PUBLISH until another connection has it", Sent: []string{"publish"},
-		Open: openSignal,
-	},
-	Impl{
-		Name: "channel", Role: Floor, Settings: "a Go channel of capacity 1, within one process", Sent: []string{"none"},
-		Open: func(context.Context, string) (Client, error) {
-			turn := make(chan struct{}, 1)
-			turn <- struct{}{}
-			h := &held{0, func() error {
+		Impl{
+			Name: "signal", Role: Floor, Settings: "PUBLISH until another connection has it", Sent: []string{"publish"},
+			Open: openSignal,
+		},
+		Impl{
+			Name: "channel", Role: Floor, Settings: "a Go channel of capacity 1, within one process", Sent: []string{"none"},
+			Open: func(context.Context, string) (Client, error) {
+				turn := make(chan struct{}, 1)
 				turn <- struct{}{}
-				return nil
-			}}
-			return lockFunc(func(ctx context.Context, _ string) (Held, error) {
-				select {
-				case <-turn:
-					return h, nil
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			}), nil
+				h := &held{0, func() error {
+					turn <- struct{}{}
+					return nil
+				}}
+				return lockFunc(func(ctx context.Context, _ string) (Held, error) {
+					select {
+					case <-turn:
+						return h, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}), nil
+			},
 		},
-	},
-)
+	)
+}
 
 var nothing = &held{0, func() error { return nil }}
 

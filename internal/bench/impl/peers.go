@@ -23,23 +23,25 @@ const redsyncSettings = "a pool a server; default options: expiry 8s, 32 tries 5
 
 var scripts = []string{"set", "evalsha", "eval"}
 
-var _ = register(
-	Impl{
-		Name: "bsm-redislock", Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock", Sent: scripts[1:],
-		Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 tries; no renewal",
-		Open:     openBsm,
-	},
-	newRedsync("redsync", Goredis), newRedsync("redsync", Rueidis),
-	newRedsync("redsync-5", Rueidis),
-	Impl{
-		Name: "rueidislock", Role: Peer, Client: Rueidis, Sent: scripts[1:],
-		Settings: "KeyMajority 1 (one server), KeyValidity 5s, NoLoopTracking", Open: openRueidislock,
-	},
-	Impl{
-		Name: "etcd-concurrency", Role: Peer, Client: Etcd,
-		Settings: "NewSession(WithTTL(8)), a new Mutex for each lock", Open: openConcurrency,
-	},
-)
+func init() {
+	register(
+		Impl{
+			Name: "bsm-redislock", Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock", Sent: scripts[1:],
+			Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 tries; no renewal",
+			Open:     openBsm,
+		},
+		newRedsync("redsync", Goredis), newRedsync("redsync", Rueidis),
+		newRedsync("redsync-5", Rueidis),
+		Impl{
+			Name: "rueidislock", Role: Peer, Client: Rueidis, Sent: scripts[1:],
+			Settings: "KeyMajority 1 (one server), KeyValidity 5s, NoLoopTracking", Open: openRueidislock,
+		},
+		Impl{
+			Name: "etcd-concurrency", Role: Peer, Client: Etcd,
+			Settings: "NewSession(WithTTL(8)), a new Mutex for each lock", Open: openConcurrency,
+		},
+	)
+}
 
 func openBsm(_ context.Context, addr string) (Client, error) {
 	l := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))

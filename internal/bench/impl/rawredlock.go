@@ -9,10 +9,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-var _ = register(Impl{
-	Name: "raw-redlock", Role: Floor, Client: Rueidis, Sent: scripts[:2], Open: openRawRedlock,
-	Settings: "no library: SET NX PX and compare-and-delete; a FIFO a node, sent in batches; on at the majority",
-})
+func init() {
+	register(Impl{
+		Name: "raw-redlock", Role: Floor, Client: Rueidis, Sent: scripts[:2], Open: openRawRedlock,
+		Settings: "no library: SET NX PX and compare-and-delete; a FIFO a node, sent in batches; on at the majority",
+	})
+}
 
 // rawQueue is how many commands may wait for a node. One that has more is passed over: it hangs.
 const rawQueue = 512

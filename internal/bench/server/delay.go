@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"runtime"
 	"sync"
@@ -32,7 +33,7 @@ type parcel struct {
 
 // NewDelay returns a proxy in front of target, until Close.
 func NewDelay(target string, roundTrip time.Duration) (*Delay, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (d *Delay) accept() {
 		if err != nil {
 			return
 		}
-		to, err := net.Dial("tcp", d.target)
+		to, err := new(net.Dialer).DialContext(context.Background(), "tcp", d.target)
 		if err != nil {
 			_ = client.Close()
 			continue

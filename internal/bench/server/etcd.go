@@ -42,7 +42,7 @@ func StartEtcd() (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cmd = exec.Command(path, "--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
+	s.cmd = exec.CommandContext(context.Background(), path, "--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
 		"--listen-client-urls", "http://"+s.Addr, "--advertise-client-urls", "http://"+s.Addr,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
 		"--initial-cluster", "default=http://"+peer)
@@ -68,7 +68,7 @@ func (s *Etcd) await() error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for {
@@ -90,10 +90,9 @@ func (s *Etcd) Stop() {
 }
 
 func free() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return l.Addr().String(), l.Close()
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +20,7 @@ type Conn struct {
 
 // Dial connects.
 func Dial(addr string) (*Conn, error) {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func judges(file string, n int) ([]judge, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := f.Truncate(int64(size)); err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func (t *task) relay(a, b impl.Client) error {
 	}
 	r.judge.enter(1, r.held.Token())
 	for range 2 { // both clients have their connections and scripts
-		if err = r.pass(ctx, false); err != nil {
+		if err := r.pass(ctx, false); err != nil {
 			return err
 		}
 	}
