@@ -76,7 +76,7 @@ const howTo = `
 make bench-quick # under 3 minutes: for a look, nothing is decided
 make bench       # all of it: 20 minutes on 2 idle CPUs
 make bench-page  # the same, and writes this page; BENCHFLAGS="-before COMMIT" compares with another commit
-make bench BENCHFLAGS="-scenario 'S1|S2.*' -only 'holdfast|bsm' -json bench.json"
+make bench BENCHFLAGS=-scenario=S2.* # some of it; -only=bsm: some participants; -json=FILE: the raw run
 ` + "```" + `
 
 It needs Linux and two CPUs. It starts and ends its own servers, without persistence: the redis-server in PATH (R7), one
