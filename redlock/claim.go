@@ -37,6 +37,9 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	case <-ctx.Done():
 		return backend.Grant{}, ctx.Err()
 	}
+	if g, err := u.repeat(ctx, c); backend.AnswerOf(err) != backend.No {
+		return g, err
+	}
 	limit := time.Now().Add(2 * r.cfg.timeout(c.TTL))
 	for tries := 1; ; tries++ {
 		a := u.begin(ctx, acquire, c, tries)
@@ -44,10 +47,26 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 		if !a.collided || tries == maxCollisions || time.Now().After(limit) {
 			return g, err
 		}
-		if !waiting.Pause(ctx, r.jitter(tries)) {
+		if !waiting.Pause(ctx, a.jitter()) {
 			return g, err
 		}
 	}
+}
+
+// repeat returns the grant that a majority made of c before, as long as a majority proves the hold:
+// asked again, nodes that granted later might tell a higher token. It is a no if there is none.
+func (u *claim) repeat(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	u.mu.Lock()
+	g := u.grant
+	u.mu.Unlock()
+	if g.TTL == 0 {
+		return g, backend.ErrLost
+	}
+	if _, err := u.begin(ctx, renew, c, 0).wait(ctx); err != nil {
+		return backend.Grant{}, err
+	}
+	g.TTL = c.TTL
+	return g, nil
 }
 
 // Renew extends the hold on the nodes that have it, and succeeds when they are a majority. Only
@@ -105,16 +124,16 @@ type claim struct {
 	idle     time.Duration
 	forgetAt time.Time
 
-	mu       sync.Mutex // taken after red.mu, if both are
-	users    int        // calls and workers
-	complete bool       // every attempt of this claim was made through this record
-	released bool       // Release was called
-	over     bool       // and a majority has answered yes, or no
-	wish     uint64     // the token that nodes are asked for, until it is refused; 0 not chosen yet
-	token    uint64     // of the grant that a majority made; 0 none
-	target   uint64     // the token that every node that holds must store; 0 none
-	last     *round     // the last acquire or renew
-	shares   []share    // by node
+	mu       sync.Mutex    // taken after red.mu, if both are
+	users    int           // calls and workers
+	complete bool          // every attempt of this claim was made through this record
+	released bool          // Release was called
+	over     bool          // and a majority has answered yes, or no
+	wish     uint64        // the token that nodes are asked for, until it is refused; 0 not chosen yet
+	grant    backend.Grant // that a majority made; zero if none, or it was released or lost
+	target   uint64        // the token that every node that holds must store; 0 none
+	last     *round        // the last acquire or renew
+	shares   []share       // by node
 }
 
 type claimKey struct{ key, owner string }
@@ -345,7 +364,7 @@ func (c *claim) releasedOn(i int, q request, err error) {
 // lost, so that the claim can be made again. Where an attempt was not answered, that leaves a
 // tombstone. The caller has mu.
 func (c *claim) giveAllBack() {
-	c.wish, c.token, c.target = 0, 0, 0
+	c.wish, c.grant, c.target = 0, backend.Grant{}, 0
 	for i := range c.shares {
 		if c.released {
 			break // the release does it

@@ -27,11 +27,6 @@ type Config struct {
 	// 500 ms.
 	NodeTimeout time.Duration
 
-	// MinValidity: a lease of which less than this is left when the majority has granted is no
-	// grant, but an unknown answer. Default 0: package locker, for one, asks again by itself if
-	// less than half is left.
-	MinValidity time.Duration
-
 	// Drift is by how much clocks may run at different speeds, as a fraction, from 0.01 to 0.5.
 	// Holders believe in 1 % and 3 ms less than their TTL; for more drift, nodes are asked for
 	// longer leases, and a TTL so long that they would be over [backend.MaxTTL] is refused. Default
@@ -40,16 +35,16 @@ type Config struct {
 }
 
 func (cfg Config) withDefaults() (Config, error) {
-	for name, d := range map[string]time.Duration{"NodeTimeout": cfg.NodeTimeout, "MinValidity": cfg.MinValidity} {
-		if d < 0 {
-			return cfg, &backend.InvalidError{Field: name, Value: d.String(), Reason: "is negative"}
-		}
+	if d := cfg.NodeTimeout; d < 0 {
+		return cfg, &backend.InvalidError{Field: "NodeTimeout", Value: d.String(), Reason: "is negative"}
 	}
 	if cfg.Drift == 0 {
 		cfg.Drift = DefaultDrift
 	}
 	if !(cfg.Drift >= DefaultDrift && cfg.Drift <= 0.5) {
-		return cfg, &backend.InvalidError{Field: "Drift", Value: fmt.Sprint(cfg.Drift), Reason: "is not a fraction from 0.01 to 0.5"}
+		bad := &backend.InvalidError{Field: "Drift", Value: fmt.Sprint(cfg.Drift)}
+		bad.Reason = "is not a fraction from 0.01 to 0.5"
+		return cfg, bad
 	}
 	return cfg, nil
 }

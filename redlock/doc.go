@@ -5,9 +5,8 @@
 //	redlock://?node=redis%3A%2F%2Fa%3A6379&node=redis%3A%2F%2Fb%3A6379&node=redis%3A%2F%2Fc%3A6379
 //
 // names the nodes by URLs of any registered scheme, percent-encoded, in any mix. Parameters:
-// node_timeout, min_validity (durations) and drift (such as 0.01). The order does not matter; that
-// all clients name the same nodes does: two clients whose majorities need not meet do not exclude
-// each other.
+// node_timeout (a duration) and drift (such as 0.01). The order does not matter; that all clients
+// name the same nodes does: two clients whose majorities need not meet do not exclude each other.
 //
 // A client that is refused a key on any node by a holder with another list gets
 // [backend.ErrUnsafe], if it hears of it before a majority has granted. Lists are compared by the

@@ -54,12 +54,9 @@ var (
 	// errNotSent is the vote of a node whose earlier requests took until the claim was released.
 	errNotSent = fmt.Errorf("%w: the claim was released before it was sent", backend.ErrUnavailable)
 
-	// errNotRepeated is the vote of a node that a repeat of a grant does not need.
-	errNotRepeated = fmt.Errorf("%w: a repeat goes to the nodes that hold first", backend.ErrUnavailable)
-
 	errNotHeld = fmt.Errorf("%w on this node", backend.ErrLost)
 
 	errWaiting = errors.New("has not answered yet")
 
-	errLate = errors.New("the majority granted, but too little of the lease was left")
+	errUnsubscribed = errors.New("its watch has ended")
 )

@@ -155,13 +155,28 @@ func (r *Backend) healthy() []bool {
 // it is not known when that is, the release leaves a tombstone.
 func (n *node) owe(claim backend.Claim) {
 	claim.NoneInFlight = false
+	n.putOwed(owed{claim, time.Now().Add(2 * claim.TTL)})
+	n.repair()
+}
+
+func (n *node) putOwed(o owed) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	if len(n.owed) == maxOwed {
 		n.owed = n.owed[1:]
 	}
-	n.owed = append(n.owed, owed{claim, time.Now().Add(2 * claim.TTL)})
-	n.mu.Unlock()
-	n.repair()
+	n.owed = append(n.owed, o)
+}
+
+// takeOwed takes the first release that still matters off the list.
+func (n *node) takeOwed() (o owed, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.owed) > 0 && !ok {
+		o, n.owed = n.owed[0], n.owed[1:]
+		ok = time.Now().Before(o.until)
+	}
+	return o, ok
 }
 
 // repair starts the one goroutine that probes the node while it fails, or to ask who it is, and
@@ -182,38 +197,21 @@ func (n *node) repairLoop() {
 		if (n.recheck.Swap(false) || n.failed.Load() > 0) && n.probe() != nil {
 			continue
 		}
-		for {
-			o, ok := n.nextOwed()
-			if !ok {
-				break
-			}
+		for o, ok := n.takeOwed(); ok; o, ok = n.takeOwed() {
 			timeout := n.red.cfg.timeout(o.claim.TTL)
 			err := n.ask(n.red.ctx, timeout, func(ctx context.Context, b backend.Backend) error {
 				return b.Release(ctx, o.claim)
 			})
 			if !answered(err) {
+				n.putOwed(o)
 				break
 			}
 			wait.Reset()
-			n.paid(o)
 		}
 		if n.repaired() {
 			return
 		}
 	}
-}
-
-// nextOwed returns the first release that still matters.
-func (n *node) nextOwed() (owed, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for len(n.owed) > 0 && !time.Now().Before(n.owed[0].until) {
-		n.owed = n.owed[1:]
-	}
-	if len(n.owed) == 0 {
-		return owed{}, false
-	}
-	return n.owed[0], true
 }
 
 // repaired ends the repair if nothing is left to do. A node that fails again is repaired when
@@ -225,15 +223,6 @@ func (n *node) repaired() bool {
 		n.owed, n.repairing = nil, false
 	}
 	return !n.repairing
-}
-
-// paid takes o off the list, unless it was dropped to make room meanwhile.
-func (n *node) paid(o owed) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.owed) > 0 && n.owed[0].claim.Owner == o.claim.Owner && n.owed[0].claim.Key == o.claim.Key {
-		n.owed = n.owed[1:]
-	}
 }
 
 // probe opens the node if need be, and asks it who it is and something that changes nothing: a

@@ -96,12 +96,10 @@ func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 		switch name {
 		case "node_timeout", "node-timeout":
 			cfg.NodeTimeout, err = time.ParseDuration(values[0])
-		case "min_validity", "min-validity":
-			cfg.MinValidity, err = time.ParseDuration(values[0])
 		case "drift":
 			cfg.Drift, err = strconv.ParseFloat(values[0], 64)
 		default:
-			return nil, cfg, invalid("url", "", "has an unknown parameter (known: node, node_timeout, min_validity, drift);"+
+			return nil, cfg, invalid("url", "", "has an unknown parameter (known: node, node_timeout, drift);"+
 				" a & or # in a node's URL must be percent-encoded")
 		}
 		if err != nil {

@@ -47,7 +47,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenTakes(t *testing.T) {
-	b := dial(t, memURL(t, 3)+"&node_timeout=50ms&min_validity=1s&drift=0.02")
+	b := dial(t, memURL(t, 3)+"&node_timeout=50ms&drift=0.02")
 	defer b.Close()
 	if caps := b.Capabilities(); !caps.Fencing || caps.Shared || caps.Permit || caps.Queue || caps.Reentrant || caps.State || caps.MinToken {
 		t.Errorf("Capabilities = %+v", caps)

@@ -239,31 +239,12 @@ func TestNewRefuses(t *testing.T) {
 		"no nodes":         func() (*redlock.Backend, error) { return redlock.New(nil, redlock.Config{}) },
 		"a nil node":       func() (*redlock.Backend, error) { return redlock.New([]backend.Backend{nil}, redlock.Config{}) },
 		"negative timeout": func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{NodeTimeout: -1}) },
-		"negative minimum": func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{MinValidity: -1}) },
 		"negative drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: -0.1}) },
 		"too much drift":   func() (*redlock.Backend, error) { return redlock.New(three, redlock.Config{Drift: 0.6}) },
 	} {
 		_, err := try()
 		wantErr(t, "New with "+what, err, backend.ErrInvalid)
 	}
-}
-
-// covers: A7, Q6
-func TestMinValidity(t *testing.T) {
-	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Minute, MinValidity: 20 * time.Second}, func(q *quorum) {
-		for _, p := range q.peers {
-			p.set(func() { p.slow = 11 * time.Second })
-		}
-		c := claim("k")
-		_, err := q.TryAcquire(q.Context(), c)
-		if backend.AnswerOf(err) != backend.Unknown {
-			q.Errorf("TryAcquire with 19s of 30s left = %v, want an unknown answer", err)
-		}
-		for _, p := range q.peers {
-			p.set(func() { p.slow = 0 })
-		}
-		q.acquire(c)
-	})
 }
 
 // A release is one wake-up, when a majority is free, and the next one another.

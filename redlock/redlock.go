@@ -7,21 +7,18 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
 // A Backend is a majority of nodes. Its methods may be called concurrently.
 type Backend struct {
 	backend.Base
-	cfg     Config
-	nodes   []*node
-	quorum  int
-	caps    backend.Capabilities
-	owned   bool         // the nodes were opened by us, and are closed by us
-	latency atomic.Int64 // nanoseconds that an acquisition takes, on average
+	cfg    Config
+	nodes  []*node
+	quorum int
+	caps   backend.Capabilities
+	owned  bool // the nodes were opened by us, and are closed by us
 
 	ctx    context.Context // of what goes on without a caller; ends with Close
 	cancel context.CancelFunc
@@ -74,7 +71,6 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)}
 	r.claims = map[claimKey]*claim{}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.latency.Store(int64(time.Millisecond))
 	r.relist()
 	answers := make(chan error, len(nodes))
 	for _, n := range nodes {
@@ -179,18 +175,4 @@ func (r *Backend) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// took learns how long an acquisition takes: at once if it takes longer, and slowly if it does not.
-func (r *Backend) took(d time.Duration) {
-	old := r.latency.Load()
-	r.latency.Store(max(int64(d), old+(int64(d)-old)/8))
-}
-
-// jitter is how long a claim waits that has collided with another: at random, and longer than an
-// acquisition takes, so that one of the two is through before the other tries again. The more often
-// that happened, the longer.
-func (r *Backend) jitter(tries int) time.Duration {
-	d := min(max(time.Duration(r.latency.Load()), time.Millisecond), maxNodeTimeout)
-	return d + chance.N(d<<min(tries, 4))
 }

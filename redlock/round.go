@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/chance"
 )
 
 // A verb is what a node is asked to do with a claim.
@@ -39,9 +41,7 @@ type round struct {
 
 	// Of an acquire.
 	tokens   tokens
-	tries    int    // of the call, this one included
-	repeats  uint64 // the token of the grant that it repeats; 0 none
-	won      bool
+	tries    int  // of the call, this one included
 	collided bool // with another claim, and nobody has a majority
 }
 
@@ -57,10 +57,9 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	r.ask = c.askable(v)
 	switch v {
 	case acquire:
-		r.repeats = c.repeatable()
 		c.last, c.released, c.over = r, false, false
 		r.tokens = tokens{nodes: make([]counter, len(c.shares))}
-		c.token, c.target = 0, 0
+		c.grant, c.target = backend.Grant{}, 0
 		if c.wish == 0 {
 			c.wish = c.red.wish(r.began)
 		}
@@ -70,7 +69,7 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	case renew:
 		c.last = r
 	case release:
-		c.released = true
+		c.released, c.grant = true, backend.Grant{}
 	}
 	for i := range c.shares {
 		if !r.ask[i] && v != release { // a release that is owed has its turn like any other
@@ -108,22 +107,6 @@ func (c *claim) askable(v verb) []bool {
 	return ask
 }
 
-// repeatable returns the token of c's grant if the nodes that hold it are still a majority. Then a
-// repeat goes to them first, so that it is told the same token: one that is to grant again, or came
-// after the majority, may have a higher one. The caller has mu.
-func (c *claim) repeatable() uint64 {
-	n := 0
-	for i := range c.shares {
-		if s := &c.shares[i]; s.holds && s.token <= c.token {
-			n++
-		}
-	}
-	if c.complete && !c.released && n >= c.red.quorum {
-		return c.token
-	}
-	return 0
-}
-
 // request makes r's request to node i, unless the vote is known without it. The caller has mu.
 func (r *round) request(i int) (request, bool) {
 	c := r.c
@@ -132,10 +115,8 @@ func (r *round) request(i int) (request, bool) {
 	q := c.request(i, r.verb, r)
 	q.votes = true
 	switch {
-	case r.verb == acquire && (c.released || r.over && !r.won):
+	case r.verb == acquire && (c.released || r.over && r.grant.TTL == 0):
 		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
-	case r.verb == acquire && r.repeats != 0 && (!s.holds || s.token > r.repeats):
-		r.count(i, errNotRepeated)
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
 	case r.verb == release && s.gone:
@@ -151,7 +132,7 @@ func (r *round) request(i int) (request, bool) {
 		case acquire:
 			q.claim.MinToken = c.wish
 		case renew:
-			q.claim.MinToken = min(c.token, backend.MaxMinToken)
+			q.claim.MinToken = min(c.grant.Token, backend.MaxMinToken)
 		case release:
 			// No tombstone only if every attempt is known to have been answered here. Else one may
 			// still be executed, or one of another client or of a record that was forgotten, and
@@ -227,7 +208,7 @@ func (r *round) decideAcquire() {
 			c.wake(i)
 		}
 	}
-	if !granted && (r.yes+r.pending() >= r.quorum || r.askTheRest()) {
+	if !granted && r.yes+r.pending() >= r.quorum {
 		return
 	}
 	var why error
@@ -237,25 +218,20 @@ func (r *round) decideAcquire() {
 			return
 		}
 	}
-	elapsed := time.Since(r.began)
 	c.target = 0
-	if list := r.otherList(); list != "" && r.repeats == 0 {
-		r.end(c.red.mismatch(list))
+	if err := r.otherList(); err != nil {
+		r.end(err)
 		c.giveAllBack()
 		return
 	}
-	switch least := c.red.cfg.MinValidity; {
-	case granted && least > 0 && r.claim.TTL-elapsed < least:
-		c.red.took(elapsed)
-		r.end(r.failed(errLate))
+	switch {
 	case granted:
-		c.red.took(elapsed)
-		r.won, r.grant = true, backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
+		r.grant = backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
 		if c.red.caps.Fencing {
 			r.grant.Token = r.tokens.highest
 		}
 		r.end(nil)
-		c.token, c.target = r.grant.Token, r.grant.Token
+		c.grant, c.target = r.grant, r.grant.Token
 		for i := range c.shares {
 			c.wake(i)
 		}
@@ -265,32 +241,9 @@ func (r *round) decideAcquire() {
 		r.collided = false
 		r.end(r.failed(r.causes()...))
 	default:
-		c.red.took(elapsed)
 		r.end(why)
 		c.giveAllBack()
 	}
-}
-
-// askTheRest asks the nodes that a repeat has spared, as those with the hold are no majority any more.
-// The caller has mu.
-func (r *round) askTheRest() bool {
-	if r.repeats == 0 {
-		return false
-	}
-	r.repeats = 0
-	var again []int
-	for i, err := range r.errs {
-		if errors.Is(err, errNotRepeated) {
-			r.heard[i], r.errs[i] = false, nil
-			r.no--
-			r.c.shares[i].queue = append(r.c.shares[i].queue, r)
-			again = append(again, i)
-		}
-	}
-	for _, i := range again { // when all votes are as they are to be
-		r.c.wake(i)
-	}
-	return r.pending() > 0
 }
 
 func (r *round) end(err error) {
@@ -372,7 +325,7 @@ func (r *round) refusal() (err error, final bool) {
 		taken := r.taken()
 		if r.collided = r.yes > 0 && !taken; r.collided {
 			// All give back what they got, and whoever tries first wins.
-			if d := r.c.red.jitter(r.tries); when == 0 || d < when {
+			if d := r.jitter(); when == 0 || d < when {
 				when = d
 			}
 		}
@@ -383,12 +336,20 @@ func (r *round) refusal() (err error, final bool) {
 	return r.failed(backend.ErrUnavailable), lost == 0
 }
 
+// jitter is how long a claim waits that has collided with another: at random, and longer than its
+// round took, so that one of the two is through before the other tries again. The more often that
+// happened, the longer.
+func (r *round) jitter() time.Duration {
+	d := min(max(time.Since(r.began), time.Millisecond), maxNodeTimeout)
+	return d + chance.N(d<<min(r.tries, 4))
+}
+
 // taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not
 // say who holds, it cannot be told and is assumed: whoever waits is woken.
 func (r *round) taken() bool {
 	holders := map[string]int{}
 	for _, h := range r.held() {
-		if tag, _ := parseShown(h.Holder.Quorum); tag != "" {
+		if tag, _, _ := strings.Cut(h.Holder.Quorum, " "); tag != "" {
 			if holders[tag]++; holders[tag] >= r.quorum {
 				return true
 			}
@@ -397,15 +358,15 @@ func (r *round) taken() bool {
 	return len(holders) == 0
 }
 
-// otherList returns a holder's list of nodes that is certainly not ours, as far as was heard; empty
-// if there is none.
-func (r *round) otherList() string {
+// otherList is an error if a holder's list of nodes is certainly not ours, as far as was heard.
+func (r *round) otherList() error {
 	for _, h := range r.held() {
-		if _, list := parseShown(h.Holder.Quorum); r.c.red.differs(list) {
-			return list
+		_, list, _ := strings.Cut(h.Holder.Quorum, " ")
+		if err := r.c.red.mismatch(list); err != nil {
+			return err
 		}
 	}
-	return ""
+	return nil
 }
 
 // votes are the nodes' answers.

@@ -60,7 +60,7 @@ type counter struct {
 
 // granted takes node i's grant. That of every node that may be in W counts for the highest, or
 // claim 1 would not hold. A node that gave a higher token after the majority had decided is in
-// none: a repeat does not ask it.
+// none: a repeat is told the grant that the majority made.
 func (t *tokens) granted(i int, g backend.Grant) {
 	t.nodes[i].stored, t.nodes[i].reserved = g.Token, max(g.Reserved, 1)
 	t.highest = max(t.highest, g.Token)

@@ -28,159 +28,133 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if !r.caps.Watch {
 		return nil, errors.ErrUnsupported
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	watching, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(r.ctx, cancel)
 	w := &watch{
-		votes: r.newVotes(), pending: len(r.nodes), ready: make(chan struct{}), out: make(chan backend.Wake, 1),
-		woken: map[int]bool{}, cancel: cancel,
+		votes: r.newVotes(), heard: make(chan heard), ready: make(chan error, 1),
+		out: make(chan backend.Wake, 1),
 	}
-	w.delay = time.AfterFunc(mergeDelay, w.wake)
-	stop := context.AfterFunc(r.ctx, w.close)
 	c.Queue = false
 	var nodes sync.WaitGroup
 	for i, healthy := range r.healthy() {
 		if healthy {
-			nodes.Go(func() { w.listen(ctx, i, c, r.cfg.timeout(max(c.TTL, time.Second))) })
+			nodes.Go(func() { w.listen(watching, i, c, r.cfg.timeout(max(c.TTL, time.Second))) })
 		} else {
-			w.subscribed(i, r.nodes[i].skipped())
+			w.count(i, r.nodes[i].skipped())
 		}
 	}
 	r.tasks.Add(1) // Close still waits for this call
 	go func() {
 		defer r.tasks.Done()
-		nodes.Wait()
+		if w.merge(watching); ctx.Err() == nil {
+			close(w.out)
+		}
 		stop()
 		cancel()
-		w.delay.Stop()
+		nodes.Wait()
 	}()
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	err := <-w.ready
 	switch {
-	case w.listening >= r.quorum:
+	case err == nil:
 		return w.out, nil
 	case r.ctx.Err() != nil:
 		return nil, backend.ErrClosed
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	cancel()
-	return nil, w.votes.inconclusive()
+	return nil, err
 }
 
 // A watch is one subscription on all nodes.
 type watch struct {
-	cancel func() // ends the nodes' watches
-	out    chan backend.Wake
-	ready  chan struct{} // closed when a majority is subscribed, or cannot be
-	delay  *time.Timer   // until the wake-ups that were heard are one
-
-	mu        sync.Mutex
-	votes     votes // of those that could not be subscribed
-	pending   int   // nodes that are not subscribed yet
-	listening int   // nodes that are
-	woken     map[int]bool
-	closed    bool
+	votes // yes are those that are subscribed; of merge alone, once the nodes are asked
+	heard chan heard
+	ready chan error // the first answer: nil when a majority is subscribed
+	out   chan backend.Wake
 }
 
-// listen is one node's part. The subscription lasts for as long as ctx; only the wait for it is
-// bounded.
-func (w *watch) listen(ctx context.Context, i int, c backend.Claim, timeout time.Duration) {
-	b, err := w.votes.nodes[i].backend()
+// A heard is what one node's watch tells: a wake-up, or that it is subscribed (no err) or not.
+type heard struct {
+	node int
+	wake bool
+	err  error
+}
+
+// listen is one node's part. The subscription lasts for as long as watching; only the wait for it
+// is bounded.
+func (w *watch) listen(watching context.Context, i int, c backend.Claim, timeout time.Duration) {
+	tell := func(h heard) {
+		select {
+		case w.heard <- h:
+		case <-watching.Done():
+		}
+	}
+	b, err := w.nodes[i].backend()
 	if err != nil {
-		w.subscribed(i, err)
+		tell(heard{node: i, err: err})
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(watching)
 	defer cancel()
 	slow := time.AfterFunc(timeout, cancel)
 	wakes, err := b.Watch(ctx, c)
 	if !slow.Stop() {
 		err = silentError{timeout}
 	}
-	if w.subscribed(i, err); err != nil {
-		return
-	}
-	for {
+	tell(heard{node: i, err: err})
+	for err == nil {
 		select {
 		case _, open := <-wakes:
 			if !open {
-				w.unsubscribed()
-				return
+				err = errUnsubscribed
 			}
-			w.heard(i)
-		case <-ctx.Done():
+			tell(heard{node: i, wake: open, err: err})
+		case <-watching.Done():
 			return
 		}
 	}
 }
 
-// subscribed records that node i is subscribed, or why not.
-func (w *watch) subscribed(i int, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pending--
-	if err == nil {
-		w.listening++
-	} else {
-		w.votes.count(i, err)
-	}
-	select {
-	case <-w.ready:
-	default:
-		if w.listening >= w.votes.quorum || w.listening+w.pending < w.votes.quorum {
-			close(w.ready)
+// merge makes one wake-up of those that a majority gives, or of the first after mergeDelay, for as
+// long as a majority is subscribed or may come to be.
+func (w *watch) merge(watching context.Context) {
+	ready := false
+	woken := map[int]bool{}
+	var delay <-chan time.Time
+	for w.yes+w.pending() >= w.quorum {
+		if !ready && w.yes >= w.quorum {
+			ready = true
+			w.ready <- nil
+		}
+		wake := false
+		select {
+		case h := <-w.heard:
+			if !h.wake {
+				w.count(h.node, h.err)
+				continue
+			}
+			woken[h.node] = true
+			if wake = len(woken) >= w.quorum; delay == nil {
+				delay = time.After(mergeDelay)
+			}
+		case <-delay:
+			wake = true
+		case <-watching.Done():
+			if !ready {
+				w.ready <- watching.Err()
+			}
+			return
+		}
+		if wake {
+			clear(woken)
+			delay = nil
+			select {
+			case w.out <- backend.Wake{}:
+			default: // one is waiting there
+			}
 		}
 	}
-}
-
-// unsubscribed records that a node hears no more.
-func (w *watch) unsubscribed() {
-	w.mu.Lock()
-	w.listening--
-	few := w.listening+w.pending < w.votes.quorum
-	w.mu.Unlock()
-	if few {
-		w.close()
+	if !ready {
+		w.ready <- w.inconclusive()
 	}
-}
-
-// heard makes one wake-up of those that a majority gives, or of the first after mergeDelay.
-func (w *watch) heard(i int) {
-	w.mu.Lock()
-	w.woken[i] = true
-	n := len(w.woken)
-	w.mu.Unlock()
-	switch {
-	case n >= w.votes.quorum:
-		w.wake()
-	case n == 1:
-		w.delay.Reset(mergeDelay)
-	}
-}
-
-func (w *watch) wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.woken) == 0 || w.closed {
-		return
-	}
-	clear(w.woken)
-	select {
-	case w.out <- backend.Wake{}:
-	default: // one is waiting there
-	}
-}
-
-// close ends the watch, and tells the caller to poll.
-func (w *watch) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.closed = true
-		close(w.out)
-	}
-	w.cancel()
 }

@@ -54,8 +54,8 @@ var redlockMutants = []mutant{
 	},
 	{
 		Name: "redlock: other lists of nodes are not noticed", Dir: "redlock",
-		Find: `list != "" && r\.repeats == 0`,
-		Put:  `list != "" && false`, Test: "./redlock List",
+		Find: `err := r\.otherList\(\); err != nil`,
+		Put:  `err := r.otherList(); err != nil && false`, Test: "./redlock List",
 	},
 	{
 		Name: "redlock: nodes are asked for leases without drift", Dir: "redlock",
@@ -80,7 +80,7 @@ var redlockMutants = []mutant{
 	},
 	{
 		Name: "redlock: a queued acquire is sent after the release", Dir: "redlock",
-		Find: `(r\.verb == acquire && )\(c\.released \|\| r\.over && !r\.won\)`, Put: "${1}false", Test: "./redlock QueuedAcquireIsDropped",
+		Find: `(r\.verb == acquire && )\(c\.released \|\| r\.over && r\.grant\.TTL == 0\)`, Put: "${1}false", Test: "./redlock QueuedAcquireIsDropped",
 	},
 	{
 		Name: "redlock: a release overtakes its own acquire", Dir: "redlock", Find: `if s\.busy \{ return`, Put: "if false {\nreturn",
