@@ -48,17 +48,17 @@ func (r *Backend) relist() {
 		if n.open != nil {
 			url = n.name
 		}
-		fmt.Fprintf(&list, " %08x", uint32(hash(url)<<16|hash(n.identity())))
+		fmt.Fprintf(&list, "%08x", uint32(hash(url)<<16|hash(n.identity())))
 	}
 	text := list.String()
 	r.list.Store(&text)
 }
 
-// shown is what the nodes show of a claim: the end of its owner's name, by which one claim that
-// holds several nodes is told from several claims (tokens do not tell), and its list. It is nothing
-// if the claim's own Meta leaves no room.
+// shown is what the nodes show of a claim: its list, a space, and the end of its owner's name, by
+// which one claim that holds several nodes is told from several claims (tokens do not tell). It is
+// nothing if the claim's own Meta leaves no room.
 func shown(c backend.Claim, list string) string {
-	s := c.Owner[max(0, len(c.Owner)-8):] + list
+	s := list + " " + c.Owner[max(0, len(c.Owner)-8):]
 	if len(c.Meta.Service)+len(c.Meta.Host)+len(c.Meta.Traceparent)+len(s) > backend.MaxMeta {
 		return ""
 	}
@@ -67,8 +67,8 @@ func shown(c backend.Claim, list string) string {
 
 // entries parses a list. What cannot be read is no list.
 func entries(list string) (all []entry) {
-	for field := range strings.FieldsSeq(list) {
-		n, err := strconv.ParseUint(field, 16, 32)
+	for ; len(list) >= 8; list = list[8:] {
+		n, err := strconv.ParseUint(list[:8], 16, 32)
 		if err != nil {
 			return nil
 		}

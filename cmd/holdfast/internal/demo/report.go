@@ -78,14 +78,15 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	var b strings.Builder
 	r.head(&b)
 	r.figures(&b)
-	r.histogram(&b)
+	r.shares(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func (r *result) head(w io.Writer) {
-	fmt.Fprintf(w, "flash sale: %d items, %d %s in %d %s, ",
-		r.Stock, r.Workers*r.Processes, plural("buyer", r.Workers*r.Processes), r.Processes, plural("process", r.Processes))
+	buyers := r.Workers * r.Processes
+	fmt.Fprintf(w, "flash sale: %d items, %d %s in %d %s, ", r.Stock, buyers, choose(buyers == 1, "buyer", "buyers"),
+		r.Processes, choose(r.Processes == 1, "process", "processes"))
 	if !r.Lock {
 		fmt.Fprint(w, "no lock\n\n")
 		return
@@ -104,7 +105,7 @@ func (r *result) figures(w io.Writer) {
 	}
 	row("waits", "p50 %v, p99 %v, max %v", duration(r.Waits.P50), duration(r.Waits.P99), duration(r.Waits.Max))
 	row("acquisitions", "%d, %.0f/s", r.Acquisitions, r.PerSecond)
-	row("tokens", "%d to %d, rising: %s", r.Tokens.First, r.Tokens.Last, yesNo(r.Tokens.Rising))
+	row("tokens", "%d to %d, rising: %s", r.Tokens.First, r.Tokens.Last, choose(r.Tokens.Rising, "yes", "no"))
 	row("lost holds", "%d, writes refused by token: %d", r.Lost, r.Refused)
 	if k := r.Kill; k != nil {
 		row("killed", "process %d (pid %d) while it held the lock with token %d", k.Process, k.PID, k.Token)
@@ -116,41 +117,25 @@ func (r *result) figures(w io.Writer) {
 
 const (
 	barWidth  = 30
-	maxBuyers = 32 // that get a line each
+	maxBuyers = 32 // that get a line each; of more, the extremes tell
 )
 
-func (r *result) histogram(w io.Writer) {
-	byProcess := len(r.Shares) > maxBuyers
-	shares := r.Shares
-	if byProcess {
-		shares = sumByProcess(shares)
+func (r *result) shares(w io.Writer) {
+	f, most := r.Fairness, 1
+	fmt.Fprintf(w, "\nshares of the buyers: min %d, max %d, min/max %.2f\n", f.Min, f.Max, f.Ratio)
+	if len(r.Shares) > maxBuyers {
+		return
 	}
-	most := 1
-	for _, s := range shares {
+	for _, s := range r.Shares {
 		most = max(most, s.Sold)
 	}
-	fmt.Fprintf(w, "\nshares of the buyers: min %d, max %d, min/max %.2f\n", r.Fairness.Min, r.Fairness.Max, r.Fairness.Ratio)
-	for _, s := range shares {
-		who := fmt.Sprintf("process %d, buyer %2d", s.Process, s.Worker)
-		if byProcess {
-			who = fmt.Sprintf("process %d, all", s.Process)
-		}
-		mark := ""
+	for _, s := range r.Shares {
+		bar := strings.Repeat("█", (s.Sold*barWidth+most/2)/most)
 		if s.Killed {
-			mark = " (killed)"
+			bar += " (killed)"
 		}
-		fmt.Fprintf(w, "  %s %5d %s%s\n", who, s.Sold, strings.Repeat("█", (s.Sold*barWidth+most/2)/most), mark)
+		fmt.Fprintf(w, "  process %d, buyer %2d %5d %s\n", s.Process, s.Worker, s.Sold, bar)
 	}
-}
-
-func sumByProcess(shares []share) (sums []share) {
-	for _, s := range shares {
-		if n := len(sums); n == 0 || sums[n-1].Process != s.Process {
-			sums = append(sums, share{Process: s.Process, Killed: s.Killed})
-		}
-		sums[len(sums)-1].Sold += s.Sold
-	}
-	return sums
 }
 
 // duration is ms as people read it: three digits are enough.
@@ -164,19 +149,9 @@ func duration(ms float64) time.Duration {
 	return d.Round(time.Second)
 }
 
-func plural(noun string, n int) string {
-	switch {
-	case n == 1:
-		return noun
-	case strings.HasSuffix(noun, "s"):
-		return noun + "es"
+func choose(is bool, yes, no string) string {
+	if is {
+		return yes
 	}
-	return noun + "s"
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return no
 }

@@ -43,15 +43,15 @@ func TestTallyOfKill(t *testing.T) {
 	tl.add(event{Kind: evTurn, Token: 4, Wait: time.Millisecond, Sold: true})
 	tl.killed(2, 123, 5)
 	tl.add(event{Kind: evTurn, Token: 3, Sold: true}) // told late
-	if !tl.now().waitsForKilled || !tl.wasKilled(2) || tl.wasKilled(1) {
+	if !strings.HasSuffix(tl.line(9), "killed process to end") || !tl.wasKilled(2) || tl.wasKilled(1) {
 		t.Errorf("%+v", tl.kill)
 	}
 	tl.add(event{Kind: evTurn, Token: 6, Lost: true})
 	tl.add(event{Kind: evTurn, Token: 7})
-	if n := tl.now(); n.waitsForKilled || tl.kill.NextToken != 6 || n.sold != 2 || n.lost != 1 || n.turns != 4 {
-		t.Errorf("%+v, %+v", n, tl.kill)
+	if tl.kill.NextToken != 6 || len(tl.waits) != 4 {
+		t.Errorf("%+v", tl)
 	}
-	if line := tl.now().line(9); !strings.HasPrefix(line, "sold 2 of 9, ") || !strings.HasSuffix(line, " 1 lost") {
+	if line := tl.line(9); !strings.HasPrefix(line, "sold 2 of 9, ") || !strings.HasSuffix(line, " 1 lost") {
 		t.Errorf("%q", line)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -86,15 +87,19 @@ func (s *sale) run(ctx context.Context) (*result, error) {
 	saleCtx, cancel := context.WithTimeoutCause(ctx, s.duration, errTimeUp)
 	defer cancel()
 
-	stop := showProgress(os.Stderr, s.tally, s.stock)
+	working, stop := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() { s.tally.progress(working, os.Stderr, s.stock) })
 	failed := s.work(saleCtx)
-	last := stop()
+	elapsed := time.Since(s.tally.since) // nobody else has the tally any more
+	stop()
+	shown.Wait()
 
 	books, err := ledger.audit()
 	if err != nil {
 		return nil, err
 	}
-	r := s.result(books, last.elapsed)
+	r := s.result(books, elapsed)
 	switch {
 	case ctx.Err() != nil: // whatever failed on the way out
 		r.Ended = "interrupted"

@@ -1,6 +1,9 @@
 package demo
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -68,18 +71,20 @@ func (t *tally) wasKilled(process int) bool {
 	return t.kill != nil && t.kill.Process == process
 }
 
-// A count is a tally at one moment, for the progress line.
-type count struct {
-	sold, turns, lost int
-	elapsed           time.Duration
-	waitsForKilled    bool
+// progress writes a line to w each second until ctx ends.
+func (t *tally) progress(ctx context.Context, w io.Writer, stock int) {
+	for pause(ctx, time.Second) == nil {
+		fmt.Fprintln(w, t.line(stock))
+	}
 }
 
-func (t *tally) now() count {
+func (t *tally) line(stock int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return count{
-		sold: t.sold, turns: len(t.waits), lost: t.lost, elapsed: time.Since(t.since),
-		waitsForKilled: t.kill != nil && t.kill.NextToken == 0,
+	rate := per(len(t.waits), time.Since(t.since))
+	line := fmt.Sprintf("sold %d of %d, %.0f acquisitions/s, %d lost", t.sold, stock, rate, t.lost)
+	if t.kill != nil && t.kill.NextToken == 0 {
+		line += ", waiting for the lease of the killed process to end"
 	}
+	return line
 }

@@ -30,68 +30,46 @@ const (
 	traceBacklog = 1 << 16         // spans; a sale is short and makes many
 )
 
-// An endpoint is where spans go, by OTLP.
-type endpoint struct {
-	grpc, tls  bool
-	host, path string
-}
-
-// parseEndpoint reads what --trace is given. Errors do not quote it: a URL may hold a password.
-func parseEndpoint(text string) (endpoint, error) {
+// newExporter reads what --trace is given, and connects when there is something to send. Errors do
+// not quote it: a URL may hold a password.
+func newExporter(ctx context.Context, text string) (sdktrace.SpanExporter, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return endpoint{}, usage("--trace: not a URL, such as http://localhost:4318 or grpc://localhost:4317")
+		return nil, usage("--trace: not a URL, such as http://localhost:4318 or grpc://localhost:4317")
 	}
-	e := endpoint{host: u.Host, path: u.Path}
-	port := "4318"
-	switch u.Scheme {
-	case "http":
-	case "https":
-		e.tls = true
-	case "grpc", "grpcs":
-		e.grpc, e.tls, port = true, u.Scheme == "grpcs", "4317"
-	default:
-		return endpoint{}, usage("--trace: begins with none of http:// https:// grpc:// grpcs://, as in http://localhost:4318")
-	}
+	protocol, secure := strings.CutSuffix(u.Scheme, "s")
+	grpc, noPath := protocol == "grpc", strings.Trim(u.Path, "/") == ""
 	switch {
+	case protocol != "http" && !grpc:
+		return nil, usage("--trace: begins with none of http:// https:// grpc:// grpcs://, as in http://localhost:4318")
 	case u.Hostname() == "":
-		return endpoint{}, usage("--trace: names no host, as http://localhost:4318 does")
+		return nil, usage("--trace: names no host, as http://localhost:4318 does")
 	case u.User != nil:
-		return endpoint{}, usage("--trace: holds a user or a password; give the collector's headers in OTEL_EXPORTER_OTLP_HEADERS")
+		return nil, usage("--trace: holds a user or a password; give the collector's headers in OTEL_EXPORTER_OTLP_HEADERS")
 	case u.RawQuery != "" || u.Fragment != "":
-		return endpoint{}, usage("--trace: a collector's URL has nothing after its path")
-	case e.grpc && strings.Trim(u.Path, "/") != "":
-		return endpoint{}, usage("--trace: gRPC has no path; for OTLP over HTTP write http://")
+		return nil, usage("--trace: a collector's URL has nothing after its path")
+	case grpc && !noPath:
+		return nil, usage("--trace: gRPC has no path; for OTLP over HTTP write http://")
+	}
+	port := "4318"
+	if grpc {
+		port = "4317"
 	}
 	if u.Port() == "" {
-		e.host = net.JoinHostPort(u.Hostname(), port)
+		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
-	return e, nil
-}
-
-// exporter connects when there is something to send.
-func (e endpoint) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	if e.grpc {
-		opts := []otlptracegrpc.Option{
-			otlptracegrpc.WithEndpoint(e.host), otlptracegrpc.WithTimeout(traceLimit),
-			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}),
-		}
-		if !e.tls {
-			opts = append(opts, otlptracegrpc.WithInsecure())
-		}
-		return otlptracegrpc.New(ctx, opts...)
+	if u.Scheme = "http"; secure {
+		u.Scheme = "https"
 	}
-	opts := []otlptracehttp.Option{
-		otlptracehttp.WithEndpoint(e.host), otlptracehttp.WithTimeout(traceLimit),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}),
+	if grpc {
+		return otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(u.String()),
+			otlptracegrpc.WithTimeout(traceLimit), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
 	}
-	if strings.Trim(e.path, "/") != "" {
-		opts = append(opts, otlptracehttp.WithURLPath(e.path))
+	if noPath {
+		u.Path = "/v1/traces"
 	}
-	if !e.tls {
-		opts = append(opts, otlptracehttp.WithInsecure())
-	}
-	return otlptracehttp.New(ctx, opts...)
+	return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()),
+		otlptracehttp.WithTimeout(traceLimit), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 }
 
 // A tracer sends the spans of one process of the sale.
@@ -102,13 +80,9 @@ type tracer struct {
 }
 
 func startTracing(ctx context.Context, to string, process int) (*tracer, error) {
-	e, err := parseEndpoint(to)
+	exporter, err := newExporter(ctx, to)
 	if err != nil {
 		return nil, err
-	}
-	exporter, err := e.exporter(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("--trace: %w", err)
 	}
 	t := &tracer{to: to, failed: make(chan error, 1)}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.fail)) // which would log in the middle of the report
