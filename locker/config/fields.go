@@ -248,9 +248,6 @@ func capability(c *backend.Capabilities, name string) reflect.Value {
 }
 
 func setRequire(f *File, text string) error {
-	if strings.EqualFold(text, "floor") { // its name before; goes with the next release
-		text = "mintoken"
-	}
 	v := capability(&f.Locker.Require, text)
 	if !v.IsValid() {
 		return invalid("is none of " + strings.Join(capabilities, ", ") + didYouMean(text, capabilities))

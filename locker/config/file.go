@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
@@ -40,6 +41,18 @@ type Tracing struct {
 	// Endpoint is the OTLP collector, with scheme http, https, grpc or grpcs and a host; zero for
 	// no tracing.
 	Endpoint URL `json:"endpoint,omitzero"`
+}
+
+// String returns what is configured as key=value pairs, without secrets. Keys that have their
+// default are left out.
+func (f File) String() string {
+	var pairs []string
+	for _, fd := range fields {
+		if text := fd.get(&f); text != "" {
+			pairs = append(pairs, fd.key+"="+text)
+		}
+	}
+	return strings.Join(pairs, " ")
 }
 
 // Load reads the YAML or JSON file at path, then the HOLDFAST_… variables, which win. With an empty

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -56,28 +55,18 @@ func (u URL) String() string {
 // GoString returns u redacted, as [URL.String] does.
 func (u URL) GoString() string { return "config.URL(" + strconv.Quote(u.String()) + ")" }
 
-// Format prints u redacted, whatever the verb.
-func (u URL) Format(s fmt.State, verb rune) { format(s, verb, u) }
-
-// MarshalText returns u redacted, for JSON, YAML and XML alike. It does not fail.
-func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
-
-// LogValue returns u redacted.
-func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
-
-// format prints v: %#v as Go, %q quoted, every other verb as text. The verbs for numbers would
-// print fields otherwise.
-func format(s fmt.State, verb rune, v interface {
-	fmt.Stringer
-	fmt.GoStringer
-},
-) {
-	text := v.String()
+// Format prints u redacted, whatever the verb: %#v as Go, %q quoted, every other as text. The verbs
+// for numbers would print fields otherwise.
+func (u URL) Format(s fmt.State, verb rune) {
+	text := u.String()
 	switch {
 	case verb == 'v' && s.Flag('#'):
-		text = v.GoString()
+		text = u.GoString()
 	case verb == 'q':
 		text = strconv.Quote(text)
 	}
 	_, _ = io.WriteString(s, text)
 }
+
+// MarshalText returns u redacted, for JSON, YAML and XML alike. It does not fail.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
