@@ -352,11 +352,11 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		[]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()})
 	made := err == nil && reply.Succeeded
 	b.mu.Lock()
+	on.gone = on.gone || isNoLease(err)
 	a.local.wrote(w, on, made, resent || err != nil && !isNoLease(err))
 	b.mu.Unlock()
 	switch {
 	case isNoLease(err): // nothing was written
-		b.lost(on)
 		return result{queue: &queue{}}, nil
 	case err != nil:
 		return result{}, err

@@ -192,13 +192,6 @@ func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
 	return 0, err
 }
 
-// lost notes that the server does not know a lease.
-func (b *Backend) lost(l *lease) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l.gone = true
-}
-
 // tombstoneLease returns a lease that lasts so long at least. It is good for several tombstones,
 // never kept alive, and then left to end.
 func (b *Backend) tombstoneLease(atLeast time.Duration) (*lease, error) {

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // A watcher is this client's one etcd watch of a lock, for all who watch it. It begins at the
@@ -23,18 +24,9 @@ type watcher struct {
 	ready     chan struct{} // closed when the server has confirmed the watch
 	confirmed bool
 
-	queue     *queue     // as last read by a claim that waits, less what was deleted since; nil before
-	deletions []deletion // after queue.revision
-	since     int64      // a queue read before this revision lacks deletions that are not known
+	queue *queue // as last read by a claim that waits, less what was deleted since; nil before
+	since int64  // the revision of the last event: a queue that was read before lacks it
 }
-
-type deletion struct {
-	key      string
-	revision int64
-}
-
-// maxDeletions bounds what a watcher remembers until the queue is read again.
-const maxDeletions = 1024
 
 // Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a
 // claim with Queue, when its turn has come. All watches of a lock share one etcd watch. Watch
@@ -104,18 +96,11 @@ func (b *Backend) unshare(w *watcher) {
 // follow keeps the watch going. One that was ended (by a compaction, or for lack of a leader) is
 // made anew.
 func (b *Backend) follow(ctx context.Context, w *watcher) {
-	const least, most = 20 * time.Millisecond, time.Second
-	pause := least
-	for {
+	pause := waiting.NewBackoff(20*time.Millisecond, time.Second)
+	for again := true; again; again = waiting.Pause(ctx, pause.Next()) {
 		if b.followOnce(ctx, w) {
-			pause = least
+			pause.Reset()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, most)
 	}
 }
 
@@ -136,7 +121,7 @@ func (b *Backend) followOnce(ctx context.Context, w *watcher) (confirmed bool) {
 			b.confirmed(w, reply.Header.Revision)
 		}
 		for _, e := range reply.Events {
-			b.deleted(w, deletion{string(e.Kv.Key), e.Kv.ModRevision})
+			b.deleted(w, string(e.Kv.Key), e.Kv.ModRevision)
 		}
 	}
 	return confirmed
@@ -158,38 +143,30 @@ func (b *Backend) confirmed(w *watcher, revision int64) {
 			b.hub.Wake(w.paths.topic(e.id()), backend.Wake{})
 		}
 	}
-	w.queue, w.deletions, w.since = nil, nil, revision
+	w.queue, w.since = nil, revision
 }
 
 // deleted signals that an entry is gone: to those who do not wait in the queue, to its own claim,
 // and to those whose turn it may be.
-func (b *Backend) deleted(w *watcher, d deletion) {
+func (b *Backend) deleted(w *watcher, key string, revision int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hub.Wake(w.paths.queue, backend.Wake{})
-	if len(w.deletions) == maxDeletions {
-		w.since = w.deletions[maxDeletions/2-1].revision
-		w.deletions = slices.Delete(w.deletions, 0, maxDeletions/2)
-	}
-	w.deletions = append(w.deletions, d)
-	if w.queue == nil || d.revision <= w.queue.revision {
+	w.since = max(w.since, revision)
+	if w.queue == nil || revision <= w.queue.revision {
 		return
 	}
-	if e := w.queue.at(d.key); e != nil {
+	if e := w.queue.at(key); e != nil {
 		b.hub.Wake(w.paths.topic(e.id()), backend.Wake{})
-		w.queue.remove(d.key)
+		w.queue.entries = slices.DeleteFunc(w.queue.entries, func(o *entry) bool { return o == e })
 		w.queue.settle()
 		b.proveTurns(w)
 	}
 }
 
-func (q *queue) remove(key string) {
-	q.entries = slices.DeleteFunc(q.entries, func(e *entry) bool { return e.key == key })
-}
-
 // observe has the lock's watcher, if there is one, find by q whose turn it is from now on, and
-// takes q over. If q is too old for that, the claim of topic is woken to read it again. The caller
-// has mu.
+// takes q over. If an entry of q was deleted since, or the watch is younger, the claim of topic is
+// woken to read the queue again. The caller has mu.
 func (b *Backend) observe(p paths, q *queue, topic string) {
 	w := b.watchers[p.queue]
 	switch {
@@ -199,12 +176,6 @@ func (b *Backend) observe(p paths, q *queue, topic string) {
 		b.hub.Wake(topic, backend.Wake{})
 		return
 	}
-	known := func(d deletion) bool { return d.revision <= q.revision }
-	w.deletions = slices.DeleteFunc(w.deletions, known)
-	for _, d := range w.deletions {
-		q.remove(d.key)
-	}
-	q.settle()
 	w.queue = q
 	b.proveTurns(w)
 }
@@ -262,6 +233,10 @@ func (b *Backend) prove(lc *localClaim) {
 				Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
 			}})
 		}
-		b.observe(a.paths, r.queue, lc.topic)
+		topic := lc.topic
+		if now.granted {
+			topic = "" // it need not read again
+		}
+		b.observe(a.paths, r.queue, topic)
 	}
 }
