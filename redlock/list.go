@@ -54,11 +54,11 @@ func (r *Backend) relist() {
 	r.list.Store(&text)
 }
 
-// shown is what the nodes show of a claim: its list, a space, and the end of its owner's name, by
+// shown is what the nodes show of a claim: its list, a slash, and the end of its owner's name, by
 // which one claim that holds several nodes is told from several claims (tokens do not tell). It is
 // nothing if the claim's own Meta leaves no room.
 func shown(c backend.Claim, list string) string {
-	s := list + " " + c.Owner[max(0, len(c.Owner)-8):]
+	s := list + "/" + c.Owner[max(0, len(c.Owner)-8):]
 	if len(c.Meta.Service)+len(c.Meta.Host)+len(c.Meta.Traceparent)+len(s) > backend.MaxMeta {
 		return ""
 	}

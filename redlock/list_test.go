@@ -176,7 +176,7 @@ func TestMajorityOfAnotherList(t *testing.T) {
 // Holds that show no list, or one that cannot be read, are held off as ever. What a node shows for
 // the quorum is not shown on.
 func TestHoldWithoutList(t *testing.T) {
-	for _, shown := range []string{"", " 12345678", "odd", "odd 12345678", " ", "???????? 12345678"} {
+	for _, shown := range []string{"", "/12345678", "odd", "odd/12345678", "/", "????????/12345678", "12345678 c0ffee00c0ffee00"} {
 		quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
 			c := claim("k")
 			c.Meta.Service, c.Meta.Quorum = "app", shown

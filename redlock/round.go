@@ -349,7 +349,7 @@ func (r *round) jitter() time.Duration {
 func (r *round) taken() bool {
 	holders := map[string]int{}
 	for _, h := range r.held() {
-		if _, tag, _ := strings.Cut(h.Holder.Quorum, " "); tag != "" {
+		if _, tag, _ := strings.Cut(h.Holder.Quorum, "/"); tag != "" {
 			if holders[tag]++; holders[tag] >= r.quorum {
 				return true
 			}
@@ -361,7 +361,7 @@ func (r *round) taken() bool {
 // otherList is an error if a holder's list of nodes is certainly not ours, as far as was heard.
 func (r *round) otherList() error {
 	for _, h := range r.held() {
-		list, _, _ := strings.Cut(h.Holder.Quorum, " ")
+		list, _, _ := strings.Cut(h.Holder.Quorum, "/")
 		if err := r.c.red.mismatch(list); err != nil {
 			return err
 		}
