@@ -129,7 +129,7 @@ type claim struct {
 	complete bool          // every attempt of this claim was made through this record
 	released bool          // Release was called
 	over     bool          // and a majority has answered yes, or no
-	wish     uint64        // the token that nodes are asked for, until it is refused; 0 not chosen yet
+	minToken uint64        // the token that nodes are asked for, until it is refused; 0 not chosen yet
 	grant    backend.Grant // that a majority made; zero if none, or it was released or lost
 	target   uint64        // the token that every node that holds must store; 0 none
 	last     *round        // the last acquire or renew
@@ -149,7 +149,7 @@ type share struct {
 	holds    bool   // the node granted, and nothing is known to have ended that
 	inFlight bool   // an attempt was not answered: the node may hold, or may grant later
 	token    uint64 // of the hold
-	raised   uint64 // the highest token that the node was asked to store
+	asked    uint64 // the highest token that the node was asked to store
 
 	giveBack bool // release what the attempt left here
 	fill     bool // acquire what is missing here
@@ -218,14 +218,14 @@ func (c *claim) leave() {
 func (c *claim) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.users == 0 && (c.settled() || time.Now().After(c.forgetAt)) && c.red.claims[c.key] == c {
+	if c.users == 0 && (c.finished() || time.Now().After(c.forgetAt)) && c.red.claims[c.key] == c {
 		delete(c.red.claims, c.key)
 	}
 }
 
-// settled reports whether no node has anything of the claim, or its release has an outcome. The
+// finished reports whether no node has anything of the claim, or its release has an outcome. The
 // caller has mu.
-func (c *claim) settled() bool {
+func (c *claim) finished() bool {
 	if c.released {
 		return c.over
 	}
@@ -282,8 +282,8 @@ func (c *claim) next(i int) (request, bool) {
 			if q, ok := r.request(i); ok {
 				return q, true
 			}
-		case s.holds && s.token < c.target && s.raised < c.target && !c.released:
-			s.raised = c.target
+		case s.holds && s.token < c.target && s.asked < c.target && !c.released:
+			s.asked = c.target
 			q := c.request(i, renew, c.last)
 			q.claim.MinToken = min(c.target, backend.MaxMinToken)
 			q.votes = c.last.verb == acquire
@@ -364,7 +364,7 @@ func (c *claim) releasedOn(i int, q request, err error) {
 // lost, so that the claim can be made again. Where an attempt was not answered, that leaves a
 // tombstone. The caller has mu.
 func (c *claim) giveAllBack() {
-	c.wish, c.grant, c.target = 0, backend.Grant{}, 0
+	c.minToken, c.grant, c.target = 0, backend.Grant{}, 0
 	for i := range c.shares {
 		if c.released {
 			break // the release does it

@@ -261,7 +261,9 @@ func (n *node) ensureOpen(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.b = b
-	if err := nodeCapabilities(b).Missing(n.red.need()); err != nil {
+	need := n.red.caps
+	need.MinToken = need.Fencing
+	if err := b.Capabilities().Missing(need); err != nil {
 		n.barred = err
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -26,18 +27,17 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	nodes := make([]*node, len(urls))
 	errs := make([]error, len(urls))
-	done := make(chan struct{}, len(urls))
+	var opening sync.WaitGroup
 	for i, raw := range urls {
 		open := func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }
 		nodes[i] = &node{name: backend.Redact(raw), open: open}
-		go func() {
-			defer func() { done <- struct{}{} }()
-			nodes[i].b, errs[i] = openNode(ctx, nodes[i])
-		}()
+		opening.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout) // one that hangs must not take the time of all
+			defer cancel()
+			nodes[i].b, errs[i] = open(ctx)
+		})
 	}
-	for range urls {
-		<-done
-	}
+	opening.Wait()
 	r, err := assemble(ctx, nodes, errs, cfg)
 	if err != nil {
 		for _, n := range nodes {
@@ -48,13 +48,6 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// openNode bounds the opening of one node, so that one that hangs does not take the time of all.
-func openNode(ctx context.Context, n *node) (backend.Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
-	defer cancel()
-	return n.open(ctx)
 }
 
 func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
@@ -83,7 +76,8 @@ func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 		return &backend.InvalidError{Field: field, Value: value, Reason: reason}
 	}
 	if u.Host != "" || u.User != nil || u.Fragment != "" || (u.Path != "" && u.Path != "/") {
-		return nil, cfg, invalid("url", "", "redlock:// takes its nodes as parameters, percent-encoded: redlock://?node=…&node=…")
+		return nil, cfg, invalid("url", "",
+			"redlock:// takes its nodes as parameters, percent-encoded: redlock://?node=…&node=…")
 	}
 	for name, values := range u.Query() {
 		if name == "node" {
@@ -119,7 +113,8 @@ func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 			return nil, cfg, err
 		}
 		if node.Scheme == "redlock" {
-			return nil, cfg, invalid("node "+strconv.Itoa(i+1), "", "is a redlock:// itself: a majority of majorities is not one of all nodes")
+			return nil, cfg, invalid("node "+strconv.Itoa(i+1), "",
+				"is a redlock:// itself: a majority of majorities is not one of all nodes")
 		}
 	}
 	cfg, err = cfg.withDefaults()

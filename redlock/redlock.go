@@ -72,23 +72,21 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	r.claims = map[claimKey]*claim{}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.relist()
-	answers := make(chan error, len(nodes))
 	for _, n := range nodes {
 		n.red = r
 	}
-	for _, n := range nodes {
-		go func() { answers <- n.identify(ctx) }()
+	errs := make([]error, len(nodes))
+	var asked sync.WaitGroup
+	for i, n := range nodes {
+		asked.Go(func() { errs[i] = n.identify(ctx) })
 	}
-	var unsafe error
-	for range nodes {
-		if err := <-answers; errors.Is(err, backend.ErrUnsafe) {
-			unsafe = err
+	asked.Wait()
+	for _, err := range errs {
+		if errors.Is(err, backend.ErrUnsafe) {
+			r.cancel()
+			r.tasks.Wait()
+			return nil, err
 		}
-	}
-	if unsafe != nil {
-		r.cancel()
-		r.tasks.Wait()
-		return nil, unsafe
 	}
 	for _, n := range nodes {
 		if n.b == nil {
@@ -99,15 +97,6 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	return r, nil
 }
 
-// nodeCapabilities is what one node brings into a majority.
-func nodeCapabilities(b backend.Backend) backend.Capabilities {
-	caps := b.Capabilities()
-	return backend.Capabilities{
-		Fencing: caps.Fencing && caps.MinToken, Watch: caps.Watch, Inspect: caps.Inspect,
-		MinTTL: caps.MinTTL, MinToken: caps.MinToken,
-	}
-}
-
 // capabilities is what all nodes can do and a majority can keep.
 func capabilities(nodes []*node) backend.Capabilities {
 	all := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: minTTL}
@@ -115,19 +104,12 @@ func capabilities(nodes []*node) backend.Capabilities {
 		if n.b == nil {
 			continue
 		}
-		caps := nodeCapabilities(n.b)
-		all.Fencing = all.Fencing && caps.Fencing
+		caps := n.b.Capabilities()
+		all.Fencing = all.Fencing && caps.Fencing && caps.MinToken
 		all.Watch, all.Inspect = all.Watch && caps.Watch, all.Inspect && caps.Inspect
 		all.MinTTL = max(all.MinTTL, caps.MinTTL)
 	}
 	return all
-}
-
-// need is what a node must have to be one of us.
-func (r *Backend) need() backend.Capabilities {
-	need := r.caps
-	need.MinToken = need.Fencing
-	return need
 }
 
 // Capabilities says what a majority of these nodes can do: at most what all of them can. Fencing

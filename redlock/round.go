@@ -60,11 +60,11 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 		c.last, c.released, c.over = r, false, false
 		r.tokens = tokens{nodes: make([]counter, len(c.shares))}
 		c.grant, c.target = backend.Grant{}, 0
-		if c.wish == 0 {
-			c.wish = c.red.wish(r.began)
+		if c.minToken == 0 {
+			c.minToken = c.red.minToken(r.began)
 		}
 		for i := range c.shares {
-			c.shares[i].gone, c.shares[i].raised = false, 0
+			c.shares[i].gone, c.shares[i].asked = false, 0
 		}
 	case renew:
 		c.last = r
@@ -130,7 +130,7 @@ func (r *round) request(i int) (request, bool) {
 	default:
 		switch r.verb {
 		case acquire:
-			q.claim.MinToken = c.wish
+			q.claim.MinToken = c.minToken
 		case renew:
 			q.claim.MinToken = min(c.grant.Token, backend.MaxMinToken)
 		case release:
@@ -283,7 +283,8 @@ func (r *round) refusal() (err error, final bool) {
 		var h *backend.HeldError
 		var q *backend.QuarantineError
 		switch {
-		case err == nil: // yes, or not heard
+		case err == nil, err == errWaiting: //nolint:errorlint // itself
+			continue
 		case errors.As(err, &h):
 			waits[i], longest = h.RetryAfter, max(longest, h.RetryAfter)
 			if held == nil || held.Holder == (backend.Meta{}) {
@@ -298,12 +299,12 @@ func (r *round) refusal() (err error, final bool) {
 		default:
 			away++
 		}
-		if err != nil && waits[i] <= 0 {
+		if waits[i] <= 0 {
 			waits[i] = math.MaxInt64
 		}
 	}
-	for i := range waits {
-		if !r.heard[i] {
+	for i, err := range r.errs {
+		if err == errWaiting { //nolint:errorlint // itself
 			waits[i] = longest // by whoever holds the others, or 0: free
 		}
 	}
@@ -373,24 +374,22 @@ func (r *round) otherList() error {
 type votes struct {
 	nodes   []*node
 	quorum  int
-	errs    []error
-	heard   []bool
+	errs    []error // errWaiting until it has answered
 	yes     int
 	no      int // certainly not, and nothing is in flight
 	unknown int
 }
 
 func (r *Backend) newVotes() votes {
-	n := len(r.nodes)
-	return votes{nodes: r.nodes, quorum: r.quorum, errs: make([]error, n), heard: make([]bool, n)}
+	return votes{nodes: r.nodes, quorum: r.quorum, errs: slices.Repeat([]error{errWaiting}, len(r.nodes))}
 }
 
 // count counts node i's answer. Its last one stands.
 func (v *votes) count(i int, err error) {
-	if v.heard[i] {
+	if v.errs[i] != errWaiting { //nolint:errorlint // itself
 		*v.of(v.errs[i])--
 	}
-	v.heard[i], v.errs[i] = true, err
+	v.errs[i] = err
 	*v.of(err)++
 }
 
@@ -405,7 +404,7 @@ func (v *votes) of(err error) *int {
 }
 
 // pending is how many nodes have not answered.
-func (v *votes) pending() int { return len(v.heard) - v.yes - v.no - v.unknown }
+func (v *votes) pending() int { return len(v.errs) - v.yes - v.no - v.unknown }
 
 // lost is how many nodes certainly do not have what was asked about.
 func (v *votes) lost() (n int) {
@@ -430,8 +429,8 @@ func (v *votes) held() (all []*backend.HeldError) {
 
 // causes are the answers that are unknown.
 func (v *votes) causes() (causes []error) {
-	for i, err := range v.errs {
-		if v.heard[i] && backend.AnswerOf(err) == backend.Unknown {
+	for _, err := range v.errs {
+		if err != errWaiting && backend.AnswerOf(err) == backend.Unknown { //nolint:errorlint // itself
 			causes = append(causes, err)
 		}
 	}
@@ -442,11 +441,7 @@ func (v *votes) causes() (causes []error) {
 func (v *votes) failed(is ...error) error {
 	e := &QuorumError{Need: v.quorum, is: is}
 	for i, n := range v.nodes {
-		err := v.errs[i]
-		if !v.heard[i] {
-			err = errWaiting
-		}
-		e.Nodes = append(e.Nodes, NodeError{n.name, err})
+		e.Nodes = append(e.Nodes, NodeError{n.name, v.errs[i]})
 	}
 	return e
 }

@@ -8,14 +8,14 @@ import (
 
 // # Tokens of a majority
 //
-// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's wish). A
+// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's minimum). A
 // majority's token is
 //
 //	t = the highest c' among ALL nodes that granted,
 //
 // and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds
 // there: either by having granted t itself, or by a renewal that raises c and proves the hold in
-// one step (Claim.MinToken). The wish is the client's clock and a bit, which is usually above all
+// one step (Claim.MinToken). The minimum is the client's clock and a bit, which is usually above all
 // counters and clocks, so that all nodes grant it and one round trip does.
 //
 // Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are
@@ -33,13 +33,13 @@ import (
 // long as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node
 // that forgot during a long hold knows t when it has been filled in.
 //
-// lead is how far ahead of the client's clock a wish is: more than clocks differ that are kept in
+// lead is how far ahead of the client's clock the minimum is: more than clocks differ that are kept in
 // time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but
 // nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
 
-// wish is the token that the nodes are asked for.
-func (r *Backend) wish(now time.Time) uint64 {
+// minToken is the token that the nodes are asked for, at least.
+func (r *Backend) minToken(now time.Time) uint64 {
 	if !r.caps.Fencing {
 		return 0
 	}
