@@ -38,12 +38,12 @@ type options struct {
 	noLock, kill, json        bool
 }
 
-const long = `A flash sale: buyers in several goroutines, and in several processes, buy from one small stock. Each looks
-how much is left, thinks (pays), and writes down what is left then. Two that do so at once sell one item twice, which a lock
-prevents; see what happens without one by --no-lock.
+const long = `A flash sale: buyers in several goroutines, and in several processes, buy from one small
+stock. Each looks how much is left, thinks (pays), and writes down what is left then. Two that do so
+at once sell one item twice, which a lock prevents; see what happens without one by --no-lock.
 
-The stock refuses fencing tokens that are older than one it has seen, so that not even a buyer that lost its lock without
-knowing could sell.`
+The stock is what the guards protect: it refuses fencing tokens that are older than one it has seen,
+so that not even a buyer that lost its lock without knowing could sell.`
 
 const examples = `  holdfast demo                                               # in memory: nothing to install
   holdfast demo --no-lock                                     # what it is for
@@ -80,18 +80,21 @@ func Command() *cobra.Command {
 	f.IntVar(&o.workers, "workers", 8, "buyers in each process")
 	f.IntVar(&o.processes, "processes", 1, "processes; more than one needs a backend that they can share")
 	f.DurationVar(&o.think, "think", time.Millisecond, "time between looking and buying, under the lock")
-	f.DurationVar(&o.rest, "rest", time.Millisecond, "about how long a buyer rests between two purchases; with 0 the one who was just\n"+
-		"served is the quickest to ask again, as nobody stands in line yet")
+	f.DurationVar(&o.rest, "rest", time.Millisecond, "about how long a buyer rests between two purchases; with 0\n"+
+		"the one who was just served is the quickest to ask again")
 	f.DurationVar(&o.duration, "duration", 8*time.Second, "end then, even if not all is sold")
 	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the lock, such as redis://host:6379\n"+
 		"(default: the configuration's, else mem://)")
-	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
-	f.DurationVar(&o.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 2s)")
+	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON;\n"+
+		"HOLDFAST_... variables win over it, and flags over both")
+	f.DurationVar(&o.ttl, "ttl", 0,
+		"how long a crashed holder blocks others (default: the configuration's, else 2s)")
 	f.StringVar(&o.key, "key", "flash-sale", "name of the lock")
-	f.StringVar(&o.trace, "trace", "", "send traces to this OTLP endpoint, such as Jaeger: http://localhost:4318, or\n"+
-		"grpc://localhost:4317; https and grpcs with TLS (default: the configuration's)")
+	f.StringVar(&o.trace, "trace", "", "send traces to this OTLP endpoint, such as Jaeger:\n"+
+		"http://localhost:4318, or grpc://localhost:4317; https and grpcs with TLS (default: the configuration's)")
 	f.BoolVar(&o.noLock, "no-lock", false, "take no lock, and sell too much")
-	f.BoolVar(&o.kill, "kill", false, "kill one of the processes while it holds the lock, and see when the lock is free again")
+	f.BoolVar(&o.kill, "kill", false,
+		"kill one of the processes while it holds the lock, and see when the lock is free again")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	return cmd
 }

@@ -26,7 +26,6 @@ type child struct {
 	in    io.WriteCloser
 	out   io.ReadCloser
 	ready chan struct{} // closed when the child's backend is open, or the child has ended
-	once  sync.Once     // around closing ready
 	ended error
 }
 
@@ -108,7 +107,8 @@ func (f *fleet) letGo(ctx context.Context) {
 
 // follow takes in what a child tells until it ends.
 func (f *fleet) follow(ctx context.Context, c *child) {
-	defer c.once.Do(func() { close(c.ready) })
+	ready := sync.OnceFunc(func() { close(c.ready) })
+	defer ready()
 	var told error
 	for dec := json.NewDecoder(c.out); ; {
 		var e event
@@ -117,7 +117,7 @@ func (f *fleet) follow(ctx context.Context, c *child) {
 		}
 		switch e.Kind {
 		case evReady:
-			c.once.Do(func() { close(c.ready) })
+			ready()
 		case evFailed:
 			told = errors.New(e.Error)
 		case evFrozen:

@@ -61,7 +61,8 @@ func (r *result) err() error {
 	}
 	switch k := r.Kill; {
 	case r.wantKill && k == nil && r.failed == nil:
-		errs = append(errs, errors.New("nobody was killed: the process that was to be never had the lock; give more --stock"))
+		errs = append(errs, errors.New(
+			"nobody was killed: the process that was to be never had the lock; give more --stock"))
 	case k != nil && k.NextToken == 0:
 		errs = append(errs, fmt.Errorf("after process %d was killed, nobody had the lock any more", k.Process))
 	}
@@ -85,7 +86,8 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 
 func (r *result) head(w io.Writer) {
 	buyers := r.Workers * r.Processes
-	fmt.Fprintf(w, "flash sale: %d items, %d %s in %d %s, ", r.Stock, buyers, choose(buyers == 1, "buyer", "buyers"),
+	fmt.Fprintf(w, "flash sale: %d items, %d %s in %d %s, ",
+		r.Stock, buyers, choose(buyers == 1, "buyer", "buyers"),
 		r.Processes, choose(r.Processes == 1, "process", "processes"))
 	if !r.Lock {
 		fmt.Fprint(w, "no lock\n\n")

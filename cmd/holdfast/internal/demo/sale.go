@@ -57,8 +57,8 @@ func (s *sale) open(ctx context.Context) (err error) {
 		return err
 	}
 	if s.store.local && s.processes > 1 {
-		return usage("--processes %d: %s keeps locks in the memory of one process, so that several would not exclude each other; "+
-			"give them a store to share, such as --backend redis://localhost:6379", s.processes, s.store.name)
+		return usage("--processes %d: %s keeps locks in the memory of one process, "+
+			"so that several would not exclude each other; give them a store to share, such as --backend redis://localhost:6379", s.processes, s.store.name)
 	}
 	if ttl := s.store.cfg.TTL; s.kill && ttl >= s.duration {
 		return usage("--kill: the lock is free again after the TTL of %v, and the sale ends after %v; "+

@@ -1,8 +1,6 @@
 package demo
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -39,21 +37,12 @@ type share struct {
 }
 
 // sharesOf returns a share for every buyer there was, in order, those who got nothing included.
-func sharesOf(sold map[buyer]int, processes, workers, killed int) []share {
-	all := map[buyer]int{}
+func sharesOf(sold map[buyer]int, processes, workers, killed int) (shares []share) {
 	for p := 1; p <= processes; p++ {
 		for w := 1; w <= workers; w++ {
-			all[buyer{p, w}] = 0
+			shares = append(shares, share{p, w, sold[buyer{p, w}], p == killed})
 		}
 	}
-	maps.Copy(all, sold)
-	var shares []share
-	for b, n := range all {
-		shares = append(shares, share{b.process, b.worker, n, b.process == killed})
-	}
-	slices.SortFunc(shares, func(a, b share) int {
-		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Worker, b.Worker))
-	})
 	return shares
 }
 
