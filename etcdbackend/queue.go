@@ -250,20 +250,15 @@ func (q *queue) refusal(own *entry) error {
 	return held
 }
 
-// position counts the claims that wait, up to own's. One may have two entries for a moment, see
-// withdrawDuplicate.
-func (q *queue) position(own *entry) int {
-	claims := make(map[string]struct{}, len(q.entries))
+// position counts the entries that wait, up to own. (A claim of two clients may have two for a
+// moment, see withdrawDuplicate.)
+func (q *queue) position(own *entry) (n int) {
 	for _, e := range q.entries {
-		switch {
-		case e.granted || e.created > own.created:
-		case e.id() == "": // a peer's
-			claims[e.key] = struct{}{}
-		default:
-			claims["\xff"+e.id()] = struct{}{}
+		if !e.granted && e.created <= own.created {
+			n++
 		}
 	}
-	return len(claims)
+	return n
 }
 
 // Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends

@@ -109,8 +109,8 @@ func (n *node) ask(ctx context.Context, timeout time.Duration, f send) error {
 	n.inFlight.Add(1)
 	err = f(ctx, b)
 	n.inFlight.Add(-1)
-	ended := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if ended && backend.AnswerOf(err) == backend.Unknown { // a client may be a moment before its ctx
+	if backend.AnswerOf(err) == backend.Unknown && (ctx.Err() != nil ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) { // a moment before ctx
 		err = silentError{timeout}
 	}
 	n.record(err)

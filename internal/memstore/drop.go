@@ -24,7 +24,8 @@ func (s *Store) Held(prefix string) (keys []string) {
 	}
 	s.mu.Unlock()
 	for _, key := range all {
-		if state := s.Inspect(key); strings.HasPrefix(key, prefix) && len(state.Holders)+len(state.Waiters) > 0 {
+		state := s.Inspect(key)
+		if strings.HasPrefix(key, prefix) && len(state.Holders)+len(state.Waiters) > 0 {
 			keys = append(keys, key)
 		}
 	}

@@ -31,7 +31,7 @@ type hold struct {
 	meta      backend.Meta
 }
 
-// expire drops what has run out: the holds, and the places of those who gave no sign of life.
+// expire drops what has run out: the holds, and the places of those who sent no heartbeat.
 func (l *lock) expire(now time.Time) {
 	l.holds = slices.DeleteFunc(l.holds, func(h hold) bool { return !h.expires.After(now) })
 	l.line = slices.DeleteFunc(l.line, func(p place) bool { return !p.until.After(now) })
@@ -148,7 +148,8 @@ func (l *lock) state(now time.Time) backend.State {
 	}
 	for _, p := range l.line {
 		if p.until.After(now) {
-			state.Waiters = append(state.Waiters, backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta})
+			w := backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta}
+			state.Waiters = append(state.Waiters, w)
 		}
 	}
 	return state

@@ -24,10 +24,10 @@ type Store struct {
 	mu    sync.Mutex
 	locks map[string]*lock        // by key; a key that is not there is free, and nobody waits
 	saved map[string][]byte       // by key: the state that was last saved; it outlives the lock
-	tombs map[tombstone]time.Time // released claims whose attempts may still be on their way, and until when
+	tombs map[tombstone]time.Time // released claims whose attempts may be in flight, and until when
 	opens time.Time               // nothing is granted before
 	grace time.Duration           // Config.Quarantine
-	token uint64                  // the last token of any key, so that a key's state can be forgotten when it is free
+	token uint64                  // the last of any key, so that a key can be forgotten when it is free
 }
 
 // A tombstone refuses an acquisition, not an owner: a re-entrant owner comes again with another
@@ -69,9 +69,8 @@ func New(cfg Config) *Store {
 // Capabilities says what a store in memory can do soundly.
 func (s *Store) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, Inspect: true, MinToken: true,
-		State:  true,
-		MinTTL: time.Millisecond,
+		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true,
+		State: true, Inspect: true, MinToken: true, MinTTL: time.Millisecond,
 	}
 }
 
@@ -84,7 +83,8 @@ func (s *Store) Validate(c backend.Claim) error {
 		return err
 	}
 	if s.grace > 0 && c.TTL > s.grace {
-		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over the store's quarantine of " + s.grace.String()}
+		reason := "is over the store's quarantine of " + s.grace.String()
+		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: reason}
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 	l := s.at(c.Key, now)
 	s.advance(c.Key, l, now, c.ID())
 	defer s.forget(c.Key, l)
-	if h := l.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant before stands, with its token
+	if h := l.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant stands
 		h.expires = later(h.expires, now.Add(c.TTL))
 		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved, State: s.load(c)}, nil
 	}
@@ -171,8 +171,8 @@ func (s *Store) Heartbeat(claims []backend.Claim) []bool {
 	return waiting
 }
 
-// Renew extends a running lease of the same acquisition, and nothing else. A floor raises the token
-// of the whole ownership, and with it the store's, in the same step: the proof that c holds is the
+// Renew extends a running lease of the same acquisition, and nothing else. A minimum raises the
+// token of the whole ownership, and with it the store's, in the same step: the proof that c holds is the
 // proof that nobody else was granted meanwhile. So it is with a state to be saved.
 func (s *Store) Renew(c backend.Claim) error {
 	s.mu.Lock()
@@ -293,7 +293,8 @@ func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Durati
 	if own := l.entered(c); own != nil {
 		h.token, h.reserved = own.token, own.reserved // one ownership, however often it was entered
 	} else {
-		h.token, h.reserved = max(s.token+1, uint64(now.UnixMicro()), min(c.MinToken, backend.MinTokenLimit(now, c.TTL))), max(c.Reserve, 1)
+		least := min(c.MinToken, backend.MinTokenLimit(now, c.TTL))
+		h.token, h.reserved = max(s.token+1, uint64(now.UnixMicro()), least), max(c.Reserve, 1)
 		s.token = h.token + uint64(h.reserved) - 1
 		l.token = s.token
 	}

@@ -48,7 +48,8 @@ func (l *loader) misspelled() {
 			continue
 		}
 		if meant := nearest(name, known); meant != "" {
-			l.fail(origin{env: []string{variable}}, "", invalid("unknown variable; did you mean "+envPrefix+meant+"?"))
+			hint := "unknown variable; did you mean " + envPrefix + meant + "?"
+			l.fail(origin{env: []string{variable}}, "", invalid(hint))
 		}
 	}
 }

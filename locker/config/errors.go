@@ -14,7 +14,7 @@ type Error struct {
 	Line int      // in File, from 1; 0 if the problem is not at one line
 	Key  string   // such as wait.mode; empty if the problem is not at one key
 	Env  []string // the environment variables that the value came from
-	Err  error    // an *[backend.InvalidError], what the system said of the file, or what [backend.Open] said
+	Err  error    // an *[backend.InvalidError], the system's error, or that of [backend.Open]
 }
 
 // Error says where and what, in one line: "config: holdfast.yaml:3: ttl (from LEASE): is not a
@@ -64,7 +64,8 @@ func join(path string, errs []error) error {
 		return errs[0]
 	}
 	if more := len(errs) - maxErrors; more > 0 {
-		errs = append(errs[:maxErrors:maxErrors], &Error{File: path, Err: invalid("has " + strconv.Itoa(more) + " more problems")})
+		last := &Error{File: path, Err: invalid("has " + strconv.Itoa(more) + " more problems")}
+		errs = append(errs[:maxErrors:maxErrors], last)
 	}
 	return errors.Join(errs...)
 }

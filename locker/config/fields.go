@@ -204,7 +204,8 @@ func setPasses(f *File, text string) error {
 	case err != nil: // err itself quotes the text
 		return invalid("is not a whole number")
 	case n < -1 || n == 0 || n >= backend.MaxReserve:
-		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + strconv.Itoa(backend.MaxReserve-1)}
+		most := strconv.Itoa(backend.MaxReserve - 1)
+		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + most}
 	}
 	f.Locker.Wait.Passes = n
 	return nil
@@ -240,7 +241,8 @@ var capabilities = func() (names []string) {
 
 // capability is the field of c that name stands for, in any case; the zero Value if there is none.
 func capability(c *backend.Capabilities, name string) reflect.Value {
-	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+	is := func(field string) bool { return strings.EqualFold(field, name) }
+	v := reflect.ValueOf(c).Elem().FieldByNameFunc(is)
 	if v.IsValid() && v.Kind() != reflect.Bool {
 		return reflect.Value{}
 	}

@@ -84,8 +84,8 @@ var (
 	tabIndent     = regexp.MustCompile(`(?m)^ *\t[ \t]*[^\s#]`)
 )
 
-// syntax is the library's error with a better line and without what it may quote. The line is where it noticed: mostly the
-// one, sometimes the one behind, or where the list or mapping begins.
+// syntax is the library's error with a better line and without what it may quote. The line is where
+// it noticed: mostly the one, sometimes the one behind, or where the list or mapping begins.
 func syntax(data []byte, err error) (origin, error) {
 	const prefix = "is not valid YAML"
 	m := libraryError.FindStringSubmatch(err.Error())

@@ -68,7 +68,7 @@ func (l *loader) key(n *yaml.Node, prefix string) bool {
 func (l *loader) member(full string, key, value *yaml.Node) {
 	i := slices.IndexFunc(fields, func(fd field) bool { return fd.key == full })
 	isSection := slices.ContainsFunc(fields, func(fd field) bool { return strings.HasPrefix(fd.key, full+".") })
-	dotted := strings.Contains(key.Value, ".") // wait.mode in one, which is how keys are named but not how they are written
+	dotted := strings.Contains(key.Value, ".") // wait.mode: so keys are named, and not written
 	switch {
 	case isSection && !dotted:
 		l.section(value, full+".")
