@@ -267,6 +267,24 @@ func TestRepeatTellsTheSameToken(t *testing.T) {
 	})
 }
 
+// A grant that is over is not told again, but asked for anew.
+// covers: A4
+func TestRepeatOfALostGrant(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		c, next := claim("k"), claim("k")
+		g := q.acquire(c)
+		time.Sleep(c.TTL + time.Second)
+		q.acquire(next)
+		_, err := q.TryAcquire(q.Context(), c)
+		wantErr(t, "the repeat while another holds", err, backend.ErrHeld)
+		q.release(next)
+		if again := q.acquire(c); again.Token <= g.Token {
+			q.Errorf("token %d when it is free, after %d", again.Token, g.Token)
+		}
+		q.release(c)
+	})
+}
+
 // A node that holds is asked to release although it is behind the others, if without it there is no
 // majority.
 // covers: Q14

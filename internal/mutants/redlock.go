@@ -34,7 +34,7 @@ var redlockMutants = []mutant{
 	},
 	{
 		Name: "redlock: no tombstone with a release that is owed", Dir: "redlock",
-		Find: `claim\.NoneInFlight = false( n\.mu)`,
+		Find: `claim\.NoneInFlight = false( n\.putOwed)`,
 		Put:  `claim.NoneInFlight = true$1`, Test: "./redlock OwedReleaseLeavesTombstone",
 	},
 	{
@@ -93,5 +93,15 @@ var redlockMutants = []mutant{
 	{
 		Name: "redlock: the token is that of the last node", Dir: "redlock", Find: `t\.highest = max\(t\.highest, (__)\)`, Put: "t.highest = $1",
 		Test: "./redlock TokenIsWrittenBack|TokensRise",
+	},
+	{
+		Name: "redlock: a repeat is told a grant that is over", Dir: "redlock",
+		Find: `(u\.begin\(ctx, renew, c, 0\)\.wait\(ctx\); err != nil)`, Put: "$1 && false",
+		Test: "./redlock RepeatOfALostGrant",
+	},
+	{
+		Name: "redlock: a repeat is another attempt", Dir: "redlock",
+		Find: `(u\.repeat\(ctx, c\); backend\.AnswerOf\(err\) != backend\.No)`, Put: "$1 && false",
+		Test: "./redlock RepeatTellsTheSameToken",
 	},
 }
