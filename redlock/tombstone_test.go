@@ -268,7 +268,7 @@ func TestRepeatTellsTheSameToken(t *testing.T) {
 }
 
 // A grant that is over is not told again, but asked for anew.
-// covers: A4
+// covers: K1, K3
 func TestRepeatOfALostGrant(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
 		c, next := claim("k"), claim("k")
