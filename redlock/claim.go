@@ -53,19 +53,20 @@ func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	}
 }
 
-// repeat returns the grant that a majority made of c before, as long as a majority proves the hold:
-// asked again, nodes that granted later might tell a higher token. It is a no if there is none.
-func (u *claim) repeat(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	u.mu.Lock()
-	g := u.grant
-	u.mu.Unlock()
+// repeat returns the grant that a majority made of the claim before, as long as a majority proves
+// the hold: asked again, nodes that granted later might tell a higher token. It is a no if there is
+// none.
+func (c *claim) repeat(ctx context.Context, cl backend.Claim) (backend.Grant, error) {
+	c.mu.Lock()
+	g := c.grant
+	c.mu.Unlock()
 	if g.TTL == 0 {
 		return g, backend.ErrLost
 	}
-	if _, err := u.begin(ctx, renew, c, 0).wait(ctx); err != nil {
+	if _, err := c.begin(ctx, renew, cl, 0).wait(ctx); err != nil {
 		return backend.Grant{}, err
 	}
-	g.TTL = c.TTL
+	g.TTL = cl.TTL
 	return g, nil
 }
 

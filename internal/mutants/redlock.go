@@ -96,7 +96,7 @@ var redlockMutants = []mutant{
 	},
 	{
 		Name: "redlock: a repeat is told a grant that is over", Dir: "redlock",
-		Find: `(u\.begin\(ctx, renew, c, 0\)\.wait\(ctx\); err != nil)`, Put: "$1 && false",
+		Find: `(c\.begin\(ctx, renew, cl, 0\)\.wait\(ctx\); err != nil)`, Put: "$1 && false",
 		Test: "./redlock RepeatOfALostGrant",
 	},
 	{
