@@ -62,18 +62,24 @@ type outcome struct {
 // passed since the last grant.
 const fewTokens = 16
 
+// A first is what the first of a cohort makes, in one piece: most locks are free, and need it all.
+type first struct {
+	cohort cohort
+	wait   wait
+	lease  lease
+}
+
 // lockTogether gets the lease for one of those who want the key in this process.
-func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, error) {
-	k := cohortKey{w.claim.Key, w.claim.TTL, o.wait}
+func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call) (*lease, error) {
+	k := cohortKey{key, o.ttl, o.wait}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return nil, ErrClosed
 	}
-	co := c.cohorts[k]
-	if co != nil {
+	if co := c.cohorts[k]; co != nil {
 		if o.failFast {
-			if vain := inVain(ctx, c.blocked(co, &w.claim, co.waiting)); vain != nil {
+			if vain := inVain(ctx, c.blocked(co, key, co.waiting)); vain != nil {
 				c.mu.Unlock()
 				return nil, vain
 			}
@@ -83,25 +89,29 @@ func (c *core) lockTogether(ctx context.Context, w *wait, o *call) (*lease, erro
 		}
 		me := co.join(ctx, o)
 		c.mu.Unlock()
-		return c.await(ctx, co, me, w)
+		return c.await(ctx, co, me, key, info)
 	}
-	co = &cohort{acquiring: true}
-	c.cohorts[k] = co
+	f := &first{}
+	f.cohort.acquiring = true
+	c.cohorts[k] = &f.cohort
 	c.mu.Unlock()
-	return c.lockFirst(ctx, k, co, w, o)
+	return c.lockFirst(ctx, k, f, info, o)
 }
 
 // lockFirst makes the first attempt in the caller's goroutine, as nobody else of this process is
 // there: most locks are free. If the key is held, the caller waits like everybody, and the acquirer
 // goes on with the same claim.
-func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, o *call) (l *lease, err error) {
+func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, o *call) (l *lease, err error) {
 	runtime.Callers(siteSkip+2, o.site[:])
-	w.identify()
-	w.cohort = co
+	co, w := &f.cohort, &f.wait
+	w.core, w.info, w.mode, w.cohort, w.room = c, info, k.mode, co, &f.lease
+	c.claim(ctx, opLock, k.key, o, &w.claim)
 	if c.cfg.Wait.Passes > 0 {
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
 	}
-	c.standBack(ctx, &w.claim)
+	if !w.claim.Queue {
+		c.standBack(ctx, k.key)
+	}
 	answered := false
 	defer func() {
 		if !answered { // the backend panicked: the claim is withdrawn, and those who came meanwhile are seen to
@@ -127,7 +137,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, co *cohort, w *wait, 
 		me := co.joinFirst(ctx, o, w.since)
 		c.startAcquirer(ctx, k, co, w)
 		c.mu.Unlock()
-		return c.await(ctx, co, me, w)
+		return c.await(ctx, co, me, k.key, info)
 	}
 	if co.first != nil { // the claim, and its place in the queue, are the cohort's
 		c.startAcquirer(ctx, k, co, w)
@@ -151,34 +161,33 @@ func (c *core) stopAsking(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	co.acquiring = false
-	c.next(ctx, k, co, w)
+	c.next(ctx, k, co, &w.claim, w.info)
 }
 
 // await waits for one's turn. Cancellation and turn may come together: under mu it is decided which
 // it was.
-func (c *core) await(ctx context.Context, co *cohort, me *waiter, w *wait) (l *lease, err error) {
-	ctx, end := c.observe(ctx, OpWait, w.info)
-	defer func() { end(w.info, err) }()
-	claim := &w.claim
+func (c *core) await(ctx context.Context, co *cohort, me *waiter, key string, info Hold) (l *lease, err error) {
+	ctx, end := c.observe(ctx, OpWait, info)
+	defer func() { end(info, err) }()
 	select {
 	case got := <-me.ready:
 		switch {
 		case got.lease == nil:
 			patiently(got.stopped)
 			if got.err == nil { // Close
-				return nil, cmp.Or(c.waitedFor(co, claim, 0), error(ErrClosed))
+				return nil, cmp.Or(c.waitedFor(co, key), error(ErrClosed))
 			}
 			return nil, got.err
 		case ctx.Err() != nil: // got after the caller gave up
 			c.giveBack(ctx, got.lease)
-			return nil, cmp.Or(c.waitedFor(co, claim, 0), ctx.Err())
+			return nil, cmp.Or(c.waitedFor(co, key), ctx.Err())
 		}
 		c.observeTurn(ctx, got.lease)
 		return got.lease, nil
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	why := cmp.Or(c.blocked(co, claim, co.ahead(me)), ctx.Err())
+	why := cmp.Or(c.blocked(co, key, co.ahead(me)), ctx.Err())
 	if !me.queued { // the turn came at the same moment
 		c.mu.Unlock()
 		if got := <-me.ready; got.lease != nil {
@@ -197,17 +206,18 @@ func (c *core) await(ctx context.Context, co *cohort, me *waiter, w *wait) (l *l
 	return nil, why
 }
 
-func (c *core) waitedFor(co *cohort, claim *backend.Claim, ahead int) error {
+func (c *core) waitedFor(co *cohort, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.blocked(co, claim, ahead)
+	return c.blocked(co, key, 0)
 }
 
 // blocked is what is known of who is in the way of one who waits in the cohort behind ahead others:
 // what the store told who asked it, or one of this process. Nil if that is nobody, as far as is
 // known. The caller has mu.
-func (c *core) blocked(co *cohort, claim *backend.Claim, ahead int) error {
+func (c *core) blocked(co *cohort, key string, ahead int) error {
 	var held *HeldError
+	claim := &backend.Claim{Key: key} // exclusive
 	switch {
 	case errors.As(co.refusal, &held):
 		return c.estimate(claim, held.Err, ahead)
@@ -247,10 +257,14 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	defer c.done()
 	ctx, end := c.observe(ctx, OpLease, w.info)
 	w.cohort, w.tell = co, end
-	c.sign(ctx, &w.claim)
-	c.standBack(ctx, &w.claim)
+	if c.cfg.Observer != nil {
+		c.sign(ctx, &w.claim)
+	}
+	if !w.claim.Queue {
+		c.standBack(ctx, k.key)
+	}
 	l, err := w.run(ctx)
-	if err == nil { // before anybody can have it
+	if err == nil && c.events != nil { // before anybody can have it
 		c.observeLease(ctx, EventGrant, l)
 	}
 
@@ -276,17 +290,18 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	co.acquirerEnded()
-	c.next(ctx, k, co, w)
+	c.next(ctx, k, co, &w.claim, w.info)
 }
 
 // next starts an acquirer if somebody waits and the process has no lease; if there is nothing left
 // of the cohort it is forgotten. like is a claim to make the next one of. The caller has mu.
-func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *wait) {
+func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *backend.Claim, info Hold) {
 	switch {
 	case co.lease != nil || co.acquiring:
 	case co.first != nil:
-		w := &wait{core: c, claim: like.claim, info: like.info, mode: like.mode}
-		w.claim.Owner, w.claim.NoneInFlight = unassigned, false
+		w := &wait{core: c, claim: *like, info: info, mode: k.mode}
+		w.claim.Owner, w.claim.NoneInFlight = backend.NewOwner(), false
+		w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond)
 		if c.cfg.Wait.Passes > 0 {
 			w.claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)
 		}
@@ -376,7 +391,7 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 	defer c.mu.Unlock()
 	co := l.cohort
 	if co == nil || co.lease != l || co.first == nil || !good || c.closed || l.passes >= c.cfg.Wait.Passes ||
-		now.at.Sub(l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 {
+		time.Duration(now-l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 {
 		return false
 	}
 	if c.caps.Fencing {
@@ -404,7 +419,7 @@ func (c *core) drop(ctx context.Context, l *lease) {
 	info.Token = l.token
 	if co := l.cohort; co != nil && co.lease == l {
 		co.lease = nil
-		c.next(ctx, l.key, co, &wait{claim: l.claim, info: l.info, mode: l.key.mode})
+		c.next(ctx, l.key, co, &l.claim, l.info)
 	}
 	c.mu.Unlock()
 	if first && l.tell != nil {

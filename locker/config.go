@@ -29,8 +29,8 @@ type Config struct {
 	TTL time.Duration
 
 	// MaxHold ends a hold that is older, with cause ErrMaxHold: it is renewed no more, and runs out
-	// within a TTL unless its guard is unlocked before. Zero: a hold lasts for as long as it is
-	// renewed.
+	// within a TTL unless its guard is unlocked before. Time that the machine sleeps counts, where
+	// it is known. Zero: a hold lasts for as long as it is renewed.
 	MaxHold time.Duration
 
 	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the

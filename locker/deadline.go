@@ -15,37 +15,35 @@ const (
 // the scheduler's between the two, and no suspend: no machine sleeps and wakes up in less.
 const napless = 20 * time.Millisecond
 
-// An instant is a point in time by both clocks: the one that timers run on, and how long the
-// machine has slept so far.
-type instant struct {
-	at    time.Time
-	slept time.Duration
-}
+// An instant is a point in time, as nanoseconds since the client was made, that the machine spent
+// suspended included. Go's timers and monotonic clock stand still then, and the store's lease does
+// not: so leases are reckoned in instants.
+type instant time.Duration
 
-// A deadline is until when a lease is provably good. It is counted from before the request was
-// sent: the store's lease began later than that, so it ends later than the deadline
-// (docs/guarantees.md, Lemma L). Time that the machine spends suspended counts, although the
-// monotonic clock stands still then, and so do timers.
-type deadline instant
+// now returns the present.
+func (c *core) now() instant { return c.instant(time.Now()) }
 
-// now reads both clocks.
-func (c *core) now() instant {
-	at := time.Now()
-	return instant{at, c.suspended(at)}
-}
-
-// deadlineOf returns the deadline of a lease of ttl that was asked for at sent.
-func deadlineOf(sent instant, ttl time.Duration) deadline {
-	return deadline{sent.at.Add(ttl - ttl/driftRate - margin), sent.slept}
-}
-
-// local is d on the monotonic clock as it is now: earlier by the time slept since d was made.
-func (d deadline) local(now instant) time.Time {
-	if slept := now.slept - d.slept; slept > napless {
-		return d.at.Add(-slept)
+// instant returns the instant of t, which is now. A suspend that is found once counts from then on,
+// for whatever is compared with a later instant.
+func (c *core) instant(t time.Time) instant {
+	slept := c.suspended(t)
+	if before := c.slept.Load(); slept-time.Duration(before) > napless {
+		c.slept.CompareAndSwap(before, int64(slept)) // else another has found at least as much
+	} else {
+		slept = time.Duration(before)
 	}
-	return d.at
+	return instant(t.Sub(c.base) + slept)
 }
 
-// left is how long d still is. It is negative once d has passed.
-func (d deadline) left(now instant) time.Duration { return d.local(now).Sub(now.at) }
+// deadlineOf returns until when a lease of ttl is provably good that was asked for at sent. It is
+// counted from before the request was sent: the store's lease began later than that, so it ends
+// later than the deadline (docs/guarantees.md, Lemma L).
+func deadlineOf(sent instant, ttl time.Duration) instant {
+	return sent + instant(ttl-ttl/driftRate-margin)
+}
+
+// local is i on the monotonic clock, if the machine does not sleep from now on.
+func (c *core) local(i instant) time.Time {
+	now := time.Now()
+	return now.Add(time.Duration(i - c.instant(now)))
+}

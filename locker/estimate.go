@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/chance"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -23,6 +24,7 @@ type holdTime struct {
 	mean      time.Duration
 	seen      time.Time // when the last of them ended
 	contended time.Time // when another's hold was last in the way; kept only where the store has no queue
+	run       time.Time // when the present row of holds began, each right behind the one before
 }
 
 const (
@@ -57,7 +59,7 @@ func (t *holdTimes) entry(key string) *holdTime {
 			break
 		}
 	}
-	s := &holdTime{}
+	s := &holdTime{run: time.Now()}
 	t.keys[key] = s
 	return s
 }
@@ -118,24 +120,33 @@ func wouldTimeout(deadline time.Time, err error) error {
 	return vain
 }
 
-// contendedFor is how long a key counts as contended after another's hold was in the way.
-const contendedFor = time.Second
+const (
+	contendedFor = time.Second            // how long a key counts as contended after another's hold was in the way
+	longestRun   = 100 * time.Millisecond // how long a client takes a key again and again before it gives others a chance
+)
 
 // standBack gives others a chance where the store has no queue. Whoever asks right behind its own
 // release nearly always wins, as those who are woken by it have yet to ask: so if this client had
 // the key just now, and others want it, it asks a moment later, drawn at random around
-// Wait.Initial.
-func (c *core) standBack(ctx context.Context, claim *backend.Claim) {
-	if claim.Queue {
-		return
-	}
+// Wait.Initial. A client that always wins is not told that others want the key: it stands back, too,
+// when it has had the key all the time for a while, and so briefly that it is likely to find
+// another's hold in its way if there is any.
+func (c *core) standBack(ctx context.Context, key string) {
 	moment, now := c.cfg.Wait.Initial, time.Now()
+	var pause time.Duration
 	c.holdTimes.mu.Lock()
-	s := c.holdTimes.keys[claim.Key]
-	wanted := s != nil && now.Sub(s.seen) <= moment && now.Sub(s.contended) <= contendedFor
+	switch s := c.holdTimes.keys[key]; {
+	case s == nil:
+	case now.Sub(s.seen) > moment: // this client left it to others
+		s.run = now
+	case now.Sub(s.contended) <= contendedFor:
+		s.run, pause = now, moment
+	case now.Sub(s.run) >= longestRun:
+		s.run, pause = now, min(moment, max(s.mean, time.Millisecond))
+	}
 	c.holdTimes.mu.Unlock()
-	if wanted {
-		waiting.Pause(ctx, waiting.Jitter(moment))
+	if pause > 0 {
+		waiting.Pause(ctx, chance.N(2*pause)) // so wide that two who do this meet, and know of each other
 	}
 }
 

@@ -128,12 +128,11 @@ type hold struct {
 	parent context.Context   // Lock's, as the observer has it
 	tell   func(Hold, error) // tells the observer of the end
 	site   site
-	began  time.Time
-	maxAt  time.Time // when MaxHold ends it; zero without
+	maxAt  instant // when MaxHold ends it; zero without
 
 	// Guarded by lease.mu.
 	cause     error // why it ended; nil while it lasts
-	ended     time.Time
+	ended     instant
 	unlocking bool          // Unlock was called, or nobody can call it any more
 	outcome   error         // what Unlock returns, when done is closed
 	settled   bool          // outcome is there
@@ -146,39 +145,35 @@ type hold struct {
 	weak      weak.Pointer[handle]    // knows it, from then on
 }
 
-// newHold makes a hold of the lease, and tell of its end. The caller is counted; the count goes on
-// to the hold.
-func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), where site) *hold {
-	h := &hold{lease: l, info: info, parent: ctx, tell: tell, site: where, began: time.Now()}
-	if c.cfg.MaxHold > 0 {
-		h.maxAt = h.began.Add(c.cfg.MaxHold)
-	}
+// newHold makes a hold of the lease for g, and tell of its end. The caller is counted; the count
+// goes on to the hold.
+//
+// Until the first renewal the hold just keeps the guard, which costs nothing, and most holds are
+// over by then. The renewals notice when it is dropped, see leaked.
+func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), where site, g *handle) *hold {
 	l.mu.Lock()
+	h := &l.firstHold
+	if h.lease != nil {
+		h = &hold{}
+	}
+	h.lease, h.info, h.parent, h.tell, h.site, h.strong = l, info, ctx, tell, where, g
 	l.hold = h
 	lost := l.lost
-	if lost == nil && !h.maxAt.IsZero() {
-		l.timer.Reset(l.next(instant{h.began, l.until.slept}))
+	if lost == nil && c.cfg.MaxHold > 0 {
+		now := c.now()
+		h.maxAt = now + instant(c.cfg.MaxHold)
+		l.timer.Reset(l.next(now))
 	}
 	l.mu.Unlock()
 	switch { // what happened to the lease on its way to the hold is the hold's to suffer
 	case lost != nil:
-		h.end(h.began, lost)
+		h.end(c.now(), lost)
 	case c.cut.Err() != nil:
 		_ = l.lose(lostBecause(ErrClosed))
 	case c.closing.Err() != nil:
-		h.end(h.began, ErrClosed)
+		h.end(c.now(), ErrClosed)
 	}
 	return h
-}
-
-// watchOver has the renewals notice when the guard is dropped. Most holds are over before the first
-// renewal, and for those this costs nothing: until then the hold just keeps the guard.
-func (h *hold) watchOver(g *handle) {
-	h.lease.mu.Lock()
-	defer h.lease.mu.Unlock()
-	if h.cause == nil {
-		h.strong = g
-	}
 }
 
 // leaked reports whether the guard was dropped without Unlock. Its lease is then renewed no more,
@@ -225,7 +220,7 @@ func (h *hold) valid() error {
 	l := h.lease
 	now := l.core.now()
 	l.mu.Lock()
-	cause, left := h.cause, l.until.left(now)
+	cause, left := h.cause, time.Duration(l.until-now)
 	l.mu.Unlock()
 	if cause == nil && left <= 0 {
 		_ = l.lose(errExpired)
@@ -236,19 +231,18 @@ func (h *hold) valid() error {
 
 func (h *hold) goodUntil() time.Time {
 	l := h.lease
-	now := l.core.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until := l.until.local(now); h.cause == nil || until.Before(h.ended) {
-		return until
+	if h.cause != nil {
+		return l.core.local(min(l.until, h.ended))
 	}
-	return h.ended
+	return l.core.local(l.until)
 }
 
 // end ends the hold because of cause, and reports whether it did: it may have ended before. It is
 // immediate: no I/O, nothing waited for. Except for ErrUnlocked, the lease is still there after
 // MaxHold and Close, until Unlock or the deadline, and lost otherwise.
-func (h *hold) end(now time.Time, cause error) bool {
+func (h *hold) end(now instant, cause error) bool {
 	if h.parent.Err() != nil { // the parent has ended first: the hold's context says so
 		h.context()
 	}
@@ -259,7 +253,7 @@ func (h *hold) end(now time.Time, cause error) bool {
 		h.cause, h.ended, h.strong = cause, now, nil
 		if errors.Is(cause, ErrMaxHold) {
 			l.over = true
-			l.timer.Reset(max(l.until.left(l.core.now()), 0)) // at the deadline nobody waits for its Unlock any more
+			l.timer.Reset(time.Duration(max(l.until-now, 0))) // at the deadline nobody waits for its Unlock any more
 		}
 	}
 	lost := errors.Is(cause, ErrLost)
@@ -335,9 +329,9 @@ func (h *hold) unlockFirst() error {
 	l, c := h.lease, h.lease.core
 	now := c.now()
 	if l.expired(now) { // unnoticed: that must not be called an unlock
-		h.end(now.at, errExpired)
+		h.end(now, errExpired)
 	}
-	unlocked := h.end(now.at, ErrUnlocked)
+	unlocked := h.end(now, ErrUnlocked)
 	l.mu.Lock()
 	cause, under := h.cause, l.renewing
 	if under != nil {
@@ -363,11 +357,13 @@ func (h *hold) unlockFirst() error {
 	l.hold = nil
 	l.mu.Unlock()
 	if cause == nil && c.pass(l, now, l.good(now)) {
-		c.observeLease(h.parent, EventPass, l)
+		if c.events != nil {
+			c.observeLease(h.parent, EventPass, l)
+		}
 		h.leave(nil)
 		return nil
 	}
-	c.holdTimes.add(l.claim.Key, l.passes+1, now.at.Sub(l.granted), now.at)
+	c.holdTimes.add(l.claim.Key, l.passes+1, time.Duration(now-l.granted), time.Now())
 	err := c.giveUp(h.parent, l)
 	if errors.Is(err, backend.ErrLost) {
 		if l.expired(c.now()) {

@@ -33,69 +33,72 @@ type lease struct {
 	token   uint64 // the present hold's
 	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
 	passes  int    // how often it was handed on
-	granted time.Time
+	granted instant
 	waiter  *waiter // that got the lease for the present hold; nil for the first
 
 	mu       sync.Mutex // guards what follows, and the hold
 	hold     *hold      // the present one; nil before the first, and while the lease is handed on
-	until    deadline
-	over     bool  // released, lost, or left to run out: renewed no more
-	lost     error // why, if it was lost
-	renewAt  time.Time
-	watchAt  time.Time // when to begin to watch for its loss; zero: not, or begun
+	until    instant    // the deadline
+	over     bool       // released, lost, or left to run out: renewed no more
+	lost     error      // why, if it was lost
+	renewAt  instant
+	watchAt  instant // when to begin to watch for its loss; zero: not, or begun
 	unwatch  context.CancelFunc
 	timer    *time.Timer        // for whichever of the three is next
 	waiting  bool               // a renewal is due and waits for its turn, see renewals
 	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
 	stop     context.CancelFunc // ends that
 	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
+
+	firstHold hold // most leases have no other, so it is made with them
 }
 
 // watchAfter is how long a lease lasts before it is watched: a short one costs nothing.
 const watchAfter = 10 * time.Millisecond
 
 // leaseOf starts to look after what the store has just granted.
-func (w *wait) leaseOf(g backend.Grant, until deadline) *lease {
-	c, now := w.core, time.Now()
-	l := &lease{
-		core: c, claim: w.claim, info: Hold{Key: w.info.Key, Mode: w.info.Mode}, tell: w.tell,
-		token: g.Token, spare: max(g.Reserved-1, 0), granted: now, until: until,
+func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
+	c, l := w.core, w.room
+	if w.room = nil; l == nil {
+		l = &lease{}
 	}
+	l.core, l.claim, l.info, l.tell = c, w.claim, w.info, w.tell
+	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
 	l.claim.NoneInFlight = !w.unsure
 	// A lease that was handed over by the store is short until it is renewed for the first time.
-	l.renewAt = now.Add(min(l.interval(), until.at.Sub(now)/3))
+	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {
-		l.watchAt = now.Add(watchAfter)
+		l.watchAt = now + instant(watchAfter)
 	}
 	c.mu.Lock()
 	c.leases[l] = struct{}{}
 	c.mu.Unlock()
 	l.mu.Lock() // before the timer can look
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.next(instant{now, until.slept}), l.tick)
+	l.timer = time.AfterFunc(l.next(now), l.tick)
 	return l
 }
 
 // interval is a third of the TTL, a tenth more or less, so that locks taken together are not
 // renewed together.
-func (l *lease) interval() time.Duration {
+func (l *lease) interval() instant {
 	third := l.claim.TTL / 3
-	return third - third/10 + chance.N(third/5+1)
+	return instant(third - third/10 + chance.N(third/5+1))
 }
 
 // next is how long it is until the timer has something to do. The caller has mu.
 func (l *lease) next(now instant) time.Duration {
-	at := l.until.local(now)
-	if l.renewing == nil && !l.waiting && l.renewAt.Before(at) {
-		at = l.renewAt
+	at := l.until
+	if l.renewing == nil && !l.waiting {
+		at = min(at, l.renewAt)
 	}
-	if !l.watchAt.IsZero() && l.watchAt.Before(at) {
-		at = l.watchAt
+	if l.watchAt != 0 {
+		at = min(at, l.watchAt)
 	}
-	if l.hold != nil && !l.hold.maxAt.IsZero() && l.hold.maxAt.Before(at) {
-		at = l.hold.maxAt
+	if l.hold != nil && l.hold.maxAt != 0 {
+		at = min(at, l.hold.maxAt)
 	}
-	return max(at.Sub(now.at), 0)
+	return time.Duration(max(at-now, 0))
 }
 
 // tick is the timer's function: it does what is due. It sets the timer again before it asks the
@@ -109,27 +112,27 @@ func (l *lease) tick() {
 		return
 	}
 	switch {
-	case l.until.left(now) <= 0:
+	case now >= l.until:
 		l.mu.Unlock()
 		_ = l.lose(errExpired)
 		return
-	case h != nil && !h.maxAt.IsZero() && !now.at.Before(h.maxAt):
+	case h != nil && h.maxAt != 0 && now >= h.maxAt:
 		l.mu.Unlock()
-		h.end(now.at, ErrMaxHold)
+		h.end(now, ErrMaxHold)
 		return
 	case l.over: // ended by MaxHold: until the deadline only its Unlock is awaited
-		l.timer.Reset(l.until.left(now))
+		l.timer.Reset(time.Duration(l.until - now))
 		l.mu.Unlock()
 		return
 	}
-	if !l.watchAt.IsZero() && !now.at.Before(l.watchAt) {
-		l.watchAt = time.Time{}
+	if l.watchAt != 0 && now >= l.watchAt {
+		l.watchAt = 0
 		var ctx context.Context
 		ctx, l.unwatch = context.WithCancel(context.Background())
 		l.core.add()
 		go l.watch(ctx)
 	}
-	due := l.renewing == nil && !l.waiting && !now.at.Before(l.renewAt)
+	due := l.renewing == nil && !l.waiting && now >= l.renewAt
 	if due && h != nil && h.leaked() {
 		l.mu.Unlock()
 		_ = l.lose(errLeaked)
@@ -148,7 +151,7 @@ func (l *lease) renewDue() {
 	now := l.core.now()
 	l.mu.Lock()
 	l.waiting = false
-	if l.over || l.renewing != nil || now.at.Before(l.renewAt) || l.until.left(now) <= 0 {
+	if l.over || l.renewing != nil || now < l.renewAt || now >= l.until {
 		if !l.over {
 			l.timer.Reset(l.next(now))
 		}
@@ -163,7 +166,7 @@ func (l *lease) renewDue() {
 }
 
 // deadline returns until when the lease is provably good.
-func (l *lease) deadline() deadline {
+func (l *lease) deadline() instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
@@ -174,7 +177,7 @@ func (l *lease) begin(ctx context.Context, h *hold, limit time.Duration) context
 	if h != nil && ctx == context.Background() {
 		ctx = context.WithoutCancel(h.parent)
 	}
-	limit = max(min(limit, l.until.left(l.core.now())), time.Millisecond)
+	limit = max(min(limit, time.Duration(l.until-l.core.now())), time.Millisecond)
 	ctx, l.stop = context.WithTimeout(ctx, limit)
 	l.renewing = make(chan struct{})
 	l.core.add()
@@ -191,7 +194,7 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 		info = h.info
 	}
 	ctx, end := c.observe(ctx, OpRenew, info)
-	sent := c.now() // before the request: see deadline
+	sent := c.now() // before the request: see deadlineOf
 	err := c.b.Renew(ctx, l.claim)
 	end(info, err)
 	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign)
@@ -202,7 +205,7 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	l.renewing, l.stop = nil, nil
 	now := c.now()
 	switch {
-	case refuted, l.until.left(now) <= 0: // too late, even for a yes: belief had ended
+	case refuted, now >= l.until: // too late, even for a yes: belief had ended
 		cause := errExpired
 		if refuted {
 			cause = lostBecause(fmt.Errorf("the store says so: %w", err))
@@ -217,15 +220,13 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	case err == nil:
 		c.heard()
 		l.retry = nil
-		if until := deadlineOf(sent, l.claim.TTL); until.local(now).After(l.until.local(now)) {
-			l.until = until
-		}
-		l.renewAt = sent.at.Add(l.interval())
-	case !now.at.Before(l.renewAt): // a renewal was due, and is
+		l.until = max(l.until, deadlineOf(sent, l.claim.TTL))
+		l.renewAt = sent + l.interval()
+	case now >= l.renewAt: // a renewal was due, and is
 		if l.retry == nil {
 			l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
 		}
-		l.renewAt = now.at.Add(l.retry.Next())
+		l.renewAt = now + instant(l.retry.Next())
 	}
 	defer l.mu.Unlock()
 	if l.over {
@@ -322,7 +323,7 @@ func (l *lease) holder() *hold {
 func (l *lease) good(now instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lost == nil && !l.over && l.until.left(now) >= min(l.claim.TTL/2, l.core.cfg.Wait.Fallback)
+	return l.lost == nil && !l.over && time.Duration(l.until-now) >= min(l.claim.TTL/2, l.core.cfg.Wait.Fallback)
 }
 
 // lose ends the lease, and with it its hold, because of cause, and returns the cause that stands.
@@ -352,7 +353,7 @@ func (l *lease) endLost(h *hold, cause error) {
 	ctx := context.Background()
 	if h != nil {
 		ctx = h.parent
-		h.end(time.Now(), cause)
+		h.end(l.core.now(), cause)
 	}
 	l.core.drop(ctx, l)
 }

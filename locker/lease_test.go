@@ -24,12 +24,12 @@ func handedOver(t *testing.T, c *core, slow time.Duration) *hold {
 	if !c.enter() {
 		t.Fatal("closed")
 	}
-	l, err := c.obtain(t.Context(), opLock, &Hold{Key: "k"}, &call{ttl: c.cfg.TTL})
+	l, err := c.obtain(t.Context(), opLock, Hold{Key: "k"}, &call{ttl: c.cfg.TTL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(slow)
-	return c.newHold(t.Context(), l, Hold{Key: "k"}, ignore, site{})
+	return c.newHold(t.Context(), l, Hold{Key: "k"}, ignore, site{}, nil)
 }
 
 // Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or

@@ -27,47 +27,49 @@ var errSlow = errors.New("store took longer than half the TTL to answer")
 
 // acquire is Lock and TryLock: it ends with a guard, or with nothing held, queued or in flight.
 func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) (*Guard[T], error) {
-	h, err := c.core.acquire(ctx, op, key, opts)
-	if err != nil {
+	g := &Guard[T]{}
+	if err := c.core.acquire(ctx, op, key, opts, &g.handle); err != nil {
 		return nil, &Error{op, key, err}
 	}
-	g := &Guard[T]{handle: handle{h}}
 	bound := false
 	defer func() {
 		if !bound { // bind failed, or panicked
-			c.core.abandon(h)
+			c.core.abandon(g.h)
 		}
 	}()
-	if g.v, err = c.bind(holdContext{&g.handle}, h.info); err != nil {
+	var err error
+	if g.v, err = c.bind(holdContext{&g.handle}, g.h.info); err != nil {
 		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
 	}
 	bound = true
-	h.watchOver(&g.handle)
 	return g, nil
 }
 
-// acquire gets a lease, in whichever way the claim allows, and makes a hold of it.
-func (c *core) acquire(ctx context.Context, op, key string, opts []Option) (h *hold, err error) {
+// acquire gets a lease, in whichever way the call allows, and makes a hold of it for g.
+func (c *core) acquire(ctx context.Context, op, key string, opts []Option, g *handle) (err error) {
 	if !c.enter() {
-		return nil, notAcquired(ctx, ErrClosed)
+		return notAcquired(ctx, ErrClosed)
 	}
 	defer func() {
-		if h == nil { // else the hold is what is counted
+		if g.h == nil { // else the hold is what is counted
 			c.done()
 		}
 	}()
 	o := c.options(opts)
 	info := Hold{Key: key, Mode: o.mode}
 	ctx, end := c.observe(ctx, OpLock, info)
-	l, err := c.obtain(ctx, op, &info, &o)
+	l, err := c.obtain(ctx, op, info, &o)
 	if err != nil {
 		err = notAcquired(ctx, err)
 		end(info, err)
-		return nil, err
+		return err
 	}
 	info.Token, info.StoreKey = l.token, l.claim.Key
-	c.observeLease(ctx, EventGrant, l)
-	return c.newHold(ctx, l, info, end, o.site), nil
+	if c.events != nil {
+		c.observeLease(ctx, EventGrant, l)
+	}
+	g.h = c.newHold(ctx, l, info, end, o.site, g)
+	return nil
 }
 
 // options adds the options of one call up.
@@ -82,36 +84,39 @@ func (c *core) options(opts []Option) call {
 	return o
 }
 
-// obtain makes the claim and gets a lease for it. Plain exclusive claims of one process share
-// leases (see cohort); TryLock does not wait, and shared, counted and re-entrant claims each need a
-// lease of their own.
-func (c *core) obtain(ctx context.Context, op string, info *Hold, o *call) (*lease, error) {
-	w := &wait{core: c, info: *info, mode: o.wait}
-	if err := c.claim(ctx, op, info.Key, o, &w.claim); err != nil {
+// obtain gets a lease. Plain exclusive claims of one process share leases (see cohort); TryLock
+// does not wait, and shared, counted and re-entrant claims each need a lease of their own.
+func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*lease, error) {
+	if err := backend.ValidateKey(info.Key); err != nil { // the key itself: a namespace must not make "" a key
 		return nil, err
+	}
+	if o.ttl != c.cfg.TTL || o.wait != c.cfg.Wait.Mode { // else New has checked them
+		if err := c.check(o); err != nil {
+			return nil, err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	key := backend.Namespaced(c.cfg.Namespace, info.Key)
 	if op == opTry {
-		runtime.Callers(siteSkip, o.site[:])
-		return w.once(ctx)
+		return c.lockAlone(ctx, op, key, info, o)
 	}
-	if !o.reentrant && heldBy(ctx, c.b, w.claim.Key) {
+	if !o.reentrant && heldBy(ctx, c.b, key) {
 		return nil, ErrWouldDeadlock
 	}
-	limited, cancel := bounded(ctx, o.waitLimit)
-	defer cancel()
+	limited := ctx
+	if o.waitLimit > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, o.waitLimit)
+		defer cancel()
+	}
 	var l *lease
 	var err error
 	if o.mode == backend.Exclusive && !o.reentrant {
-		l, err = c.lockTogether(limited, w, o)
+		l, err = c.lockTogether(limited, key, info, o)
 	} else {
-		runtime.Callers(siteSkip, o.site[:])
-		w.failFast = o.failFast
-		if l, err = w.run(limited); err != nil {
-			w.withdraw(limited)
-		}
+		l, err = c.lockAlone(limited, op, key, info, o)
 	}
 	if err != nil && ctx.Err() == nil { // Close and the wait limit are told here, the caller's ctx by notAcquired
 		switch {
@@ -122,56 +127,6 @@ func (c *core) obtain(ctx context.Context, op string, info *Hold, o *call) (*lea
 		}
 	}
 	return l, err
-}
-
-// bounded is ctx with a limit, if there is one.
-func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, limit)
-}
-
-// claim sets claim to what a call asks of the store, validated.
-func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backend.Claim) error {
-	if err := backend.ValidateKey(key); err != nil { // the key itself first: a namespace must not make "" a key
-		return err
-	}
-	if o.ttl != c.cfg.TTL || o.wait != c.cfg.Wait.Mode { // else New has checked them
-		if err := c.check(o); err != nil {
-			return err
-		}
-	}
-	*claim = backend.Claim{
-		Key: backend.Namespaced(c.cfg.Namespace, key), Owner: unassigned,
-		Mode: o.mode, Limit: o.limit, TTL: o.ttl, Meta: c.meta,
-	}
-	if o.reentrant {
-		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
-	}
-	if op == opLock && c.caps.Queue && c.caps.Fencing && (o.wait == waiting.Handoff || o.wait == waiting.Auto) {
-		// Three heartbeats within the time that a place lasts, so that one may be lost.
-		claim.Queue, claim.WaiterTTL = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
-	}
-	c.sign(ctx, claim)
-	return claim.Validate(c.caps)
-}
-
-// unassigned stands for the random name that a claim gets when the store is asked: most of those who
-// wait in a cohort never ask.
-const unassigned = "unassigned"
-
-// identify gives a claim that the store is about to be asked with its name, and the time.
-func (w *wait) identify() {
-	name := &w.claim.Owner
-	if w.claim.Reentrant {
-		name = &w.claim.Hold
-	}
-	if *name != unassigned {
-		return
-	}
-	*name = backend.NewOwner()
-	w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
 }
 
 // check refuses what the options of a call ask for, if it cannot be had.
@@ -186,6 +141,43 @@ func (c *core) check(o *call) error {
 	return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
 }
 
+// lockAlone gets a lease that is shared with nobody.
+func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call) (*lease, error) {
+	runtime.Callers(siteSkip+1, o.site[:])
+	w := &wait{core: c, info: info, mode: o.wait, failFast: o.failFast && op == opLock}
+	c.claim(ctx, op, key, o, &w.claim)
+	if o.mode != backend.Exclusive || o.reentrant { // a plain claim asks for nothing that a backend may lack
+		if err := w.claim.Validate(c.caps); err != nil {
+			return nil, err
+		}
+	}
+	if op == opTry {
+		return w.once(ctx)
+	}
+	l, err := w.run(ctx)
+	if err != nil {
+		w.withdraw(ctx)
+	}
+	return l, err
+}
+
+// claim sets claim to what a call asks of the store, under a name that no other claim has.
+func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backend.Claim) {
+	claim.Key, claim.Owner, claim.Mode, claim.Limit, claim.TTL = key, backend.NewOwner(), o.mode, o.limit, o.ttl
+	claim.Meta = c.meta
+	claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
+	if o.reentrant {
+		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
+	}
+	if op == opLock && c.caps.Queue && c.caps.Fencing && (o.wait == waiting.Handoff || o.wait == waiting.Auto) {
+		// Three heartbeats within the time that a place lasts, so that one may be lost.
+		claim.Queue, claim.WaiterTTL = true, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
+	}
+	if c.cfg.Observer != nil {
+		c.sign(ctx, claim)
+	}
+}
+
 // A wait is one claim on its way from the first attempt to a lease, or to its withdrawal. It is
 // used by one goroutine at a time.
 type wait struct {
@@ -195,6 +187,7 @@ type wait struct {
 	mode  waiting.Mode // how it waits
 
 	cohort   *cohort           // for which it asks; nil: for one caller
+	room     *lease            // for the lease, where there is some already
 	tell     func(Hold, error) // with cohort: tells the observer of the end of the lease
 	failFast bool              // of that caller
 
@@ -216,7 +209,6 @@ type wait struct {
 
 // once is TryLock: one attempt, and another one with the same claim if the first was not answered.
 func (w *wait) once(ctx context.Context) (*lease, error) {
-	w.identify()
 	l, err := w.attempt(ctx)
 	if err != nil && backend.AnswerOf(err) == backend.Unknown && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 		l, err = w.attempt(ctx)
@@ -233,30 +225,32 @@ func (w *wait) once(ctx context.Context) (*lease, error) {
 func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	c := w.core
 	ctx, end := c.observe(ctx, OpAttempt, w.info)
-	sent := c.now() // before the request: the lease cannot have begun earlier
+	began := time.Now()
+	sent := c.instant(began) // before the request: the lease cannot have begun earlier
 	w.asked = true
 	if !w.unanswered {
-		w.since = sent.at
+		w.since = began
 	}
 	var l *lease
 	g, err := c.b.TryAcquire(ctx, w.claim)
 	if err == nil {
-		until := deadlineOf(sent, max(g.TTL, w.claim.TTL))
+		until, now := deadlineOf(sent, max(g.TTL, w.claim.TTL)), c.now()
 		switch {
 		case ctx.Err() != nil: // granted after the caller gave up: it is put back
 			err = ctx.Err()
 		case c.closing.Err() != nil: // or after Close began
 			err = ErrClosed
-		case until.left(c.now()) < w.claim.TTL/2:
+		case time.Duration(until-now) < w.claim.TTL/2:
 			err = errSlow
 		default:
 			c.heard()
-			l = w.leaseOf(g, until)
+			l = w.leaseOf(g, until, now)
 		}
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
+		w.since = began
 		err = w.refused(ctx, sent, err)
 	case backend.AnswerOf(err) == backend.Unknown:
 		w.unsure, w.unanswered = true, true
@@ -279,7 +273,7 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 // returns the answer with what this client makes of it.
 func (w *wait) refused(ctx context.Context, sent instant, err error) error {
 	w.core.heard()
-	w.since, w.retry, w.unanswered = sent.at, nil, false
+	w.retry, w.unanswered = nil, false
 	var held *backend.HeldError
 	if errors.As(err, &held) {
 		if w.claim.Queue {
@@ -336,7 +330,6 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w.identify()
 	if w.cohort != nil { // others have the key: subscribe before the attempt, which saves another one
 		w.subscribe(ctx)
 	}
@@ -490,11 +483,11 @@ func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {
 	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil || w.core.closing.Err() != nil {
 		return nil
 	}
-	until := deadlineOf(w.queued, min(g.TTL, w.claim.WaiterTTL))
-	if until.left(w.core.now()) < g.TTL/3 {
+	until, now := deadlineOf(w.queued, min(g.TTL, w.claim.WaiterTTL)), w.core.now()
+	if time.Duration(until-now) < g.TTL/3 {
 		return nil
 	}
-	return w.leaseOf(g, until)
+	return w.leaseOf(g, until, now)
 }
 
 // withdraw undoes a claim that came to nothing: its place in the queue, a grant whose reply was

@@ -117,6 +117,7 @@ type core struct {
 	suspended func(time.Time) time.Duration // how long the machine had slept by now; a field for tests
 	answered  atomic.Int64                  // when the store last answered anybody, in nanoseconds since base
 	base      time.Time
+	slept     atomic.Int64 // the longest that suspended found, see instant
 	owed      owed
 	beats     heartbeats
 	renewals  renewals
@@ -140,6 +141,7 @@ func newCore(b backend.Backend, cfg Config) *core {
 		b: b, cfg: cfg, events: events, caps: b.Capabilities(), meta: cfg.meta(), suspended: suspended, base: time.Now(),
 		cohorts: map[cohortKey]*cohort{}, leases: map[*lease]struct{}{}, idle: make(chan struct{}),
 	}
+	c.instant(c.base)
 	c.owed.core, c.beats.core = c, c
 	c.closing, c.refuse = context.WithCancelCause(context.Background())
 	c.cut, c.cutOff = context.WithCancelCause(context.Background())
@@ -201,7 +203,7 @@ func (c *core) refuseNew() {
 func (c *core) endHolds(cause error) {
 	for _, l := range c.allLeases() {
 		if h := l.holder(); h != nil {
-			h.end(time.Now(), cause)
+			h.end(c.now(), cause)
 		}
 	}
 }

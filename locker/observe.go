@@ -169,28 +169,20 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	}
 }
 
-// observeLease tells the observer what becomes of a lease. Once it was passed on, it is another's
+// observeLease tells the EventObserver what becomes of a lease. Once it was passed on, it is another's
 // to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
-	if c.events == nil {
-		return
-	}
 	told := Lease{Traceparent: l.claim.Meta.Traceparent}
 	if kind == EventGrant {
-		now := c.now()
-		l.mu.Lock()
-		told.Until = l.until.local(now)
-		l.mu.Unlock()
+		told.Until = c.local(l.deadline())
 		told.Token, told.Passes = l.token, l.passes
 	}
 	c.events.Event(ctx, Event{Kind: kind, Lease: told})
 }
 
-// sign puts into claim the traceparent that the observer gave the operation.
+// sign puts into claim the traceparent that the observer gave the operation. (Without an observer,
+// one that ctx has belongs to another Client's lock.)
 func (c *core) sign(ctx context.Context, claim *backend.Claim) {
-	if c.cfg.Observer == nil {
-		return // one that ctx has then belongs to another Client's lock
-	}
 	if text, ok := ctx.Value(traceparentKey{}).(string); ok {
 		claim.Meta.Traceparent = text
 	}

@@ -45,7 +45,7 @@ func (c *core) giveUp(ctx context.Context, l *lease) error {
 func (l *lease) expired(now instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.until.left(now) <= 0
+	return now >= l.until
 }
 
 // release tells the store to forget claim, again and again until it answers or the timeout is over.
@@ -54,47 +54,34 @@ func (l *lease) expired(now instant) bool {
 // What it leaves to the lease's end when the store stays silent is not an error of safety.
 //
 // Nearly every release is answered at once, and the backend bounds each request: so the first has
-// no ctx of its own, unless a timeout is configured that may be shorter.
+// a ctx that never ends, unless a timeout is configured that may be shorter.
 func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (err error) {
-	ctx, end := c.observe(c.detached(ctx), OpRelease, info)
+	ctx, end := c.observe(context.WithoutCancel(ctx), OpRelease, info)
 	defer func() { end(info, err) }()
 	began := time.Now()
-	if c.cfg.ReleaseTimeout > 0 || c.cut.Err() != nil {
-		limited, cancel := context.WithTimeout(ctx, c.releaseTimeout(claim.TTL))
+	if c.cfg.ReleaseTimeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.cfg.ReleaseTimeout)
 		err = c.b.Release(limited, *claim)
 		cancel()
 	} else {
 		err = c.b.Release(ctx, *claim)
 	}
-	if released(err) {
-		c.heard()
-		return err
+	if err != nil && !released(err) {
+		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim.TTL)-time.Since(began))
 	}
-	return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim.TTL)-time.Since(began))
+	c.heard()
+	return err
 }
 
-// detached returns a context with the values of ctx that ends when Close runs out of time, and not
-// before. After that, an Unlock that comes late still asks the store.
-func (c *core) detached(ctx context.Context) context.Context {
+// detached returns a context with the values of ctx, which ends after limit, or when Close runs out
+// of time. After that, an Unlock that comes late still asks the store.
+func (c *core) detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	if c.cut.Err() != nil {
-		return context.WithoutCancel(ctx)
+		return ctx, cancel
 	}
-	return detached{c.cut, ctx}
-}
-
-// detached has the end of one context and the values of another. The first one's values come first,
-// as package context looks for its own kind of parent among them.
-type detached struct {
-	context.Context
-	values context.Context
-}
-
-// Value returns the value for key.
-func (d detached) Value(key any) any {
-	if v := d.Context.Value(key); v != nil {
-		return v
-	}
-	return d.values.Value(key)
+	stop := context.AfterFunc(c.cut, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // released reports whether err is an answer that repeating the release cannot change.
@@ -104,7 +91,7 @@ func released(err error) bool {
 
 // releaseAgain repeats a release that was not answered.
 func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold, err error, rest time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, rest)
+	ctx, cancel := c.detached(ctx, rest)
 	defer cancel()
 	retry := waiting.NewBackoff(retryFirst, retryMost)
 	unknown := false
@@ -135,14 +122,14 @@ func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
 		c.owed.add(ctx, claim, info)
 		return
 	}
-	if !released(c.releaseWithin(c.detached(ctx), withdrawGrace, claim, info)) {
+	if !released(c.releaseWithin(ctx, withdrawGrace, claim, info)) {
 		c.owed.add(ctx, claim, info)
 	}
 }
 
 // releaseWithin makes one request that lasts no longer than limit.
 func (c *core) releaseWithin(ctx context.Context, limit time.Duration, claim *backend.Claim, info Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := c.detached(ctx, limit)
 	defer cancel()
 	ctx, end := c.observe(ctx, OpRelease, info)
 	err := c.b.Release(ctx, *claim)
@@ -209,7 +196,7 @@ func (o *owed) empty() bool {
 
 // add has claim released behind the caller.
 func (o *owed) add(ctx context.Context, claim *backend.Claim, info Hold) {
-	d := debt{o.core.detached(context.WithoutCancel(ctx)), *claim, info, time.Now().Add(claim.TTL + maxTimeout)}
+	d := debt{context.WithoutCancel(ctx), *claim, info, time.Now().Add(claim.TTL + maxTimeout)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.core.cut.Err() != nil {

@@ -45,14 +45,14 @@ func (r *renewals) run(l *lease) {
 // A dueLease is a lease that is to be renewed, and until when.
 type dueLease struct {
 	lease *lease
-	until deadline
+	until instant
 }
 
 // byDeadline is a heap.
 type byDeadline []dueLease
 
 func (b byDeadline) Len() int           { return len(b) }
-func (b byDeadline) Less(i, j int) bool { return b[i].until.at.Before(b[j].until.at) }
+func (b byDeadline) Less(i, j int) bool { return b[i].until < b[j].until }
 func (b byDeadline) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
 
 // Push implements [heap.Interface].

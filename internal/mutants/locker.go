@@ -14,17 +14,17 @@ var lockerMutants = []mutant{
 	},
 	{
 		Name: "locker: no allowance for drift", Dir: "locker",
-		Find: `ttl - ttl/driftRate - margin`,
+		Find: `ttl-ttl/driftRate-margin`,
 		Put:  `ttl`, Test: "./locker .",
 	},
 	{
 		Name: "locker: time asleep does not count", Dir: "locker",
-		Find: `slept > napless`,
-		Put:  `slept > 1<<62`, Test: "./locker .",
+		Find: `> napless`,
+		Put:  `> 1<<62`, Test: "./locker .",
 	},
 	{
 		Name: "locker: a grant that comes late is believed", Dir: "locker",
-		Find: `case until\.left\(__\(\)\) < __\.TTL/2:`,
+		Find: `case time\.Duration\(until-now\) < __\.TTL/2:`,
 		Put:  `case false:`, Test: "./locker .",
 	},
 	{
@@ -59,7 +59,7 @@ var lockerMutants = []mutant{
 	},
 	{
 		Name: "locker: a lease that is nearly over is handed on", Dir: "locker",
-		Find: `(l\.until\.left\(now\) >= )min\(`,
+		Find: `(time\.Duration\(l\.until-now\) >= )min\(`,
 		Put:  `${1}0*min(`, Test: "./locker .",
 	},
 	{
@@ -106,5 +106,10 @@ var lockerMutants = []mutant{
 		Name: "locker: Lead ends for good at MaxHold", Dir: "locker",
 		Find: ` && !errors\.Is\(err, ErrMaxHold\):( return err)`,
 		Put:  `:$1`, Test: "./locker .",
+	},
+	{
+		Name: "locker: who always wins never stands back", Dir: "locker",
+		Find: `now\.Sub\(s\.run\) >= longestRun`,
+		Put:  `false`, Test: "./locker StandingBack",
 	},
 }
