@@ -116,8 +116,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateKey(c.Key); err != nil {
 		return err
 	}
-	if err := validateName("owner", c.Owner); err != nil {
-		return err
+	if c.Owner == "" || len(c.Owner) > MaxOwner {
+		return invalidName("owner", c.Owner)
 	}
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
@@ -134,8 +134,10 @@ func (c Claim) Validate(caps Capabilities) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.validateSave(caps); err != nil {
-		return err
+	if c.Save != nil {
+		if err := c.validateSave(caps); err != nil {
+			return err
+		}
 	}
 	if c.MinToken > MaxMinToken {
 		return invalid("floor", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
@@ -143,8 +145,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	if c.Queue && (c.WaiterTTL <= 0 || c.WaiterTTL > MaxTTL) {
 		return invalid("linger", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
 	}
-	if c.Reentrant {
-		return validateName("hold", c.Hold)
+	if c.Reentrant && (c.Hold == "" || len(c.Hold) > MaxOwner) {
+		return invalidName("hold", c.Hold)
 	}
 	return nil
 }
@@ -152,7 +154,7 @@ func (c Claim) Validate(caps Capabilities) error {
 // ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
 // bad key, and a state that cannot be saved.
 func (c Claim) ValidateRelease(caps Capabilities) error {
-	if err := ValidateKey(c.Key); err != nil {
+	if err := ValidateKey(c.Key); err != nil || c.Save == nil {
 		return err
 	}
 	return c.validateSave(caps)
@@ -183,7 +185,7 @@ func (c *Claim) validateSave(caps Capabilities) error {
 	if n := len(c.Save); n > MaxState {
 		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
 	}
-	return caps.Missing(Capabilities{State: c.Save != nil})
+	return caps.Missing(Capabilities{State: true})
 }
 
 // validateMode checks the mode and what depends on it.
@@ -215,11 +217,8 @@ func MinTokenLimit(now time.Time, ttl time.Duration) uint64 {
 	return uint64(now.Add(ttl / 4).UnixMicro())
 }
 
-func validateName(field, name string) error {
-	if name == "" || len(name) > MaxOwner {
-		return invalid(field, name, "must have 1 to "+strconv.Itoa(MaxOwner)+" bytes")
-	}
-	return nil
+func invalidName(field, name string) error {
+	return invalid(field, name, "must have 1 to "+strconv.Itoa(MaxOwner)+" bytes")
 }
 
 // ValidateKey refuses a key that is empty, longer than [MaxKey] or not UTF-8, with an

@@ -27,7 +27,8 @@ type Config struct {
 	// 2·TTL. Later the server's clock keeps tokens rising. Default 1 minute.
 	Retention time.Duration
 
-	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
+	// RequestTimeout bounds each request, also when ctx has no deadline; if a connection has to be
+	// made first, that may take as long again. Default 3s.
 	RequestTimeout time.Duration
 
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
@@ -117,7 +118,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			b.client = c.WithTimeout(b.cfg.RequestTimeout) // same connections, but reads end
 		}
 		b.pipe = &pipeline{
-			client: b.client, timeout: b.cfg.RequestTimeout, most: o.PoolSize, inline: o.ContextTimeoutEnabled,
+			client: b.client, timeout: b.cfg.RequestTimeout, most: o.PoolSize, inline: bounded(o, b.cfg.RequestTimeout),
 		}
 	case *redis.ClusterClient:
 		if c == nil {
@@ -134,6 +135,16 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		}
 	}
 	return nil
+}
+
+// bounded reports whether the client itself ends each step of a request within timeout.
+func bounded(o *redis.Options, timeout time.Duration) bool {
+	for _, limit := range []time.Duration{o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout} {
+		if limit <= 0 || limit > timeout {
+			return false
+		}
+	}
+	return true
 }
 
 // clusterSenders is how many requests of a cluster client are under way; more wait for one of
@@ -233,14 +244,14 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 		return t.acknowledged(ctx, r)
 	}
 	cmd := t.command(ctx, "evalsha", r.Script.SHA1, r)
-	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
-	if reply, err = cmd.Result(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if reply, err = cmd.Result(); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, 0, err
 	}
 	cmd = t.command(ctx, "eval", r.Script.Source, r)
-	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
 	reply, err = cmd.Result()
@@ -249,10 +260,10 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 
 // acknowledged runs a script and waits on its connection for replicas.
 func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
-	send := func(command, what string, limit time.Duration) (run, wait *redis.Cmd, err error) {
+	send := func(command any, what string, limit time.Duration) (run, wait *redis.Cmd, err error) {
 		run = t.command(ctx, command, what, r)
 		wait = redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
-		err = t.pipe.do(ctx, &request{own: func(ctx context.Context) {
+		err = t.pipe.do(ctx, request{own: func(ctx context.Context) {
 			p := t.client.Pipeline() // one connection
 			_, _ = p.Process(ctx, attempt{run}), p.Process(ctx, attempt{wait})
 			_, _ = p.Exec(ctx)
@@ -275,7 +286,7 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 }
 
 // command is one that runs a script.
-func (b *Backend) command(ctx context.Context, command, what string, r store.Request) *redis.Cmd {
+func (b *Backend) command(ctx context.Context, command any, what string, r store.Request) *redis.Cmd {
 	words := make([]any, 3, 3+len(r.Keys)+len(r.Args))
 	words[0], words[1], words[2] = command, what, len(r.Keys)
 	for _, key := range r.Keys {
@@ -297,7 +308,7 @@ func (b *Backend) command(ctx context.Context, command, what string, r store.Req
 func (t transport) Info(ctx context.Context, section string) (infos []string, err error) {
 	var all []string
 	var failed error
-	if err := t.pipe.do(ctx, &request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
+	if err := t.pipe.do(ctx, request{own: func(ctx context.Context) { all, failed = t.info(ctx, section) }}); err != nil {
 		return nil, err // and what is written later is nobody's
 	}
 	return all, failed
@@ -358,7 +369,7 @@ func (t transport) Scan(ctx context.Context, pattern string, page func(keys []st
 // Check tries PING, which keeps the connection for pub/sub.
 func (t transport) Check(ctx context.Context) error {
 	cmd := redis.NewCmd(ctx, "ping")
-	if err := t.pipe.do(ctx, &request{cmd: cmd}); err != nil {
+	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return err
 	}
 	return cmd.Err()

@@ -14,7 +14,7 @@
 //
 //	prefix             of every key, default holdfast:
 //	retention          how long a key's token counter is kept after its last hold, default 1m
-//	request_timeout    bounds each request, default 3s
+//	request_timeout    bounds each request, and the making of a connection, default 3s
 //	pool_size          connections per server, default 2 per CPU, in a cluster 10
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks
 //	max_ttl            the longest lease; turns on the guard against servers that forget, see [Config.MaxTTL]

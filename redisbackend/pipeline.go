@@ -27,7 +27,7 @@ type pipeline struct {
 	timeout time.Duration // of a request, from the call
 	most    int           // senders
 	alone   bool          // requests are never sent together: in a cluster, one node would hold up those to the others
-	inline  bool          // a lone request without cancellation may be sent in its caller's goroutine
+	inline  bool          // the client bounds a request: a lone one that nobody cancels may be sent without more ado
 
 	mu      sync.Mutex
 	queue   []*request
@@ -46,17 +46,18 @@ type request struct {
 
 // do sends a command and returns when it has been answered, with its result in cmd, or when ctx is
 // done or the request timeout has passed. The error is nil, or says why there is no answer.
-func (p *pipeline) do(ctx context.Context, r *request) error {
-	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	r.ctx = ctx
-	if caller.Done() == nil && p.inline && p.enter() {
-		p.send([]*request{r})
+//
+// A release has no cancellation, and an acquire may have none: alone on its way, as most are, it is
+// sent in its caller's goroutine, and go-redis' own timeouts bound it.
+func (p *pipeline) do(ctx context.Context, what request) error {
+	if p.inline && what.cmd != nil && ctx.Done() == nil && p.enter() {
+		_ = p.client.Process(ctx, attempt{what.cmd})
 		p.leave()
 		return nil
 	}
-	r.done = make(chan struct{})
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	r := &request{ctx: ctx, cmd: what.cmd, own: what.own, done: make(chan struct{})}
 	p.submit(r)
 	select {
 	case <-r.done:

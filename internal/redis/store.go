@@ -99,7 +99,7 @@ func (s *Store) Capabilities() backend.Capabilities { return s.caps }
 
 // TryAcquire is that of [backend.Backend]. The first one checks the server.
 func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
-	if err = s.validate(&c); err == nil {
+	if err = s.validate(&c); err == nil && !s.checked.Load() {
 		err = s.Check(ctx)
 	}
 	if err != nil {

@@ -101,9 +101,10 @@ func tagged(k string) bool {
 // side keys do: it could be that of another lock, and whoever holds it would keep everyone from that lock. In a cluster it
 // is also one with a closing brace that ends no hash tag, as no second key can be in its slot.
 func (l Layout) CheckKey(key string, cluster bool) error {
-	switch k := l.Key(key); {
-	case !l.dialect:
+	if !l.dialect {
 		return nil
+	}
+	switch k := l.Key(key); {
 	case strings.HasSuffix(k, sideSuffix):
 		return &backend.InvalidError{Field: "key", Value: key, Reason: "ends in " + sideSuffix +
 			", which the string dialect keeps for what it stores beside a lock"}

@@ -1,0 +1,41 @@
+package redistest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// Allocations fails the test if a free Lock and Unlock on b allocate more than beyond more often
+// than bare does, which is the same on the client library alone. It is a count and no time: it is
+// the same on every machine.
+func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() error) {
+	t.Helper()
+	ctx := context.Background()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	count := func(f func() error) float64 {
+		return testing.AllocsPerRun(500, func() {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	recipe := count(bare)
+	pair := count(func() error {
+		g, err := l.Lock(ctx, "k")
+		if err != nil {
+			return err
+		}
+		return g.Unlock()
+	})
+	t.Logf("a pair allocates %v times, the bare recipe %v times", pair, recipe)
+	if pair > recipe+beyond {
+		t.Errorf("a pair allocates %v times more than the bare recipe, want at most %v", pair-recipe, beyond)
+	}
+}
