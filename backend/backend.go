@@ -25,14 +25,15 @@ type Backend interface {
 	// lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
-	// Heartbeat keeps the places of claims that wait in the queue of one key, in one request: a
-	// place that is still there lasts for its claim's WaiterTTL from now, as by a repeated
-	// TryAcquire. waiting tells, in the order of claims, which are still in the queue. For any
-	// other (granted meanwhile, lapsed, released) TryAcquire tells which it is. Like every verb it
-	// lets in whoever is next if something has run out. claims are of one key and have Queue; there
-	// are at most [MaxHeartbeat]. An error that is [errors.ErrUnsupported] says that each claim has
-	// to repeat TryAcquire itself.
-	Heartbeat(ctx context.Context, claims []Claim) (waiting []bool, err error)
+	// Heartbeat keeps the places of claims that wait, of any keys, in as few requests as the store
+	// allows: a place that is still in its queue lasts for its claim's WaiterTTL from now, as by a
+	// repeated TryAcquire. answers are in the order of claims, and say what TryAcquire would, but
+	// that nothing is granted: a *[HeldError] with a Position for a claim that waits; [ErrLost] for
+	// any other (granted meanwhile, lapsed, released), which is to ask by TryAcquire; else why
+	// there is no answer for it. Like every verb it lets in whoever is next if something has run
+	// out. All claims have Queue; there are at most [MaxHeartbeat]. err is instead of answers. One
+	// that is [errors.ErrUnsupported] says that each claim has to repeat TryAcquire itself.
+	Heartbeat(ctx context.Context, claims []Claim) (answers []error, err error)
 
 	// Renew extends the hold to c.TTL from now, never shortens it, and never revives one that
 	// ended: then it is [ErrLost].
@@ -90,7 +91,7 @@ func (Base) Identity(context.Context) (string, error) {
 }
 
 // Heartbeat says that each claim has to repeat TryAcquire.
-func (Base) Heartbeat(context.Context, []Claim) ([]bool, error) {
+func (Base) Heartbeat(context.Context, []Claim) ([]error, error) {
 	return nil, fmt.Errorf("%w: one heartbeat for several waiters", errors.ErrUnsupported)
 }
 
@@ -120,9 +121,9 @@ type Grant struct {
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.
 //
 // A grant that was handed over may be believed without asking, under one condition: its Token is
-// above HeldError.Token of the claim's last answered attempt. Then the grant was made after the
-// store executed that attempt, so its lease of Grant.TTL counts from when that attempt was sent. A
-// message that was late (and whose grant may have lapsed since) fails the test.
+// above HeldError.Token of the claim's last answered attempt or heartbeat. Then the grant was made
+// after the store executed that request, so its lease of Grant.TTL counts from when that request
+// was sent. A message that was late (and whose grant may have lapsed since) fails the test.
 type Wake struct {
 	Granted bool // Grant was made to the watching claim
 	Grant   Grant

@@ -160,18 +160,15 @@ func (c Claim) ValidateRelease(caps Capabilities) error {
 	return c.validateSave(caps)
 }
 
-// ValidateHeartbeat is Validate for Heartbeat: claims are of one key, wait in its queue, and are at
-// most [MaxHeartbeat].
+// ValidateHeartbeat is Validate for Heartbeat: claims wait in a queue, and are at most
+// [MaxHeartbeat].
 func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
 	if n := len(claims); n > MaxHeartbeat {
 		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxHeartbeat))
 	}
 	for i := range claims {
 		c := &claims[i]
-		switch {
-		case c.Key != claims[0].Key:
-			return invalid("claims", c.Key, "are not of one key")
-		case !c.Queue:
+		if !c.Queue {
 			return invalid("claims", c.Key, "wait in no queue")
 		}
 		if err := c.Validate(caps); err != nil {
@@ -179,6 +176,21 @@ func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
 		}
 	}
 	return nil
+}
+
+// ByKey returns the indices of claims of one key each, in the order in which the keys come first.
+func ByKey(claims []Claim) (groups [][]int) {
+	at := make(map[string]int, len(claims))
+	for i := range claims {
+		n, seen := at[claims[i].Key]
+		if !seen {
+			n = len(groups)
+			at[claims[i].Key] = n
+			groups = append(groups, nil)
+		}
+		groups[n] = append(groups[n], i)
+	}
+	return groups
 }
 
 func (c *Claim) validateSave(caps Capabilities) error {

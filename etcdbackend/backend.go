@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -264,6 +265,42 @@ func (b *Backend) readQueue(ctx context.Context, p paths) (*queue, error) {
 		return nil, err
 	}
 	return p.read(reply.Header.Revision, reply.Kvs)
+}
+
+// A readQueue is what was read of a queue, or why it could not be understood.
+type readQueue struct {
+	queue *queue
+	err   error
+}
+
+// readQueues reads the queues of groups of claims, several in one request.
+func (b *Backend) readQueues(
+	ctx context.Context, claims []backend.Claim, groups [][]int,
+) ([]readQueue, error) {
+	if len(groups) == 1 {
+		q, err := b.readQueue(ctx, b.scheme.paths(claims[0].Key))
+		if err != nil && !backend.Refused(err) {
+			return nil, err
+		}
+		return []readQueue{{q, err}}, nil
+	}
+	queues := make([]readQueue, 0, len(groups))
+	for some := range slices.Chunk(groups, maxLookups) {
+		ops := make([]clientv3.Op, len(some))
+		for i, group := range some {
+			ops[i] = b.scheme.paths(claims[group[0]].Key).get()
+		}
+		reply, _, err := b.commit(ctx, nil, ops, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i, group := range some {
+			p := b.scheme.paths(claims[group[0]].Key)
+			q, err := p.read(reply.Header.Revision, reply.Responses[i].GetResponseRange().Kvs)
+			queues = append(queues, readQueue{q, err})
+		}
+	}
+	return queues, nil
 }
 
 // get reads keys, resending the request.

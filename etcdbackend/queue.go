@@ -234,11 +234,15 @@ func (q *queue) token() (last uint64) {
 // Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so
 // who waits in it is told the last token before its own entry: all that were granted until now are
 // not above it, also those of its own earlier entries, and the one that its entry will have is.
-func (q *queue) refusal(own *entry) error {
-	held := &backend.HeldError{Token: q.token()}
+func (q *queue) refusal(own *entry) error { return q.refused(own, q.positions()[own]) }
+
+// refused is refusal for an entry whose position is known.
+func (q *queue) refused(own *entry, position int) error {
+	held := &backend.HeldError{Position: position}
 	if own != nil {
 		held.Token = uint64(own.created)<<tokenShift - 1
-		held.Position = q.position(own)
+	} else {
+		held.Token = q.token()
 	}
 	if len(q.entries) > 0 {
 		blocks := q.entries[0]
@@ -250,15 +254,16 @@ func (q *queue) refusal(own *entry) error {
 	return held
 }
 
-// position counts the entries that wait, up to own. (A claim of two clients may have two for a
-// moment, see withdrawDuplicate.)
-func (q *queue) position(own *entry) (n int) {
+// positions counts the entries that wait, up to each of them. (A claim of two clients may have two
+// for a moment, see withdrawDuplicate.)
+func (q *queue) positions() map[*entry]int {
+	positions := make(map[*entry]int, len(q.entries))
 	for _, e := range q.entries {
-		if !e.granted && e.created <= own.created {
-			n++
+		if !e.granted {
+			positions[e] = len(positions) + 1
 		}
 	}
-	return n
+	return positions
 }
 
 // Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends

@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -120,77 +121,99 @@ func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own
 	return errTries
 }
 
-// Heartbeat keeps the claims' entries in the queue, as [backend.Backend] says: by one read of the
-// queue, and by keepalives that they share with others. A claim that is in the queue by another
-// client, or with a shorter lease, is not said to wait, so that it repeats TryAcquire, which
-// writes.
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
-	if len(claims) == 0 {
-		return nil, nil
+// Heartbeat keeps the claims' entries in their queues, as [backend.Backend] says: by one read of
+// the queues, and by keepalives that they share with others. A claim that is in the queue by
+// another client, or with a shorter lease, is not said to wait, so that it repeats TryAcquire,
+// which writes.
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (answers []error, err error) {
+	if err := backend.ValidateHeartbeat(claims, b.Capabilities()); err != nil || len(claims) == 0 {
+		return nil, err
 	}
-	if len(claims) > backend.MaxHeartbeat {
-		return nil, invalid("claims", "", "are too many for one heartbeat")
-	}
-	for _, c := range claims {
-		if err := c.Validate(b.Capabilities()); err != nil {
+	for i := range claims {
+		if err := b.scheme.check(claims[i].Key); err != nil {
 			return nil, err
 		}
-		if c.Key != claims[0].Key || !c.Queue {
-			return nil, invalid("claims", "", "must all wait in the queue of one key")
-		}
 	}
-	var waiting []bool
-	err := b.verb(ctx, claims[0].Key, func(ctx context.Context) (err error) {
-		waiting, err = b.heartbeat(ctx, claims, time.Now())
+	err = b.verb(ctx, claims[0].Key, func(ctx context.Context) (err error) {
+		answers, err = b.heartbeat(ctx, claims, time.Now())
 		return err
 	})
-	return waiting, err
+	return answers, err
+}
+
+// A beat is the heartbeat of one claim under way.
+type beat struct {
+	local  *localClaim
+	entry  *entry
+	flight *flight // the keepalive that it needs, or nil
 }
 
 // Safety: as in renew, the read is answered after the heartbeat began. So the entry was there
 // then, attached to the lease that runs for a WaiterTTL from then on.
 func (b *Backend) heartbeat(
 	ctx context.Context, claims []backend.Claim, sent time.Time,
-) ([]bool, error) {
-	p := b.scheme.paths(claims[0].Key)
-	q, err := b.readQueue(ctx, p)
+) ([]error, error) {
+	groups := backend.ByKey(claims)
+	queues, err := b.readQueues(ctx, claims, groups)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[string]*entry, len(q.entries))
-	for _, e := range q.entries {
-		byID[e.id()] = e
-	}
-	waiting := make([]bool, len(claims))
-	flights := make([]*flight, len(claims))
-	locals := make([]*localClaim, len(claims))
+	answers, beats := make([]error, len(claims)), make([]beat, len(claims))
 	b.mu.Lock()
-	for i, c := range claims {
-		lc, own := b.claims[p.topic(c.ID())], byID[c.ID()]
-		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil {
-			continue
-		}
-		if flights[i], waiting[i] = b.keepWaiting(lc, c, own, sent); waiting[i] {
-			locals[i] = lc
-			lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here
-		}
+	for n, group := range groups {
+		b.keepPlaces(queues[n], claims, group, sent, answers, beats)
 	}
 	b.mu.Unlock()
-	for i, f := range flights {
-		err := f.wait(ctx)
-		if waiting[i] = waiting[i] && err == nil; err != nil && !errors.Is(err, backend.ErrLost) {
-			return nil, err
+	for i := range beats {
+		if err := beats[i].flight.wait(ctx); err != nil {
+			answers[i] = err // ErrLost: the entry went with its lease
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, lc := range locals {
-		if waiting[i] {
-			b.waiting(lc, *byID[claims[i].ID()], sent)
+	for i, on := range beats {
+		if on.local != nil && errors.Is(answers[i], backend.ErrHeld) {
+			b.waiting(on.local, *on.entry, sent)
 		}
 	}
-	b.observe(p, q, "")
-	return waiting, nil
+	for n, group := range groups {
+		if q := queues[n].queue; q != nil {
+			b.observe(b.scheme.paths(claims[group[0]].Key), q, "")
+		}
+	}
+	return answers, nil
+}
+
+// keepPlaces has the leases of those of one key kept alive, and answers. The caller has mu.
+func (b *Backend) keepPlaces(
+	read readQueue, claims []backend.Claim, group []int, sent time.Time, answers []error, beats []beat,
+) {
+	if read.err != nil {
+		for _, i := range group {
+			answers[i] = read.err
+		}
+		return
+	}
+	p, q := b.scheme.paths(claims[group[0]].Key), read.queue
+	byID := make(map[string]*entry, len(q.entries))
+	for _, e := range slices.Backward(q.entries) { // of two of one claim, the one that is nearer to its turn
+		byID[e.id()] = e
+	}
+	positions := q.positions()
+	for _, i := range group {
+		c := claims[i]
+		lc, own := b.claims[p.topic(c.ID())], byID[c.ID()]
+		answers[i] = backend.ErrLost
+		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil ||
+			lc.granted && lc.entry.created == own.created { // it was granted after the read
+			continue
+		}
+		if f, kept := b.keepWaiting(lc, c, own, sent); kept {
+			answers[i] = q.refused(own, positions[own])
+			beats[i] = beat{lc, own, f}
+			lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here
+		}
+	}
 }
 
 // errMoved says that another client of the same claim put the entry on a lease of its own.

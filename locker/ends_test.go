@@ -316,7 +316,7 @@ type beating struct {
 	beats, claims atomic.Int64
 }
 
-func (b *beating) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+func (b *beating) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	b.beats.Add(1)
 	b.claims.Add(int64(len(claims)))
 	return b.Backend.Heartbeat(ctx, claims)

@@ -1,8 +1,10 @@
 package locker
 
 import (
+	"container/heap"
+	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,171 +13,245 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// unasked is how long a waiter whose heartbeats are shared sleeps without a word: it is told when
-// its place is gone, or when the store does not answer.
-const unasked = time.Hour
-
-// Many waiters of one key send their heartbeats less often, so that a client sends no more than two
-// requests per interval and key: perInterval of them each fallback interval, up to longestInterval
-// intervals apart. Their places last as much longer; if the process dies, so much later they lapse.
+// A client that waits for much sends its heartbeats less often: the places of one key that are more
+// than perKey, and all places that are more than perClient, up to longestInterval fallback
+// intervals apart. So it sends no more than two requests per interval and key, and takes about a
+// tenth of a Redis server's time. Its places last as much longer; if the process dies, so much
+// later they lapse.
 const (
-	perInterval     = 2 * backend.MaxHeartbeat
+	perKey          = 2 * backend.MaxHeartbeat
+	perClient       = 20 * perKey
 	longestInterval = 20
 )
 
-// heartbeats keep the places that claims of this process have in the store's queues, where many
-// wait for one key with a claim each (shared, counted and re-entrant ones): one request per key and
-// interval instead of one per waiter. A goroutine per key is there while somebody waits for it.
+// heartbeats keep the places that claims of this client have in the store's queues: of all keys and
+// modes together, in requests of up to [backend.MaxHeartbeat] places. It is a heap and a timer.
+//
+// No place waits for another's request: each request is sent when its first place is due, and takes
+// along those that are due soon, the most urgent first. A place is in one request at most, so a
+// store that is busy gets no more to do.
 type heartbeats struct {
 	core *core
 	none atomic.Bool // the backend cannot
 
-	mu   sync.Mutex
-	keys map[string]map[string]*place // by key and claim ID
+	mu    sync.Mutex
+	due   byDue          // the places that are in no request
+	keys  map[string]int // how many places there are of each key
+	count int            // and of all
+	timer *time.Timer    // for the first that is due; nil before the first
+	at    time.Time      // when it fires; zero: it does not
 }
 
-// A place is one claim's in the queue of its key.
+// A place is where a claim waits in the queue of its key, while its wait sleeps. heartbeats.mu
+// guards it until it is left.
 type place struct {
-	claim *backend.Claim
-	due   time.Time     // when its next heartbeat is
-	lasts time.Time     // until when the place lasts at least
-	gone  chan struct{} // one slot: says that the claim is to ask, as it may not be in the queue any more
+	wait     *wait
+	at       time.Time     // when its next heartbeat is
+	interval time.Duration // between heartbeats
+	index    int           // in due; notDue
+	left     bool
+
+	sent  instant            // before the last attempt or heartbeat that was answered
+	held  *backend.HeldError // that answer
+	asked time.Time          // when the first heartbeat was sent of those in a row that are not; zero: it was
+
+	ask chan struct{} // one slot: tells the wait to ask, as it may not be in the queue any more
 }
 
-// shareHeartbeat reports whether the heartbeats of the claim's place are shared with others of this
-// process, and has them be so if they can be. A cohort has one claim per key, which repeats its
-// attempt.
-func (w *wait) shareHeartbeat() bool {
-	b := &w.core.beats
-	if w.cohort != nil || !w.claim.Queue || b.none.Load() {
-		return false
-	}
-	if w.beat == nil {
-		w.beat = b.enter(&w.claim)
-	}
-	return true
-}
+const notDue = -1 // it is in a request, was told to ask, or left
 
-// enter has the place of c kept until leave.
-func (b *heartbeats) enter(c *backend.Claim) <-chan struct{} {
-	now := time.Now()
-	p := &place{
-		claim: c, gone: make(chan struct{}, 1),
-		due: now.Add(waiting.Jitter(b.core.cfg.Wait.Fallback)), lasts: now.Add(c.WaiterTTL),
-	}
+// enter has the place of w kept until leave.
+func (b *heartbeats) enter(w *wait, held *backend.HeldError) *place {
+	p := &place{wait: w, ask: make(chan struct{}, 1), sent: w.queued, held: held}
+	p.at = nextBeat(p.sent, waiting.Jitter(b.core.cfg.Wait.Fallback), held)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.keys[c.Key]
-	if all == nil {
-		all = map[string]*place{}
-		if b.keys == nil {
-			b.keys = map[string]map[string]*place{}
-		}
-		b.keys[c.Key] = all
-		b.core.add()
-		go b.keep(c.Key)
+	if b.keys == nil {
+		b.keys = map[string]int{}
 	}
-	all[c.ID()] = p
-	return p.gone
+	b.keys[w.claim.Key]++
+	b.count++
+	heap.Push(&b.due, p)
+	b.set()
+	return p
 }
 
-func (b *heartbeats) leave(c *backend.Claim) {
+// nextBeat is when a place is kept next: after the interval, or when the lease ends that blocks, as
+// then the heartbeat lets in whoever is next.
+func nextBeat(sent instant, interval time.Duration, held *backend.HeldError) time.Time {
+	if held.RetryAfter > 0 {
+		interval = min(interval, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
+	}
+	return sent.at.Add(interval)
+}
+
+// leave ends what enter began. What a request under way brings is nobody's.
+func (b *heartbeats) leave(p *place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.keys[c.Key], c.ID())
-}
-
-// keep sends the heartbeats of a key. One that is not answered is repeated after an interval, and
-// so are those behind it: a store that is busy gets no more to do. When there was no answer for
-// StoreTimeout, everybody asks, and finds out.
-func (b *heartbeats) keep(key string) {
-	c := b.core
-	defer c.done()
-	var silentSince time.Time
-	for {
-		waiting.Pause(c.closing, waiting.Jitter(c.cfg.Wait.Fallback))
-		now := time.Now()
-		all, due := b.places(key, now)
-		if all == nil {
-			return
-		}
-		interval := c.cfg.Wait.Fallback * time.Duration(min((len(all)+perInterval-1)/perInterval, longestInterval))
-		err := error(nil)
-		for requests := 0; len(due) > 0 && err == nil; requests++ {
-			if requests >= perInterval/backend.MaxHeartbeat && due[0].lasts.Sub(now) > 2*c.cfg.Wait.Fallback {
-				break // the rest has time
-			}
-			n := min(len(due), backend.MaxHeartbeat)
-			err = b.send(due[:n], interval)
-			due = due[n:]
-		}
-		switch {
-		case err == nil:
-			silentSince = time.Time{}
-		case silentSince.IsZero():
-			silentSince = now
-		case now.Sub(silentSince) >= c.storeTimeout(all[0].claim.TTL):
-			silentSince = time.Time{}
-			tell(all)
-		}
+	p.left = true
+	if p.index != notDue {
+		heap.Remove(&b.due, p.index)
 	}
-}
-
-// places returns those of a key, and which of them are due, the most urgent first. With the last of
-// them the key is forgotten.
-func (b *heartbeats) places(key string, now time.Time) (all, due []*place) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, p := range b.keys[key] {
-		all = append(all, p)
-		if !now.Before(p.due) {
-			due = append(due, p)
-		}
-	}
-	slices.SortFunc(due, func(p, q *place) int { return p.lasts.Compare(q.lasts) })
-	if b.core.closing.Err() != nil {
-		all = nil
-	}
-	if all == nil {
+	b.count--
+	key := p.wait.claim.Key
+	if b.keys[key]--; b.keys[key] == 0 {
 		delete(b.keys, key)
 	}
-	return all, due
 }
 
-// send makes one request, after which the places last for three intervals, and tells those whose
-// place is gone.
-func (b *heartbeats) send(places []*place, interval time.Duration) error {
-	sent := time.Now()
-	claims := make([]backend.Claim, len(places))
-	for i, p := range places {
-		claims[i] = *p.claim
-		claims[i].WaiterTTL = min(max(3*interval, p.claim.WaiterTTL), backend.MaxTTL)
+// interval is how often a place of key is kept. The caller has mu.
+func (b *heartbeats) interval(key string) time.Duration {
+	stretch := max((b.keys[key]+perKey-1)/perKey, (b.count+perClient-1)/perClient)
+	return b.core.cfg.Wait.Fallback * time.Duration(min(stretch, longestInterval))
+}
+
+// set has the timer fire when the first place is due. The caller has mu.
+func (b *heartbeats) set() {
+	if len(b.due) == 0 || !b.at.IsZero() && !b.due[0].at.Before(b.at) {
+		return
 	}
-	still, err := b.core.b.Heartbeat(b.core.closing, claims) // which the backend bounds
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
+	b.at = b.due[0].at
+	if in := max(time.Until(b.at), 0); b.timer == nil {
+		b.timer = time.AfterFunc(in, b.tick)
+	} else {
+		b.timer.Reset(in)
+	}
+}
+
+// tick sends the requests that are due.
+func (b *heartbeats) tick() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at = time.Time{}
+	if b.core.closing.Err() != nil {
+		return
+	}
+	now := time.Now()
+	soon := now.Add(b.core.cfg.Wait.Fallback / 2)
+	for len(b.due) > 0 && !b.due[0].at.After(now) {
+		var places []*place
+		for len(b.due) > 0 && len(places) < backend.MaxHeartbeat && !b.due[0].at.After(soon) {
+			p := heap.Pop(&b.due).(*place) //nolint:errcheck,forcetypeassert // nothing else is pushed
+			p.interval = b.interval(p.wait.claim.Key)
+			places = append(places, p)
+		}
+		b.core.add()
+		go b.send(places)
+	}
+	b.set()
+}
+
+// send makes one request. One that takes longer than one and a half intervals is given up, while
+// there is time for another.
+func (b *heartbeats) send(places []*place) {
+	c := b.core
+	defer c.done()
+	claims, limit := make([]backend.Claim, len(places)), places[0].interval
+	for i, p := range places {
+		claims[i] = p.wait.claim
+		claims[i].WaiterTTL = min(max(3*p.interval, claims[i].WaiterTTL), backend.MaxTTL)
+		limit = min(limit, p.interval)
+	}
+	sent := c.now()
+	b.noteSent(places)
+	ctx, cancel := context.WithTimeout(c.closing, limit+limit/2)
+	answers, err := c.b.Heartbeat(ctx, claims)
+	cancel()
+	if err == nil && len(answers) != len(places) {
+		err = fmt.Errorf("%d answers to a heartbeat of %d claims", len(answers), len(places))
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
 		b.none.Store(true)
-		tell(places)
-		return nil
-	case err != nil:
-		return err
 	}
-	b.core.heard()
+
+	jitter := waiting.Jitter(time.Second) // one for all, so that they stay together
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i, p := range places {
-		p.due, p.lasts = sent.Add(waiting.Jitter(interval)), sent.Add(3*interval)
-		if !still[i] {
-			tell(places[i : i+1])
+		answer := err
+		if err == nil {
+			answer = answers[i]
+		}
+		if !p.left {
+			b.answer(p, sent, answer, time.Duration(p.interval.Seconds()*float64(jitter)))
 		}
 	}
-	return nil
+	b.set()
 }
 
-// tell has waiters ask.
-func tell(places []*place) {
+// noteSent takes note that the store owes an answer to the cohorts that wait in places.
+func (b *heartbeats) noteSent(places []*place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, p := range places {
-		select {
-		case p.gone <- struct{}{}:
-		default:
+		if p.wait.cohort != nil && !p.left {
+			b.core.noteAttempt(p.wait.cohort)
 		}
 	}
+}
+
+// answer deals with the answer to a heartbeat of p. A place that is gone, and a refusal, are for the
+// wait to see: it asks. Without an answer the heartbeat is repeated, until StoreTimeout: then the
+// wait asks, and finds out. (Those who wait in a cohort have a timeout each, see failSilent.) The
+// caller has mu.
+func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Duration) {
+	c, w := b.core, p.wait
+	var held *backend.HeldError
+	switch {
+	case errors.As(err, &held) && held.Position > 0:
+		c.heard()
+		if held.Holder == (backend.Meta{}) {
+			held.Holder = p.held.Holder
+		}
+		p.sent, p.held, p.asked = sent, held, time.Time{}
+		p.at = nextBeat(sent, interval, held)
+		if w.cohort != nil {
+			c.noteRefusal(w, c.estimate(&w.claim, held, 0))
+		}
+	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable):
+		if p.asked.IsZero() {
+			p.asked = sent.at
+		}
+		if w.cohort != nil {
+			c.noteTrouble(w.cohort, err)
+		} else if c.silent(p.asked, c.storeTimeout(w.claim.TTL)) {
+			p.ask <- struct{}{}
+			return
+		}
+		if p.at = sent.at.Add(interval); p.at.Before(time.Now()) {
+			p.at = time.Now()
+		}
+	default:
+		p.ask <- struct{}{}
+		return
+	}
+	heap.Push(&b.due, p)
+}
+
+// byDue is a heap.
+type byDue []*place
+
+func (b byDue) Len() int           { return len(b) }
+func (b byDue) Less(i, j int) bool { return b[i].at.Before(b[j].at) }
+func (b byDue) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].index, b[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (b *byDue) Push(x any) {
+	p := x.(*place) //nolint:errcheck,forcetypeassert // nothing else is pushed
+	p.index = len(*b)
+	*b = append(*b, p)
+}
+
+// Pop implements [heap.Interface].
+func (b *byDue) Pop() any {
+	old := *b
+	p := old[len(old)-1]
+	p.index = notDue
+	old[len(old)-1] = nil
+	*b = old[:len(old)-1]
+	return p
 }

@@ -196,13 +196,12 @@ type wait struct {
 	since      time.Time // when the first attempt was sent of those in a row that are not answered
 	last       error     // the last definite answer, or why there was none since
 	unanswered bool      // the last attempt got no definite answer
-	queued     instant   // before the last attempt that left the claim in the queue was sent
+	queued     instant   // before the last attempt or heartbeat was sent that left the claim in the queue
 	refToken   uint64    // the key's last token by the answer to it; 0 unknown
 
 	wakes       <-chan backend.Wake // nil without a subscription
 	unsubscribe context.CancelFunc
 	noWakes     bool             // no subscription is to be had
-	beat        <-chan struct{}  // says that the place in the queue is gone; nil without a shared heartbeat
 	retry       *waiting.Backoff // between attempts that are not answered; nil until there is one
 	poll        *waiting.Backoff // between attempts without a subscription; nil until there is one
 }
@@ -399,26 +398,32 @@ func (w *wait) subscribe(ctx context.Context) bool {
 	return true
 }
 
-// stop ends the subscription and the heartbeat, if there are any.
+// stop ends the subscription, if there is one.
 func (w *wait) stop() {
 	if w.unsubscribe != nil {
 		w.unsubscribe()
 		w.wakes, w.unsubscribe = nil, nil
 	}
-	if w.beat != nil {
-		w.core.beats.leave(&w.claim)
-		w.beat = nil
-	}
 }
 
 // sleep waits until it is worth asking again: a wake-up, the end of the lease that blocks, the
 // fallback interval, or the loss of the place. Or until the key is handed over, which needs no
-// attempt: then it returns the lease.
+// attempt: then it returns the lease. With a place in the queue its heartbeats take the place of
+// asking.
 func (w *wait) sleep(ctx context.Context, err error) *lease {
-	timer := time.NewTimer(w.pause(err))
-	defer timer.Stop()
+	var due <-chan time.Time
+	var ask <-chan struct{}
+	p := w.enterQueue(err)
+	if p != nil {
+		ask = p.ask
+	} else {
+		timer := time.NewTimer(w.pause(err))
+		defer timer.Stop()
+		due = timer.C
+	}
 	select {
 	case wake, open := <-w.wakes:
+		w.leaveQueue(p)
 		if !open {
 			w.stop()
 			w.noWakes = true
@@ -432,14 +437,41 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 			w.core.observeWake(ctx, WakeSignal)
 		}
 		return l
-	case <-timer.C:
+	case <-due:
 		w.core.observeWake(ctx, WakeDue)
-	case <-w.beat:
+	case <-ask:
 		w.core.observeWake(ctx, WakeDue)
 	case <-ctx.Done():
 	case <-w.core.closing.Done():
 	}
+	w.leaveQueue(p)
 	return nil
+}
+
+// enterQueue has heartbeats keep the place that the claim has in the queue by the answer err. It
+// returns nil if there is none, or no subscription to sleep by.
+func (w *wait) enterQueue(err error) *place {
+	var held *backend.HeldError
+	if w.wakes == nil || !w.claim.Queue || w.core.beats.none.Load() || !errors.As(err, &held) || held.Position == 0 {
+		return nil
+	}
+	return w.core.beats.enter(w, held)
+}
+
+// leaveQueue ends what enterQueue began, and takes over what the heartbeats were answered, as if the
+// claim had asked: the last that was answered, and since when none was.
+func (w *wait) leaveQueue(p *place) {
+	if p == nil {
+		return
+	}
+	w.core.beats.leave(p)
+	if p.sent != w.queued {
+		w.since, w.queued, w.refToken = p.sent.at, p.sent, p.held.Token
+		w.last = w.core.estimate(&w.claim, p.held, 0)
+	}
+	if !p.asked.IsZero() {
+		w.since, w.unanswered = p.asked, true
+	}
 }
 
 // pause is how long to sleep until it is time to ask without a wake-up.
@@ -462,8 +494,6 @@ func (w *wait) pause(err error) time.Duration {
 			w.poll = waiting.NewBackoff(w.core.cfg.Wait.Initial, w.core.cfg.Wait.Max)
 		}
 		pause = w.poll.Next()
-	case w.shareHeartbeat():
-		pause = unasked
 	default:
 		pause = waiting.Jitter(w.core.cfg.Wait.Fallback)
 	}
@@ -474,8 +504,8 @@ func (w *wait) pause(err error) time.Duration {
 }
 
 // handedOver returns the lease of a grant that came with a wake-up, if it can be proved without
-// asking. Its token is above the key's last one at our last answered attempt, so the grant was made
-// after the store had executed that attempt: its lease began later than the attempt was sent, and
+// asking. Its token is above the key's last one at our last answered attempt or heartbeat, so the
+// grant was made after the store had executed that: its lease began later than that was sent, and
 // counts from there. A message that was late, about a grant that may have lapsed, has a token that
 // the answer knew already. A grant with little left is asked for, which extends it.
 func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {

@@ -160,9 +160,10 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	return b.store.TryAcquire(ctx, c)
 }
 
-// Heartbeat keeps places in the queue of one key in one script, as [backend.Backend] says. With
+// Heartbeat keeps places in queues, in one script for up to 64 keys, as [backend.Backend] says; on a
+// cluster in one for each key. With
 // Config.Dialect the error is [errors.ErrUnsupported].
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (waiting []bool, err error) {
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	return b.store.Heartbeat(ctx, claims)
 }
 

@@ -2,6 +2,8 @@ package backendtest
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -18,21 +20,43 @@ var heartbeatRules = []rule{
 			" would leave it asleep beside its own grant.",
 	},
 	{
+		name: "heartbeat/keys", run: heartbeatKeys, needs: backend.Capabilities{Queue: true},
+		why: "A process that waits for thousands of keys keeps its places in few requests; what became of one key, or is" +
+			" wrong with it, is nothing to the others.",
+	},
+	{
+		name: "heartbeat/token", run: heartbeatToken, needs: backend.Capabilities{Queue: true, Fencing: true},
+		why: "A grant whose token is above that of the heartbeat was made after it: the proof by which a hand-over is" +
+			" believed without asking.",
+	},
+	{
 		name: "heartbeat/input", run: heartbeatInput, needs: backend.Capabilities{Queue: true}, once: true,
 		why: "What is no heartbeat is refused before anything is written.",
 	},
 }
 
-// heartbeat makes one, and skips the rule where each claim has to repeat its attempt.
+// heartbeat makes one, and skips the rule where each claim has to repeat its attempt. A claim that
+// waits is told what TryAcquire would.
 func (e *env) heartbeat(b backend.Backend, claims ...backend.Claim) []bool {
 	e.Helper()
-	waiting, err := b.Heartbeat(e.ctx, claims)
+	answers, err := b.Heartbeat(e.ctx, claims)
 	if errors.Is(err, errors.ErrUnsupported) {
 		e.Log("no heartbeat for several waiters")
 		return nil
 	}
-	if err != nil || len(waiting) != len(claims) {
-		e.Fatalf("Heartbeat of %d claims = %v, %v", len(claims), waiting, err)
+	if err != nil || len(answers) != len(claims) {
+		e.Fatalf("Heartbeat of %d claims = %v, %v", len(claims), answers, err)
+	}
+	waiting := make([]bool, len(claims))
+	for i, answer := range answers {
+		var held *backend.HeldError
+		waiting[i] = errors.As(answer, &held)
+		if waiting[i] && (held.Position == 0 || held.Token == 0 || held.Position == 1 && held.RetryAfter <= 0) {
+			e.Errorf("Heartbeat of claim %d = %+v: no position, no token, or the first is not told when to ask", i, held)
+		}
+		if !waiting[i] && !errors.Is(answer, backend.ErrLost) {
+			e.Errorf("Heartbeat of claim %d = %v, want ErrHeld or ErrLost", i, answer)
+		}
 	}
 	return waiting
 }
@@ -115,14 +139,81 @@ func heartbeatTells(e *env) {
 	e.acquire(b, first)
 }
 
+// covers: W5, W9
+func heartbeatKeys(e *env) {
+	b := e.open()
+	const keys = 70 // more than one script of Redis has
+	var claims, holders []backend.Claim
+	for i := range keys {
+		key := e.key(fmt.Sprint("k", i))
+		held := e.claim(key)
+		e.acquire(b, held)
+		claims = append(claims, e.queued(b, key, e.long))
+		if i%10 == 0 { // some wait for one key
+			claims = append(claims, e.queued(b, key, e.long))
+		}
+		holders = append(holders, held)
+	}
+	defer e.forgetAll(b, claims...)
+	defer e.forgetAll(b, holders...)
+	waiting := e.heartbeat(b, claims...)
+	if waiting == nil {
+		return
+	}
+	if i := slices.Index(waiting, false); i >= 0 {
+		e.Errorf("claim %d of %d does not wait", i, len(claims))
+	}
+	gone := map[string]bool{} // by claim ID
+	for i, held := range holders[:3] {
+		if err := b.Release(e.ctx, held); err != nil {
+			e.Fatalf("Release = %v", err)
+		}
+		first := slices.IndexFunc(claims, func(c backend.Claim) bool { return c.Key == held.Key })
+		gone[claims[first].ID()] = true
+		if i == 2 { // granted, and given back: a free lock
+			e.forgetAll(b, claims[first])
+		}
+	}
+	for i, waits := range e.heartbeat(b, claims...) {
+		if waits == gone[claims[i].ID()] {
+			e.Errorf("claim %d: waiting = %v after three keys were let go", i, waits)
+		}
+	}
+}
+
+// covers: A6, K1
+func heartbeatToken(e *env) {
+	b := e.open()
+	key := e.key("k")
+	c := e.claim(key)
+	first := e.acquire(b, c)
+	next := e.queued(b, key, e.long)
+	defer e.forgetAll(b, next)
+	answers, err := b.Heartbeat(e.ctx, []backend.Claim{next})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	var held *backend.HeldError
+	if err != nil || !errors.As(answers[0], &held) {
+		e.Fatalf("Heartbeat = %v, %v", answers, err)
+	}
+	if err := b.Release(e.ctx, c); err != nil {
+		e.Fatalf("Release = %v", err)
+	}
+	if g := e.acquire(b, next); held.Token < first.Token || g.Token <= held.Token {
+		e.Errorf("tokens %d, then %d by the heartbeat, then %d: want each grant's above what was answered before it",
+			first.Token, held.Token, g.Token)
+	}
+}
+
 func heartbeatInput(e *env) {
 	b := e.open()
-	one, other := e.claim(e.key("k")), e.claim(e.key("other"))
-	one.Queue, one.WaiterTTL, other.Queue, other.WaiterTTL = true, e.long, true, e.long
+	one := e.claim(e.key("k"))
+	one.Queue, one.WaiterTTL = true, e.long
 	plain := one
 	plain.Queue, plain.WaiterTTL = false, 0
 	for name, claims := range map[string][]backend.Claim{
-		"two keys": {one, other}, "no queue": {plain}, "too many": make([]backend.Claim, backend.MaxHeartbeat+1),
+		"no queue": {one, plain}, "too many": make([]backend.Claim, backend.MaxHeartbeat+1),
 	} {
 		if _, err := b.Heartbeat(e.ctx, claims); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
 			e.Errorf("Heartbeat of %s = %v, want ErrInvalid", name, err)

@@ -89,7 +89,7 @@ func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 }
 
 // Heartbeat implements [backend.Backend].
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	if err := backend.ValidateHeartbeat(claims, b.Capabilities()); err != nil {
 		return nil, err
 	}

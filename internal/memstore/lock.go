@@ -109,7 +109,12 @@ func (l *lock) open() bool {
 // refusal is what c is told. Who is behind others in line is not told when to ask: the first in
 // line asks for all.
 func (l *lock) refusal(c backend.Claim, now time.Time) error {
-	held := &backend.HeldError{Token: l.token, Position: l.position(c.ID()), Holder: l.holds[0].meta}
+	return l.refused(c, l.position(c.ID()), now)
+}
+
+// refused is refusal for a claim whose position is known; 0 is none.
+func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
+	held := &backend.HeldError{Token: l.token, Position: position, Holder: l.holds[0].meta}
 	var soonest time.Time
 	sooner := func(t time.Time) bool {
 		if soonest.IsZero() || t.Before(soonest) {

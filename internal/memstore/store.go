@@ -145,30 +145,37 @@ func (s *Store) quarantined(now time.Time) error {
 	return &backend.QuarantineError{RetryAfter: s.opens.Sub(now), Why: "restarted"}
 }
 
-// Heartbeat keeps the places of claims of one key, and tells which are still in the queue.
-func (s *Store) Heartbeat(claims []backend.Claim) []bool {
+// Heartbeat keeps the places of claims, and says of each what Acquire would, but that it grants
+// nothing to a claim that is not in the queue: that is [backend.ErrLost].
+func (s *Store) Heartbeat(claims []backend.Claim) []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	waiting := make([]bool, len(claims))
-	if len(claims) == 0 {
-		return waiting
+	answers := make([]error, len(claims))
+	for _, group := range backend.ByKey(claims) {
+		s.heartbeat(claims, group, answers, now)
 	}
-	key := claims[0].Key
+	return answers
+}
+
+// heartbeat is Heartbeat for those of one key. The caller has mu.
+func (s *Store) heartbeat(claims []backend.Claim, group []int, answers []error, now time.Time) {
+	key := claims[group[0]].Key
 	l := s.at(key, now)
 	defer s.forget(key, l)
 	s.advance(key, l, now, "")
-	places := make(map[string]*place, len(l.line))
-	for i := range l.line {
-		places[l.line[i].claim.ID()] = &l.line[i]
+	byID := make(map[string]int, len(group))
+	for _, i := range group {
+		byID[claims[i].ID()] = i
+		answers[i] = backend.ErrLost
 	}
-	for i, c := range claims {
-		if p := places[c.ID()]; p != nil {
-			p.until = later(p.until, now.Add(c.WaiterTTL))
-			waiting[i] = true
+	for n := range l.line {
+		p := &l.line[n]
+		if i, ours := byID[p.claim.ID()]; ours {
+			p.until = later(p.until, now.Add(claims[i].WaiterTTL))
+			answers[i] = l.refused(claims[i], n+1, now)
 		}
 	}
-	return waiting
 }
 
 // Renew extends a running lease of the same acquisition, and nothing else. A minimum raises the

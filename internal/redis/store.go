@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -142,37 +143,69 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) error {
 	return script.DecodeRelease(reply)
 }
 
+// maxLocks is how many locks one heartbeat script looks after: it holds up everybody else's requests
+// for less than a millisecond.
+const maxLocks = 64
+
 // Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not
-// supported.
-func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+// supported. One script looks after several locks, where they are all on one server: in a cluster a
+// script is about one slot.
+func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	if !s.caps.Queue {
 		return s.Base.Heartbeat(ctx, claims)
 	}
-	if len(claims) == 0 {
-		return nil, nil
-	}
-	if len(claims) > backend.MaxHeartbeat {
-		return nil, &backend.InvalidError{
-			Field: "claims", Value: strconv.Itoa(len(claims)),
-			Reason: "are more than " + strconv.Itoa(backend.MaxHeartbeat),
-		}
-	}
-	for i := range claims {
-		c := &claims[i]
-		switch err := s.validate(c); {
-		case err != nil:
-			return nil, err
-		case !c.Queue:
-			return nil, &backend.InvalidError{Field: "claims", Reason: "do not all queue"}
-		case c.Key != claims[0].Key:
-			return nil, &backend.InvalidError{Field: "claims", Reason: "are not of one key"}
-		}
-	}
-	reply, _, err := s.run(ctx, s.Layout.Keys(claims[0].Key), s.Layout.Scripts().Heartbeat, s.Layout.Heartbeat(claims), 0)
-	if err != nil {
+	if err := backend.ValidateHeartbeat(claims, s.caps); err != nil {
 		return nil, err
 	}
-	return script.DecodeHeartbeat(reply, len(claims))
+	for i := range claims {
+		if err := s.validate(&claims[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	locks := maxLocks
+	if s.cluster {
+		locks = 1
+	}
+	answers := make([]error, len(claims))
+	var requests sync.WaitGroup
+	for some := range slices.Chunk(backend.ByKey(claims), locks) {
+		requests.Go(func() { s.heartbeat(ctx, claims, some, answers) })
+	}
+	requests.Wait()
+	return answers, nil
+}
+
+// heartbeat asks for the claims of some locks, by their indices, together. The locks about which
+// that tells nothing it asks about alone.
+func (s *Store) heartbeat(ctx context.Context, claims []backend.Claim, locks [][]int, answers []error) {
+	keys, of, counts := make([]string, len(locks)), make([][]backend.Claim, len(locks)), make([]int, len(locks))
+	for n, lock := range locks {
+		keys[n], counts[n] = claims[lock[0]].Key, len(lock)
+		for _, i := range lock {
+			of[n] = append(of[n], claims[i])
+		}
+	}
+	reply, _, err := s.run(ctx, s.Layout.Keys(keys...), s.Layout.Scripts().Heartbeat, s.Layout.Heartbeat(of...), 0)
+	var got [][]error
+	if err == nil {
+		got, err = script.DecodeHeartbeat(reply, counts...)
+	}
+	var alone sync.WaitGroup
+	for n, lock := range locks {
+		if err == nil && got[n] == nil {
+			alone.Go(func() { s.heartbeat(ctx, claims, locks[n:n+1], answers) })
+			continue
+		}
+		for k, i := range lock {
+			if answers[i] = err; err == nil {
+				answers[i] = got[n][k]
+			}
+		}
+	}
+	alone.Wait()
 }
 
 // Inspect reads who holds key. The answer was true on the primary when it was given.

@@ -22,11 +22,24 @@ func (r rig) beat(claims ...backend.Claim) []bool {
 			claims[i].TTL = minute
 		}
 	}
-	waiting, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.For("me").Heartbeat(claims)...), len(claims))
+	waiting, err := waitingBy(r.eval(own.Heartbeat, r.l.For("me").Heartbeat(claims)...), len(claims))
 	if err != nil {
 		r.t.Fatalf("heartbeat: %v", err)
 	}
 	return waiting
+}
+
+// waitingBy reads the reply about n claims of one lock: which of them wait.
+func waitingBy(reply any, n int) ([]bool, error) {
+	answers, err := DecodeHeartbeat(reply, n)
+	if err != nil {
+		return nil, err
+	}
+	waiting := make([]bool, n)
+	for i, answer := range answers[0] {
+		waiting[i] = errors.Is(answer, backend.ErrHeld)
+	}
+	return waiting, nil
 }
 
 func (r rig) beats(what string, want []bool, claims ...backend.Claim) {
@@ -239,17 +252,27 @@ func TestHeartbeatIsCheap(t *testing.T) {
 }
 
 func TestDecodeHeartbeat(t *testing.T) {
-	if got, err := DecodeHeartbeat([]any{int64(1), "101"}, 3); err != nil || !slices.Equal(got, []bool{true, false, true}) {
+	ok := []any{int64(1), "2 0 1", int64(70), int64(500), "", "", int64(0), int64(0), ""}
+	got, err := DecodeHeartbeat(ok, 3, 1)
+	var held *backend.HeldError
+	if err != nil || len(got) != 2 || got[1] != nil || !errors.As(got[0][0], &held) || held.RetryAfter != 0 ||
+		!errors.Is(got[0][1], backend.ErrLost) || !errors.As(got[0][2], &held) || held.Token != 70 || held.RetryAfter != 500*time.Millisecond {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []any{
 		nil, int64(1),
 		[]any{int64(1)},
-		[]any{int64(1), "10"},
-		[]any{int64(1), "1012"},
-		[]any{int64(1), "10x"},
-		[]any{int64(1), int64(101)},
-		[]any{int64(2), "101"},
+		[]any{int64(1), "1 0", int64(1), int64(1), ""},
+		[]any{int64(1), "1 0 2 3", int64(1), int64(1), ""},
+		[]any{int64(1), "1 0 x", int64(1), int64(1), ""},
+		[]any{int64(1), "1 0 -1", int64(1), int64(1), ""},
+		[]any{int64(1), "", int64(1), int64(1), ""},
+		[]any{int64(1), int64(101), int64(1), int64(1), ""},
+		[]any{int64(1), "1 0 2", "1", int64(1), ""},
+		[]any{int64(1), "1 0 2", int64(1), int64(-1), ""},
+		[]any{int64(1), "1 0 2", int64(1), int64(1), int64(0)},
+		[]any{int64(1), "1 0 2", int64(1), int64(1)},
+		[]any{int64(2), "1 0 2", int64(1), int64(1), ""},
 		"101",
 	} {
 		if got, err := DecodeHeartbeat(bad, 3); err == nil || backend.AnswerOf(err) != backend.Unknown {
@@ -275,7 +298,7 @@ func TestHeartbeatBehindAGuard(t *testing.T) {
 			c.Key, c.TTL = r.key, minute
 			claims = append(claims, c)
 		}
-		return DecodeHeartbeat(r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat(claims)), len(claims))
+		return waitingBy(r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat(claims)), len(claims))
 	}
 	_, _ = r.tryAcquire(plainClaim("a"))
 	r.pass(time.Hour)
@@ -330,7 +353,7 @@ func TestHeartbeatAfterAGuardOpens(t *testing.T) {
 	c = permit("p3", 2)
 	c.Key, c.TTL = r.key, minute
 	reply := r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat([]backend.Claim{c}))
-	if waiting, err := DecodeHeartbeat(reply, 1); err != nil || waiting[0] {
+	if waiting, err := waitingBy(reply, 1); err != nil || waiting[0] {
 		t.Errorf("%v, %v, want to be let in", waiting, err)
 	}
 }

@@ -59,15 +59,20 @@ func (l Layout) Scripts() Scripts {
 	return own
 }
 
-// Keys returns the keys that a script about a lock has: the lock's own, which is the first, and what else it reads or writes.
-func (l Layout) Keys(key string) []string {
+// Keys returns the keys that a script about a lock has, or about several: the locks' own, which come first, and what else it
+// reads or writes.
+func (l Layout) Keys(locks ...string) []string {
+	keys := make([]string, 0, len(locks)+1)
+	for _, key := range locks {
+		keys = append(keys, l.Key(key))
+	}
 	switch {
 	case l.dialect:
-		return []string{l.Key(key), l.sideKey(key)}
+		return append(keys, l.sideKey(locks[0]))
 	case l.guard != nil:
-		return []string{l.Key(key), l.MarkKey()}
+		return append(keys, l.MarkKey())
 	}
-	return []string{l.Key(key)}
+	return keys
 }
 
 // Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
@@ -207,16 +212,19 @@ func (l Layout) Release(c backend.Claim) []string {
 	return l.last("release", id, keep, "0")
 }
 
-// Heartbeat returns the arguments of [Scripts.Heartbeat] for claims of one key that wait in its queue.
-func (l Layout) Heartbeat(claims []backend.Claim) []string {
-	var keep time.Duration
-	for i := range claims {
-		keep = max(keep, l.keep(claims[i]))
-	}
-	args := append(make([]string, 0, 3+3*len(claims)), millis(keep), l.client)
-	for i := range claims {
-		c := &claims[i]
-		args = append(args, name(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL)))
+// Heartbeat returns the arguments of [Scripts.Heartbeat] for the claims of one lock, or of several.
+func (l Layout) Heartbeat(locks ...[]backend.Claim) []string {
+	args := append(make([]string, 0, 3+5*len(locks)), strconv.Itoa(len(locks)), l.client)
+	for _, claims := range locks {
+		var keep time.Duration
+		for i := range claims {
+			keep = max(keep, l.keep(claims[i]))
+		}
+		args = append(args, millis(keep), strconv.Itoa(len(claims)))
+		for i := range claims {
+			c := &claims[i]
+			args = append(args, name(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL)))
+		}
 	}
 	return l.last("heartbeat", args...)
 }

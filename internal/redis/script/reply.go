@@ -3,6 +3,8 @@ package script
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,24 +75,61 @@ func DecodeRelease(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for n claims: which of them are still in the queue.
-func DecodeHeartbeat(reply any, n int) ([]bool, error) {
+// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for so many claims of each lock: what each claim is told, a
+// *[backend.HeldError] or [backend.ErrLost]. It is nil for a lock of several that is to be asked about alone.
+func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
 	r, code := open(reply)
 	if code != codeOK {
 		return nil, no(r, code, reply)
 	}
-	if len(r) != 2 {
+	if len(r) != 1+4*len(claims) {
 		return nil, unexpected(reply)
 	}
-	marks, _ := r[1].(string)
-	if len(marks) != n || strings.Trim(marks, "01") != "" {
-		return nil, unexpected(reply)
+	answers := make([][]error, len(claims))
+	for i, n := range claims {
+		positions, ok1 := r[1+4*i].(string)
+		token, ok2 := r[2+4*i].(int64)
+		remaining, ok3 := r[3+4*i].(int64)
+		meta, ok4 := r[4+4*i].(string)
+		alone := ok1 && positions == "" && len(claims) > 1
+		if alone {
+			continue
+		}
+		if answers[i] = decodePositions(positions, n); answers[i] == nil || !ok2 || !ok3 || !ok4 || token < 0 || remaining < 0 {
+			return nil, unexpected(reply)
+		}
+		first := &backend.HeldError{Position: math.MaxInt}
+		for _, answer := range answers[i] {
+			if held, waits := answer.(*backend.HeldError); waits { //nolint:errorlint // not wrapped
+				held.Token, held.Holder = uint64(token), decodeMeta(meta)
+				if held.Position < first.Position {
+					first = held
+				}
+			}
+		}
+		first.RetryAfter = duration(remaining)
 	}
-	waiting := make([]bool, n)
-	for i := range waiting {
-		waiting[i] = marks[i] == '1'
+	return answers, nil
+}
+
+// decodePositions reads n positions, 0 for who does not wait. It returns nil if they are not that.
+func decodePositions(text string, n int) (answers []error) {
+	words := strings.Fields(text)
+	if len(words) != n {
+		return nil
 	}
-	return waiting, nil
+	for _, word := range words {
+		position, err := strconv.ParseUint(word, 10, 31)
+		switch {
+		case err != nil:
+			return nil
+		case position == 0:
+			answers = append(answers, backend.ErrLost)
+		default:
+			answers = append(answers, &backend.HeldError{Position: int(position)})
+		}
+	}
+	return answers
 }
 
 // DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well. A refusal for

@@ -1,9 +1,13 @@
--- HEARTBEAT(keep, client, then for each claim: id, ttl of its place, lease)
---   -> {OK, '1' or '0' for each claim} | {UNFIT, why} | {FOREIGN, why}
--- A place that is still in the queue ('1') lasts for its ttl from now at least. A claim without one
--- ('0') was let in, or its place has lapsed or was left: its next ACQUIRE tells which. Whoever is next
--- is let in first, if something is over.
+-- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim: id,
+--   ttl of its place, lease)
+--   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
+-- A place that is still in its queue has a position, and lasts for its ttl from now at least. A claim
+-- without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE tells
+-- which. Whoever is next is let in first, if something is over. ms is for the lowest position.
+-- Of several locks only those are looked after that take the short way, so that the script is short:
+-- without positions nothing was done about a lock, and it is to be asked about alone.
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
+local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a lock, and the mark if any
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
 -- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and the
@@ -47,7 +51,7 @@ local guard = KEYS[2] and function()
   local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
-local key, id = KEYS[1], ''
+local key, id, several = KEYS[1], '', ARGV[1] ~= '1'
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal then return refusal end
@@ -113,36 +117,45 @@ local function write_group(group)
     group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
     group.waiting, group.permits)
 end
+read_clock()
+
+-- position is that of place number; with gaps in the queue it may be too high.
+local function position(number, group)
+  return text(math.min(number - group.head + 1, group.waiting))
+end
 
 -- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A head
 -- that could hold beside those who hold was let in by the script that made room, but for a guard's.)
-local function keep()
-  local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g'}, {'HMGET', key}
-  for i = 3, #ARGV - 2, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end
+-- The claims of the lock at key are in ARGV from first to last.
+local function keep(key, margin, first, last)
+  local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g', 'f', 'm'}, {'HMGET', key}
+  for i = first, last, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end
   fields = redis.pcall(unpack(fields))
-  local owner, expires, group = fields[2], int(fields[3]), read_group(fields[4])
-  read_clock()
-  if fields[1] ~= 'h2' or not group or group.waiting == 0 or (group.holders > 0) == (owner ~= false) or
-    (owner and not (expires and expires > now)) or (not owner and (guard or now >= group.soonest)) then
+  local owner, expires, group, counter = fields[2], int(fields[3]), read_group(fields[4]), int(fields[5])
+  if fields[1] ~= 'h2' or not group or not counter or group.waiting == 0 or
+    (group.holders > 0) == (owner ~= false) or (owner and not (expires and expires > now)) or
+    (not owner and (guard or now >= group.soonest)) then
     return
   end
   places[3] = 'q:' .. text(group.head)
-  for i = 5, #fields do
+  for i = 7, #fields do
     if fields[i] then places[#places + 1] = 'q:' .. fields[i] end
   end
   local found = redis.pcall(unpack(places))
-  local sets, waiting, at, latest = {'HSET', key}, {}, 1, group.latest
+  local sets, positions, at, latest, ms = {'HSET', key}, {}, 1, group.latest, 0
   local head = string.match(found[1] or '', '^(%d+) ')
   if not head or tonumber(head) <= now then return end
-  for i = 3, #ARGV - 2, 3 do
-    local n = #waiting + 1
-    waiting[n] = '0'
-    if fields[n + 4] then
+  for i = first, last, 3 do
+    local n = #positions + 1
+    local number = fields[n + 6]
+    positions[n] = '0'
+    if number then
       at = at + 1
       local ends, asks, who = string.match(found[at] or '', '^(%d+) %d+ [^ ]* ([^ ]+ %d+ ([^ ]+) .*)$')
       if who ~= ARGV[i] then return end
       if tonumber(ends) > now then
-        waiting[n], ends = '1', math.max(ends, now + 1 + ARGV[i + 1])
+        positions[n], ends = position(number, group), math.max(ends, now + 1 + ARGV[i + 1])
+        if number + 0 == group.head then ms = (owner and expires or group.soonest) - now end
         latest = math.max(latest, ends)
         sets[#sets + 1] = places[at + 2]
         sets[#sets + 1] = text(ends) .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[2] .. ' ' .. asks
@@ -150,19 +163,30 @@ local function keep()
     end
   end
   if latest > group.latest then
-    group.latest = latest + 1000 -- see outlast in lib/lock
+    group.latest = latest + 10000 -- see outlast in lib/lock: so that most heartbeats leave it alone
     sets[#sets + 1] = 'g'
     sets[#sets + 1] = write_group(group)
   end
   if #sets > 2 and type(redis.pcall(unpack(sets))) ~= 'number' then return end -- out of memory
-  if latest ~= group.latest then
-    local needed = group.latest - now + ARGV[1]
+  if latest ~= group.latest and sets[#sets - 1] == 'g' then
+    local needed = group.latest - now + margin
     if redis.call('PTTL', key) < needed then redis.pcall('PEXPIRE', key, text(needed)) end
   end
-  return {OK, table.concat(waiting)}
+  return table.concat(positions, ' '), counter, ms, owner and fields[6] or ''
 end
-local reply = keep()
-if reply then return reply end
+
+local reply, first = {OK}, 5
+for n = 1, tonumber(ARGV[1]) do
+  local last = first + 3 * ARGV[first - 1] - 1
+  local positions, counter, ms, meta = keep(locks[n], ARGV[first - 2], first, last)
+  if positions or several then
+    local i = #reply
+    reply[i + 1], reply[i + 2] = positions or '', counter or 0
+    reply[i + 3], reply[i + 4] = ms or 0, meta or ''
+  end
+  first = last + 3
+end
+if #reply > 1 then return reply end
 local stored = redis.pcall('GET', key)
 -- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
@@ -627,23 +651,30 @@ local function advance(asking)
 end
 
 local function long()
-  local numbers, places, waiting = {}, {}, {}
-  for i = 3, #ARGV - 2, 3 do numbers[#numbers + 1] = 'w:' .. ARGV[i] end
+  local last = 4 + 3 * ARGV[4]
+  local numbers, places, positions, ms = {'m'}, {}, {}, 0
+  for i = 5, last, 3 do numbers[#numbers + 1] = 'w:' .. ARGV[i] end
   load(unpack(numbers))
   places[1] = 'q:' .. lock.head
-  for _, field in ipairs(numbers) do
-    if cache[field] then places[#places + 1] = 'q:' .. cache[field] end
+  for i = 2, #numbers do
+    if cache[numbers[i]] then places[#places + 1] = 'q:' .. cache[numbers[i]] end
   end
   fetch(places)
   advance()
-  for i = 3, #ARGV - 2, 3 do
+  for i = 5, last, 3 do
+    local n = #positions + 1
     local number, ends, asks = find_place(ARGV[i])
-    local waits = number and ends > now
-    if waits then
+    positions[n] = '0'
+    if number and ends > now then
       write_place(number, math.max(ends, now + 1 + ARGV[i + 1]), ARGV[i + 2], ARGV[2], asks)
+      positions[n] = position(number, lock)
+      if number == lock.head then
+        ms = math.max(0, (lock.owner and lock.expires or lock.holders > 0 and lock.soonest or now) - now)
+      end
     end
-    waiting[#waiting + 1] = waits and '1' or '0'
   end
-  return commit(tonumber(ARGV[1]), true, {OK, table.concat(waiting)})
+  if more then ms = 1 end
+  return commit(tonumber(ARGV[3]), true,
+    {OK, table.concat(positions, ' '), lock.counter, ms, lock.owner and get('m') or ''})
 end
 return answer(long)
