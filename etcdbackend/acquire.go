@@ -234,9 +234,15 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	}
 	refusal := q.refusal(own)
 	b.mu.Lock()
-	b.waiting(a.local, *own, a.sent)
-	b.observe(a.paths, q, a.local.topic)
+	waits := b.waiting(a.local, *own, a.sent)
+	if waits {
+		b.observe(a.paths, q, a.local.topic)
+	}
 	b.mu.Unlock()
+	if !waits { // granted since the queue was read
+		q, err := b.readQueue(ctx, a.paths)
+		return result{queue: q}, err
+	}
 	return result{}, refusal
 }
 
@@ -252,13 +258,18 @@ func (b *Backend) keepWaiting(
 	return b.keep(l, sent, c.WaiterTTL), true
 }
 
-// waiting notes that an entry waits. The caller has mu.
-func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) {
-	if b.claims[lc.topic] != lc || lc.granted && lc.entry.created == own.created {
-		return // released meanwhile; or granted, which cannot be undone
+// waiting notes that an entry waits, and reports false if it was granted meanwhile: that cannot be
+// undone, and its lease does not count from asked. The caller has mu.
+func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
+	if b.claims[lc.topic] != lc {
+		return true // released meanwhile: nobody believes the answer
+	}
+	if lc.granted && lc.entry.created == own.created {
+		return false
 	}
 	lc.granted, lc.key, lc.entry = false, own.key, &own // an entry that held was another one
 	lc.asked, lc.until = asked, asked.Add(lc.claim.WaiterTTL)
+	return true
 }
 
 // granted waits until the lease is good for the whole TTL, and returns the grant.

@@ -172,8 +172,8 @@ func (b *Backend) heartbeat(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, on := range beats {
-		if on.local != nil && errors.Is(answers[i], backend.ErrHeld) {
-			b.waiting(on.local, *on.entry, sent)
+		if errors.Is(answers[i], backend.ErrHeld) && !b.waiting(on.local, *on.entry, sent) {
+			answers[i] = backend.ErrLost
 		}
 	}
 	for n, group := range groups {
@@ -204,8 +204,7 @@ func (b *Backend) keepPlaces(
 		c := claims[i]
 		lc, own := b.claims[p.topic(c.ID())], byID[c.ID()]
 		answers[i] = backend.ErrLost
-		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil ||
-			lc.granted && lc.entry.created == own.created { // it was granted after the read
+		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil {
 			continue
 		}
 		if f, kept := b.keepWaiting(lc, c, own, sent); kept {

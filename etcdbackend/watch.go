@@ -199,10 +199,10 @@ func (b *Backend) proveTurns(w *watcher) {
 // prove writes to the entry of a claim whose turn may have come, and hands the grant to whoever
 // watches. If that fails, the claim is to ask itself.
 //
-// Safety: the write is confirm's. The lease is the shorter of WaiterTTL and TTL, and counts from
-// the last answered attempt or heartbeat that is known here. The claim may count from a later one,
-// answered meanwhile, but from none later than now: so it is told of what is left of the lease. The
-// token is above that of the refusal: the entry was in the queue then, behind all that held.
+// Safety: the write is confirm's. The lease that the claim is told of is the shorter of WaiterTTL
+// and TTL, and counts from its last answered attempt or heartbeat: one that is answered meanwhile
+// makes it ask instead, and one that is answered later does not say that it waits. The token is
+// above that of the refusal: the entry was in the queue then, behind all that held.
 func (b *Backend) prove(lc *localClaim) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 	defer cancel()
@@ -229,9 +229,13 @@ func (b *Backend) prove(lc *localClaim) {
 	default:
 		now := *r.queue.at(own.key)
 		lc.entry, lc.granted = &now, now.granted
-		if now.granted {
+		switch {
+		case !now.granted:
+		case !lc.asked.Equal(a.sent):
+			b.hub.Wake(lc.topic, backend.Wake{})
+		default:
 			b.hub.Deliver(lc.topic, backend.Wake{Granted: true, Grant: backend.Grant{
-				Token: now.token(), TTL: ttl - time.Since(a.sent), Reserved: max(a.c.Reserve, 1), State: r.state,
+				Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
 			}})
 		}
 		topic := lc.topic

@@ -15,12 +15,12 @@ import (
 
 // A client that waits for much sends its heartbeats less often: the places of one key that are more
 // than perKey, and all places that are more than perClient, up to longestInterval fallback
-// intervals apart. So it sends no more than two requests per interval and key, and takes about a
-// tenth of a Redis server's time. Its places last as much longer; if the process dies, so much
-// later they lapse.
+// intervals apart. So ten thousand waiters of a key cost two requests a second, and all that a
+// client waits for at most a tenth of a Redis server's time. The places last as much longer; if the
+// process dies, so much later they lapse.
 const (
-	perKey          = 2 * backend.MaxHeartbeat
-	perClient       = 20 * perKey
+	perKey          = backend.MaxHeartbeat
+	perClient       = 40 * backend.MaxHeartbeat
 	longestInterval = 20
 )
 
@@ -142,8 +142,9 @@ func (b *heartbeats) tick() {
 	b.set()
 }
 
-// send makes one request. One that takes longer than one and a half intervals is given up, while
-// there is time for another.
+// send makes one request. One that takes longer than two intervals is left to itself, as there is
+// time for another within the third. It is cancelled, and has no deadline of its own: a client
+// library closes the connection at the deadline of a slow request, under all others.
 func (b *heartbeats) send(places []*place) {
 	c := b.core
 	defer c.done()
@@ -155,8 +156,10 @@ func (b *heartbeats) send(places []*place) {
 	}
 	sent := c.now()
 	b.noteSent(places)
-	ctx, cancel := context.WithTimeout(c.closing, limit+limit/2)
+	ctx, cancel := context.WithCancel(c.closing)
+	slow := time.AfterFunc(2*limit, cancel)
 	answers, err := c.b.Heartbeat(ctx, claims)
+	slow.Stop()
 	cancel()
 	if err == nil && len(answers) != len(places) {
 		err = fmt.Errorf("%d answers to a heartbeat of %d claims", len(answers), len(places))

@@ -513,7 +513,7 @@ func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {
 	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil || w.core.closing.Err() != nil {
 		return nil
 	}
-	until, now := deadlineOf(w.queued, min(g.TTL, w.claim.WaiterTTL)), w.core.now()
+	until, now := deadlineOf(w.queued, g.TTL), w.core.now()
 	if time.Duration(until-now) < g.TTL/3 {
 		return nil
 	}
