@@ -125,6 +125,7 @@ func TestCluster(t *testing.T) {
 	for range 5 {
 		roundTrip(t, b)
 	}
+	redistest.ClusterHeartbeat(t, set, b, b.store.Layout.Key)
 	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: set.Addrs()})
 	defer mine.Close()
 	programs := on(t, mine, Config{})

@@ -140,6 +140,7 @@ func TestCluster(t *testing.T) {
 	for range 5 {
 		roundTrip(t, b)
 	}
+	redistest.ClusterHeartbeat(t, set, b, b.store.Layout.Key)
 	unsafe := set.Nodes[2] // one of three primaries is enough to lose locks
 	unsafe.MustDo("CONFIG", "SET", "maxmemory", "50mb")
 	unsafe.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

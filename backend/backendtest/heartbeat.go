@@ -142,7 +142,7 @@ func heartbeatTells(e *env) {
 // covers: W5, W9
 func heartbeatKeys(e *env) {
 	b := e.open()
-	const keys = 70 // more than one script of Redis has
+	const keys = 110 // more than one request of Redis, or of etcd, has
 	var claims, holders []backend.Claim
 	for i := range keys {
 		key := e.key(fmt.Sprint("k", i))

@@ -73,6 +73,26 @@ var lockerMutants = []mutant{
 		Put:  `deadlineOf(w.core.now(), `, Test: "./locker .",
 	},
 	{
+		Name: "locker: a hand-over counts from the answer to a heartbeat", Dir: "locker",
+		Find: `p\.sent, p\.held, p\.asked = sent,`,
+		Put:  `p.sent, p.held, p.asked = c.now(),`, Test: "./locker HandOverAfterAHeartbeat",
+	},
+	{
+		Name: "locker: a grant from before a heartbeat is believed to come after it", Dir: "locker",
+		Find: `w\.since, w\.queued, w\.refToken = p\.sent\.at, p\.sent, p\.held\.Token`,
+		Put:  `w.since, w.queued = p.sent.at, p.sent`, Test: "./locker HandOverAfterAHeartbeat",
+	},
+	{
+		Name: "locker: a place of many keys waits for a slow request", Dir: "locker",
+		Find: `slow := time\.AfterFunc\(2\*limit, cancel\)`,
+		Put:  `slow := time.AfterFunc(20*limit, cancel)`, Test: "./locker HeartbeatWithoutAnAnswer",
+	},
+	{
+		Name: "locker: a heartbeat comes late for the end of a lease", Dir: "locker",
+		Find: `if held\.RetryAfter > 0 (\{ interval = min)`,
+		Put:  `if false $1`, Test: "./locker HeartbeatAtTheEnd",
+	},
+	{
 		Name: "locker: no tombstone for a claim without an answer", Dir: "locker",
 		Find: `( claim\.NoneInFlight = )!w\.unsure`,
 		Put:  `${1}true`, Test: "./locker .",

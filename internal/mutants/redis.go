@@ -165,8 +165,12 @@ var redisMutants = []mutant{
 		Test: "./internal/redis/script ManyDeadWaiters", Slow: true,
 	},
 	{
-		Name: "lua: a heartbeat revives a place", Dir: "internal/redis/script", Find: `if tonumber\(ends\) > now then( waiting)`,
+		Name: "lua: a heartbeat revives a place", Dir: "internal/redis/script", Find: `if tonumber\(ends\) > now then( positions)`,
 		Put: "if true then$1", Test: "./internal/redis/script HeartbeatRevives",
+	},
+	{
+		Name: "lua: a heartbeat tells a token from before", Dir: "internal/redis/script", Find: `(concat\(positions, ' '\), )counter(, ms)`,
+		Put: "${1}counter - 1$2", Test: "./redisbackend Conformance.*/heartbeat",
 	},
 	{
 		Name: "lua: a reader beside a writer", Dir: "internal/redis/script", Find: `if claim\.mode ~= lock\.mode then return false end`, Put: "",

@@ -133,3 +133,49 @@ func NoHeartbeat(t *testing.T, scheme string) {
 		t.Errorf("%v, want ErrUnsupported", err)
 	}
 }
+
+// ClusterHeartbeat keeps places in the queues of keys on all primaries. When one of these hangs,
+// only its keys are without an answer. redisKey is how the backend names a key.
+//
+// covers: W2
+func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backend, redisKey func(string) string) {
+	t.Helper()
+	var claims []backend.Claim
+	for i := range 30 { // some on each primary, and none by chance only
+		held, waits := storetest.Claim(fmt.Sprint("beat-", i)), storetest.Claim(fmt.Sprint("beat-", i))
+		waits.Queue, waits.WaiterTTL = true, time.Minute
+		storetest.Acquired(t, b, held)
+		if _, err := b.TryAcquire(t.Context(), waits); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("in the queue: %v", err)
+		}
+		claims = append(claims, waits)
+	}
+	hung, err := set.Owner(redisKey(claims[0].Key))
+	storetest.Want(t, "owner", err, nil)
+	ofHung := map[string]bool{}
+	for _, c := range claims {
+		owner, err := set.Owner(redisKey(c.Key))
+		storetest.Want(t, "owner", err, nil)
+		ofHung[c.Key] = owner == hung
+	}
+	check := func(hangs bool) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if hangs {
+			defer time.AfterFunc(time.Second, cancel).Stop()
+		}
+		answers, err := b.Heartbeat(ctx, claims)
+		storetest.Want(t, "heartbeat", err, nil)
+		for i, answer := range answers {
+			silent := hangs && ofHung[claims[i].Key]
+			if silent && backend.AnswerOf(answer) != backend.Unknown || !silent && !errors.Is(answer, backend.ErrHeld) {
+				t.Errorf("heartbeat for %q, whose primary hangs: %v, = %v", claims[i].Key, silent, answer)
+			}
+		}
+	}
+	check(false)
+	hung.Stop()
+	check(true)
+	hung.Cont()
+}
