@@ -63,7 +63,7 @@ const notDue = -1 // it is in a request, was told to ask, or left
 // enter has the place of w kept until leave.
 func (b *heartbeats) enter(w *wait, held *backend.HeldError) *place {
 	p := &place{wait: w, ask: make(chan struct{}, 1), sent: w.queued, held: held}
-	p.at = nextBeat(p.sent, waiting.Jitter(b.core.cfg.Wait.Fallback), held)
+	p.at = b.next(p.sent, waiting.Jitter(b.core.cfg.Wait.Fallback), held)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.keys == nil {
@@ -76,13 +76,13 @@ func (b *heartbeats) enter(w *wait, held *backend.HeldError) *place {
 	return p
 }
 
-// nextBeat is when a place is kept next: after the interval, or when the lease ends that blocks, as
+// next is when a place is kept next: after the interval, or when the lease ends that blocks, as
 // then the heartbeat lets in whoever is next.
-func nextBeat(sent instant, interval time.Duration, held *backend.HeldError) time.Time {
+func (b *heartbeats) next(sent instant, interval time.Duration, held *backend.HeldError) time.Time {
 	if held.RetryAfter > 0 {
 		interval = min(interval, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
 	}
-	return sent.at.Add(interval)
+	return b.core.local(sent + instant(interval))
 }
 
 // leave ends what enter began. What a request under way brings is nobody's.
@@ -208,13 +208,13 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 			held.Holder = p.held.Holder
 		}
 		p.sent, p.held, p.asked = sent, held, time.Time{}
-		p.at = nextBeat(sent, interval, held)
+		p.at = b.next(sent, interval, held)
 		if w.cohort != nil {
 			c.noteRefusal(w, c.estimate(&w.claim, held, 0))
 		}
 	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable):
 		if p.asked.IsZero() {
-			p.asked = sent.at
+			p.asked = c.local(sent)
 		}
 		if w.cohort != nil {
 			c.noteTrouble(w.cohort, err)
@@ -222,7 +222,7 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 			p.ask <- struct{}{}
 			return
 		}
-		if p.at = sent.at.Add(interval); p.at.Before(time.Now()) {
+		if p.at = c.local(sent + instant(interval)); p.at.Before(time.Now()) {
 			p.at = time.Now()
 		}
 	default:

@@ -466,7 +466,7 @@ func (w *wait) leaveQueue(p *place) {
 	}
 	w.core.beats.leave(p)
 	if p.sent != w.queued {
-		w.since, w.queued, w.refToken = p.sent.at, p.sent, p.held.Token
+		w.since, w.queued, w.refToken = w.core.local(p.sent), p.sent, p.held.Token
 		w.last = w.core.estimate(&w.claim, p.held, 0)
 	}
 	if !p.asked.IsZero() {
