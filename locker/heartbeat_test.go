@@ -93,7 +93,7 @@ func TestHeartbeatsOfManyKeys(t *testing.T) {
 // A heartbeat is sent when the lease ends that blocks, as last told: so a holder that vanished after
 // it had renewed keeps nobody waiting for longer than its lease, and one that goes on renewing
 // costs no attempts.
-// covers: H1, W9
+// covers: W9
 func TestHeartbeatAtTheEndOfTheLease(t *testing.T) {
 	b := &told{beating: beating{hooked: hook()}}
 	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: 10 * time.Second}}

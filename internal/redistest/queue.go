@@ -100,9 +100,9 @@ func badHeartbeats(t *testing.T, b backend.Backend, claims []backend.Claim) {
 	alone := claims[0]
 	alone.Queue = false
 	for why, bad := range map[string][]backend.Claim{
-		"too many":    claims[:backend.MaxHeartbeat+1],
-		"no queue":    {claims[1], alone},
-		"no owner":    {{Key: claims[0].Key, TTL: time.Minute, Queue: true, WaiterTTL: time.Second}},
+		"too many": claims[:backend.MaxHeartbeat+1],
+		"no queue": {claims[1], alone},
+		"no owner": {{Key: claims[0].Key, TTL: time.Minute, Queue: true, WaiterTTL: time.Second}},
 	} {
 		if _, err := b.Heartbeat(t.Context(), bad); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", why, err)
