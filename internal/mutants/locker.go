@@ -79,8 +79,8 @@ var lockerMutants = []mutant{
 	},
 	{
 		Name: "locker: a grant from before a heartbeat is believed to come after it", Dir: "locker",
-		Find: `w\.since, w\.queued, w\.refToken = p\.sent\.at, p\.sent, p\.held\.Token`,
-		Put:  `w.since, w.queued = p.sent.at, p.sent`, Test: "./locker HandOverAfterAHeartbeat",
+		Find: `w\.since, w\.queued, w\.refToken = w\.core\.local\(p\.sent\), p\.sent, p\.held\.Token`,
+		Put:  `w.since, w.queued = w.core.local(p.sent), p.sent`, Test: "./locker HandOverAfterAHeartbeat",
 	},
 	{
 		Name: "locker: a place of many keys waits for a slow request", Dir: "locker",

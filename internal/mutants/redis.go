@@ -201,8 +201,8 @@ var redisMutants = []mutant{
 		Test: "./redisbackend LostReplyTo",
 	},
 	{
-		Name: "go-redis: the source is sent after any error", Dir: "redisbackend", Find: `; !redis\.HasErrorPrefix\(err, "NOSCRIPT"\) \{`,
-		Put: "; err == nil {", Test: "./redisbackend LostReplyTo",
+		Name: "go-redis: the source is sent after any error", Dir: "redisbackend", Find: `\|\| !redis\.HasErrorPrefix\(err, "NOSCRIPT"\) \{`,
+		Put: "{", Test: "./redisbackend LostReplyTo",
 	},
 	{
 		Name: "go-redis: what was sent is said not to be", Dir: "redisbackend", Find: `if p\.withdraw\(r\) \{`, Put: "if p.withdraw(r) || true {",
