@@ -43,6 +43,10 @@ type Backend interface {
 	// is still in flight. It wakes those who wait. It returns nil if c held until now, and
 	// [ErrLost] if c did not: the lease had expired, another holds, or c never held. Either way
 	// nothing of c is left, but what it saved.
+	//
+	// With c.NoneInFlight a store need not look at the time: it may return nil after the end of the
+	// lease, if nobody else has held since. The caller believed in the hold, by a deadline of its
+	// own that comes before the lease's end, or knows that it did not.
 	Release(ctx context.Context, c Claim) error
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,

@@ -84,7 +84,8 @@ type Claim struct {
 
 	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is
 	// in flight. Release then need not leave a tombstone, which is a field and some bytes in the
-	// store for about twice the TTL. The zero value is the safe one.
+	// store for about twice the TTL. And if the caller held, it judges by its own deadline whether
+	// the hold lasted: see Release. The zero value is the safe one.
 	NoneInFlight bool
 }
 

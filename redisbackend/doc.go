@@ -13,7 +13,7 @@
 // query may have, each once:
 //
 //	prefix             of every key, default holdfast:
-//	retention          how long a key's token counter is kept after its last hold, default 1m
+//	retention          how long a key's token counter is kept after its last hold, default 15s
 //	request_timeout    bounds each request, and the making of a connection, default 3s
 //	pool_size          connections per server, default 2 per CPU, in a cluster 10
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks

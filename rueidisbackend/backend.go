@@ -24,7 +24,8 @@ type Config struct {
 	Prefix string
 
 	// Retention is how long the token counter of a key is kept after its last hold, at least
-	// 2·TTL. Later the server's clock keeps tokens rising. Default 1 minute.
+	// TTL/2. Later the server's clock keeps tokens rising, unless it was set back by more than
+	// that. Each key that is locked once costs the server some 100 bytes meanwhile. Default 15s.
 	Retention time.Duration
 
 	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.

@@ -22,7 +22,7 @@
 // query may have, each once:
 //
 //	prefix             of every key, default holdfast:
-//	retention          how long a key's token counter is kept after its last hold, default 1m
+//	retention          how long a key's token counter is kept after its last hold, default 15s
 //	request_timeout    bounds each request, default 3s
 //	allow_eviction     true: accept a maxmemory-policy that may drop locks
 //	max_ttl            the longest lease; turns on the guard against servers that forget, see [Config.MaxTTL]

@@ -31,7 +31,7 @@ var releaseRules = []rule{
 	},
 	{
 		name: "release/settled", run: releaseSettled,
-		why: "NoneInFlight only says that no tombstone is needed. Everything else about Release stays as it is.",
+		why: "NoneInFlight says that no tombstone is needed, and that the caller looks at the time itself. Everything else stays.",
 	},
 }
 

@@ -106,7 +106,11 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	if err != nil {
 		return g, err
 	}
-	reply, replicas, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Acquire, s.Layout.Acquire(c), s.cfg.Replicas)
+	layout := s.Layout
+	if !c.Queue && s.waiters.watches(c.Key) {
+		layout = layout.Watched()
+	}
+	reply, replicas, err := s.run(ctx, layout.Keys(c.Key), layout.Scripts().Acquire, layout.Acquire(c), s.cfg.Replicas)
 	if err != nil {
 		return g, err
 	}

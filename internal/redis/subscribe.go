@@ -329,6 +329,11 @@ func (s *Subscription) broken(err error) {
 	}
 }
 
+// watches reports whether somebody watches key without a place in its queue.
+func (s *Subscription) watches(key string) bool {
+	return !s.Hub.Empty() && s.Hub.Watched(s.store.Layout.Channel(key))
+}
+
 // Confirmed reports whether the server has confirmed the channel on the present connection.
 func (s *Subscription) Confirmed(channel string) bool {
 	s.mu.Lock()

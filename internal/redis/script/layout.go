@@ -11,7 +11,7 @@ import (
 // The defaults of [NewLayout].
 const (
 	DefaultPrefix    = "holdfast:"
-	DefaultRetention = time.Minute
+	DefaultRetention = 15 * time.Second
 )
 
 // MinTTL is the shortest lease that the layout keeps: milliseconds are its unit, and a lease must be long against them.
@@ -24,11 +24,12 @@ type Layout struct {
 	retention time.Duration
 	inFlight  time.Duration
 	dialect   bool
+	watched   bool     // see Watched
 	guard     []string // the last argument of guarded scripts; none without a guard
 }
 
 // NewLayout returns the layout for keys under prefix, whose state is kept for retention after the last hold (but at least
-// twice its TTL). inFlight is how long a client waits for an answer at most; tombstones outlast it. Empty and zero stand for
+// half its TTL). inFlight is how long a client waits for an answer at most; tombstones outlast it. Empty and zero stand for
 // the defaults. A prefix with braces or control characters is an *[backend.InvalidError]: it would move the hash tag.
 func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if prefix == "" {
@@ -131,11 +132,20 @@ func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
 // Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
 func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
 
+// Watched returns the layout for attempts on a key that the client is subscribed to: if another holds it, its release publishes.
+func (l Layout) Watched() Layout {
+	l.watched = true
+	return l
+}
+
 // Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up in the key are put together here, so
 // that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
 	line := ""
+	if l.watched {
+		line = "w"
+	}
 	if c.Queue {
 		line = millis(min(c.WaiterTTL, c.TTL)) + " " + l.client + " " + millis(c.WaiterTTL)
 	}
@@ -254,7 +264,10 @@ func (l Layout) Probe() []string {
 }
 
 // keep is how long a key outlives the last lease.
-func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(2*clamp(c.TTL), l.retention)) }
+//
+// The token counter is what must outlive it: until the clock has passed the last token, which a wish may have put a quarter of
+// a TTL ahead, and for as long as the server's clock may be set back.
+func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(clamp(c.TTL)/2, l.retention)) }
 
 // clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }

@@ -142,27 +142,27 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	const owner = "o%20w%3Bn%25"
-	check("acquire", l.Acquire(c), []string{owner, "60012", "60000 " + owner + " 1 ", "", "1"})
+	check("acquire", l.Acquire(c), []string{owner, "15012", "15000 " + owner + " 1 ", "", "1"})
 	in := c
 	in.Queue, in.WaiterTTL, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
-	check("in line", l.For("me").Acquire(in), []string{owner, "60012", "60000 " + owner + " 1 ", "11 me 1001", "1", "p,3,", "0", "2750"})
+	check("in line", l.For("me").Acquire(in), []string{owner, "15012", "15000 " + owner + " 1 ", "11 me 1001", "1", "p,3,", "0", "2750"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
-	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "61001", "60000 h%20h 1 ", "", "1", "r,0,w", "0", "250000"})
+	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "16001", "15000 h%20h 1 ", "", "1", "r,0,w", "0", "250000"})
 	if got := l.Release(in)[0]; got != "h%20h" {
 		t.Errorf("a re-entrant hold is released as %q", got)
 	}
-	check("renew", l.Renew(c), []string{"o%20w%3Bn%25", "11", "60000", "0"})
-	check("release", l.Release(c), []string{"o%20w%3Bn%25", "60000", "3021"})
+	check("renew", l.Renew(c), []string{"o%20w%3Bn%25", "11", "15000", "0"})
+	check("release", l.Release(c), []string{"o%20w%3Bn%25", "15000", "3021"})
 	floor := c
 	floor.MinToken = 7
-	check("floor", l.Acquire(floor), []string{owner, "60012", "60000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
+	check("floor", l.Acquire(floor), []string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
 	check("guarded", l.Guarded(time.Minute, 0).Acquire(c),
-		[]string{owner, "60012", "60000 " + owner + " 1 ", "", "1", "x", "0", "2750", "60000 62200"})
+		[]string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "0", "2750", "60000 62200"})
 	c.NoneInFlight = true
-	check("guarded settled", l.Guarded(time.Minute, 0).Release(c), []string{owner, "60000", "0", "60000 62200"})
-	check("settled", l.Release(c), []string{"o%20w%3Bn%25", "60000"})
+	check("guarded settled", l.Guarded(time.Minute, 0).Release(c), []string{owner, "15000", "0", "60000 62200"})
+	check("settled", l.Release(c), []string{"o%20w%3Bn%25", "15000"})
 	c.TTL, c.NoneInFlight = time.Hour, false
-	check("long", l.Release(c), []string{"o%20w%3Bn%25", "7200000", "7203000"})
+	check("long", l.Release(c), []string{"o%20w%3Bn%25", "1800000", "7203000"})
 	for _, ttl := range []time.Duration{0, -1, 1<<63 - 1} { // a release is not validated, and still must not overflow
 		c.TTL = ttl
 		for _, arg := range l.Release(c)[1:3] {

@@ -9,22 +9,22 @@ if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
 local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
--- The short way: one exclusive holder, nobody waits, and no attempt in flight that needs a tombstone.
--- The owner is compared in the script that frees, so a late release never frees the next holder. The
--- counter stays, and the key's expiry with it: what is left of the lease and then the margin.
-local function short()
-  local free, margin, owner = string.match(stored, '^(h2 %d+) (%d+) ([^ ]+) ')
-  if owner ~= id then return end
-  local left = redis.call('PTTL', key)
+-- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in flight
+-- that needs a tombstone. The owner is compared in the script that frees, so a late release never frees
+-- the next holder. The counter stays for the margin from now; a longer margin is for the long way.
+--
+-- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
+-- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the counter
+-- would be another.
+if type(stored) == 'string' and none_in_flight and
+  string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
   -- Out of memory: the long way frees all the same.
-  if left <= 0 or redis.pcall('SET', key, free, 'KEEPTTL').err then return end
+  not redis.pcall('SET', key, string.sub(stored, 1, 19), 'PX', ARGV[2]).err then
   -- After the change: whoever is woken finds the key free. A user that may not publish has released
   -- all the same: those who wait ask again by themselves.
-  redis.pcall('PUBLISH', key .. ':free', 'free')
-  return left > margin + 0 and OK or EXPIRED
+  if string.sub(stored, -1) == ' ' then redis.pcall('PUBLISH', key .. ':free', 'free') end
+  return OK
 end
-local reply = type(stored) == 'string' and none_in_flight and short()
-if reply then return reply end
 -- uses: lib/clock lib/group
 
 -- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive claim
@@ -47,7 +47,9 @@ local function hand_over()
   if last < token or last >= token + 1024 or last > us + NEAR then return end
   local done
   if group.waiting == 1 then
-    done = redis.pcall('SET', key, 'h2 ' .. text(last) .. ' ' .. tail, 'PX', text(lease + keep + 1))
+    -- Marked, as somebody may watch who does not queue; see mark in ACQUIRE.
+    local value = 'h2 ' .. text(last) .. ' ' .. tail .. ' '
+    done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
     local lasts = now + 1 + lease
@@ -68,7 +70,7 @@ local function hand_over()
   end
   return expires > now and OK or EXPIRED
 end
-reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
+local reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 

@@ -269,8 +269,8 @@ func TestLeaseIsNotShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := r.left() - 2*minute.Milliseconds() // the margin
-		x += r.ms()                             // which is later, so x is not too low
+		x := r.left() - (minute / 2).Milliseconds() // the margin
+		x += r.ms()                                 // which is later, so x is not too low
 		if asked := int64(g.Token) + minute.Microseconds(); x*1000+999 < asked || x*1000 > asked+minute.Microseconds() {
 			t.Fatalf("a lease of a minute from %d µs ends at %d ms", g.Token, x)
 		}

@@ -2,8 +2,8 @@
 --   -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
--- The queue is empty or 'lease client ttl' of a place. The form is 'x' or 'mode,limit,owner'; it and
--- what follows are left out for 'x' without a minimum token.
+-- The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form is 'x'
+-- or 'mode,limit,owner'; it and what follows are left out for 'x' without a minimum token.
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT = 1, 2, 3, 4, 6, 7, 8
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
@@ -54,35 +54,47 @@ if guard then refusal, closed = guard() end
 if refusal or closed then return refusal or closed end
 local stored = redis.pcall('GET', key)
 
--- The short way: a plain exclusive claim, and a lock that is free or that another holds alone.
-local function short()
-  local counter = not stored and 0 or tonumber(string.match(stored, '^h2 (%d+)$'))
-  if counter then
-    -- Free, and nobody waits, so nobody is overtaken. The token is above every earlier one: by the
-    -- counter while the key lives, by the clock afterwards. A minimum token is at most a quarter of
-    -- the TTL ahead of the clock, and the key outlives any lease for longer than that.
-    local time = redis.call('TIME')
-    local least = time[1] * 1000000 + time[2]
-    if ARGV[8] and ARGV[7] ~= '0' then least = math.max(least, math.min(ARGV[7], least + ARGV[8])) end
-    local token = least
-    if counter >= least then token = counter + 1 end
-    local last = token + ARGV[5] - 1
-    if last > least + 10000 then return end -- ahead of the clock: see NEAR in lib/clock
-    -- The only write, and one command: all of the grant is stored or nothing.
-    local reply = redis.pcall('SET', key, string.format('h2 %.0f ', last) .. ARGV[3], 'PX', ARGV[2])
+local plain, waits = not ARGV[6] or ARGV[6] == 'x', #ARGV[4] > 1
+local short = type(stored) == 'string' and stored
+local counter = plain and (not stored and 0 or short and tonumber(string.match(short, '^h2 (%d+)$')))
+
+-- The short way: a plain exclusive claim, and a lock that is free, and nobody waits, so nobody is
+-- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is above
+-- every earlier one: by the counter while the key lives, by the clock afterwards. A minimum token is at
+-- most a quarter of the TTL ahead of the clock, and the key outlives any lease for longer than that.
+if counter then
+  local time = redis.call('TIME')
+  local least = time[1] * 1000000 + time[2]
+  if ARGV[8] and ARGV[7] ~= '0' then least = math.max(least, math.min(ARGV[7], least + ARGV[8])) end
+  local token = least
+  if counter >= least then token = counter + 1 end
+  local last = token + ARGV[5] - 1
+  if last <= least + 10000 then -- else ahead of the clock: see NEAR in lib/clock
+    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on some
+    -- servers, and %.0f costs twice as much.)
+    local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
+    local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
     return reply.err and reply or token
-  elseif ARGV[4] == '' then
-    local digits, margin, owner, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
-    if owner and owner ~= id and #digits == 16 then
-      -- Its lease runs. Whole ms, so at least 1 is left: never 0, which is "unknown".
-      local left = redis.call('PTTL', key) - margin
-      if left > 0 then return {HELD, left, meta, 0, tonumber(digits)} end
-    end
   end
 end
-local plain = not ARGV[6] or ARGV[6] == 'x'
-local reply = plain and (not stored or type(stored) == 'string') and short()
-if reply then return reply end
+
+-- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes nothing.
+local function mark()
+  if ARGV[4] == 'w' and short and string.sub(short, -1) ~= ' ' then
+    redis.pcall('SET', key, short .. ' ', 'KEEPTTL') -- if it is refused: a lost wake-up
+  end
+end
+
+-- The short way of a refusal: another holds alone, and its lease runs.
+if plain and short and not waits then
+  local digits, margin, owner, meta = string.match(short, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
+  -- Whole ms, so at least 1 is left: never 0, which is "unknown".
+  local left = owner and owner ~= id and #digits == 16 and redis.call('PTTL', key) - margin
+  if left and left > 0 then
+    mark()
+    return {HELD, left, meta, 0, tonumber(digits)}
+  end
+end
 -- uses: lib/clock lib/group
 -- The store's clock is the only clock: no client sends a time of day, only durations. It is read
 -- once, because before Redis 7.2 it goes on within a script.
@@ -193,7 +205,7 @@ local function join()
   end
   return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
-reply = plain and stored and ARGV[4] ~= '' and join()
+local reply = plain and waits and stored and join()
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
@@ -377,6 +389,7 @@ local function commit(keep, frees, reply)
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
       value = value .. ' ' .. text(keep) .. ' ' .. lock.owner .. ' ' .. (get('b') or '1') .. ' ' ..
         (get('m') or '')
+      if hash and string.sub(value, -1) ~= ' ' then value = value .. ' ' end -- see hand_over in RELEASE
     end
     write(frees, 'SET', key, value, 'PX', text(left + keep))
   else
@@ -746,6 +759,7 @@ local function long()
     end
     write_place(number, math.max(ends, now + 1 + place_ttl), lease, client, asks)
   end
+  mark()
   return commit(claim.keep, kept or not place_ttl, held(number, claim))
 end
 return answer(long)
