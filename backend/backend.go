@@ -50,7 +50,8 @@ type Backend interface {
 	Release(ctx context.Context, c Claim) error
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
-	// whenever c.Key may be free or c's own hold is gone. A Wake may carry the Grant itself (direct
+	// whenever c.Key may be free or c's own hold is gone. A store may need to have been asked since
+	// (TryAcquire, refused because of a hold) to signal that hold's release: so ask, then sleep. A Wake may carry the Grant itself (direct
 	// hand-off). The watch ends with ctx. A closed channel, and an error that is
 	// [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
 	Watch(ctx context.Context, c Claim) (<-chan Wake, error)

@@ -64,7 +64,7 @@ func (e *env) wakesAny(a, b backend.Backend) {
 	for _, name := range []string{"*", "{}", "\x00\n", "a:b", "汉字", "[a-z]", "\\"} {
 		key := e.key(name)
 		wake, cancel := e.watch(b, e.claim(key))
-		e.cycle(a, key)
+		e.cycleBefore(b, a, key)
 		if !e.woken(wake, patience) {
 			e.Errorf("a release of %s did not signal", short(key))
 		}

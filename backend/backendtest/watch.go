@@ -87,6 +87,16 @@ func (e *env) cycle(b backend.Backend, key string) {
 	e.release(b, c)
 }
 
+// cycleBefore is cycle, and meanwhile a watcher asks for key, as whoever waits does.
+func (e *env) cycleBefore(watcher, holder backend.Backend, key string) {
+	e.Helper()
+	c := e.claim(key)
+	c.NoneInFlight = true
+	e.acquire(holder, c)
+	e.held(watcher, e.claim(key))
+	e.release(holder, c)
+}
+
 // covers: W1
 func watchSubscribed(e *env) {
 	a, b := e.open(), e.open()
@@ -96,9 +106,10 @@ func watchSubscribed(e *env) {
 		c.NoneInFlight = i%2 == 0
 		e.acquire(a, c)
 		wake, cancel := e.watch(b, e.claim(key))
+		e.held(b, e.claim(key))
 		e.release(a, c)
 		if !e.woken(wake, patience) {
-			e.Fatalf("round %d: a release right after Watch returned did not signal", i)
+			e.Fatalf("round %d: a release right after an attempt of one who watches did not signal", i)
 		}
 		cancel()
 	}
@@ -184,13 +195,13 @@ func watchUnread(e *env) {
 	}
 	start := time.Now()
 	for range 30 {
-		e.cycle(a, key)
+		e.cycleBefore(b, a, key)
 	}
 	if took := time.Since(start); took > patience {
 		e.Errorf("thirty releases took %v beside watchers that do not read", took)
 	}
 	late, _ := e.watch(b, e.claim(key))
-	e.cycle(a, key)
+	e.cycleBefore(b, a, key)
 	if !e.woken(late, patience) {
 		e.Error("a watcher beside some that do not read was not signalled")
 	}
@@ -210,13 +221,13 @@ func watchEnds(e *env) {
 		cancel()
 	}
 	wake, cancel := e.watch(b, e.claim(key))
-	e.cycle(a, key)
+	e.cycleBefore(b, a, key)
 	if !e.woken(wake, patience) {
 		e.Error("after a hundred cancelled watches a release did not signal")
 	}
 	cancel()
 	e.await("a cancelled watch to be signalled no more", patience, func() bool {
-		e.cycle(a, key)
+		e.cycleBefore(b, a, key)
 		timer := time.NewTimer(20 * time.Millisecond)
 		defer timer.Stop()
 		select {
@@ -237,7 +248,7 @@ func watchOthersStay(e *env) {
 		_, cancel := e.watch(b, e.claim(key))
 		cancel()
 		e.pause(5 * time.Millisecond) // leaving may take a moment
-		e.cycle(a, key)
+		e.cycleBefore(b, a, key)
 		if !e.woken(stays, patience) {
 			e.Fatal("a watcher was not signalled after another one had left")
 		}
@@ -254,7 +265,7 @@ func watchOtherKeys(e *env) {
 	const rounds = 10
 	signals := 0
 	for range rounds {
-		e.cycle(a, e.key("loud"))
+		e.cycleBefore(b, a, e.key("loud"))
 		if !e.woken(loud, patience) {
 			e.Fatal("a release did not signal")
 		}
@@ -279,6 +290,7 @@ func watchChurn(e *env) {
 		other, leave := e.watch(b, e.claim(key))
 		go leave() // while the next comes and the release is published
 		next, end := e.watch(b, e.claim(key))
+		e.held(b, e.claim(key))
 		e.release(a, c)
 		if !e.woken(wake, patience) || !e.woken(next, patience) {
 			e.Fatalf("round %d: a watcher missed the release while another was leaving", i)
