@@ -183,14 +183,14 @@ func TestLayoutV2(t *testing.T) {
 	c := claim(key(t))
 	g := acquired(t, b, c)
 	stored := srv.MustDo("GET", "holdfast:{"+c.Key+"}")
-	if want := fmt.Sprintf("h2 %d 60000 %s 1 {", g.Token, c.Owner); !strings.HasPrefix(stored, want) || !strings.Contains(stored, `"service":"test"`) {
+	if want := fmt.Sprintf("h2 %d 15000 %s 1 {", g.Token, c.Owner); !strings.HasPrefix(stored, want) || !strings.Contains(stored, `"service":"test"`) {
 		t.Errorf("%s, want %s", stored, want)
 	}
 	if g.Token < 1_700_000_000_000_000 {
 		t.Errorf("token %d is not a time in µs", g.Token)
 	}
-	if ttl, err := srv.Do("PTTL", "holdfast:{"+c.Key+"}"); err != nil || ttl.(int64) < 89_000 || ttl.(int64) > 91_000 {
-		t.Errorf("the key lives for %v ms, %v; want the lease and a minute", ttl, err)
+	if ttl, err := srv.Do("PTTL", "holdfast:{"+c.Key+"}"); err != nil || ttl.(int64) < 44_000 || ttl.(int64) > 46_000 {
+		t.Errorf("the key lives for %v ms, %v; want the lease and 15 s", ttl, err)
 	}
 }
 

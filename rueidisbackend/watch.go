@@ -361,7 +361,8 @@ func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
 		return sight{who: "foreign"}, nil
 	}
 	rest := time.Duration(reply.CachePTTL())*time.Millisecond - o.Keep
-	return sight{who: value, holds: o.ID == id, free: o.ID == "" || rest <= 0, owner: o, rest: rest}, nil
+	who := strings.TrimRight(value, " ") // without the mark of somebody who watches by other means
+	return sight{who: who, holds: o.ID == id, free: o.ID == "" || rest <= 0, owner: o, rest: rest}, nil
 }
 
 func seenInHash(reply rueidis.RedisMessage, id string) (saw sight, err error) {

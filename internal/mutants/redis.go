@@ -4,8 +4,8 @@ package main
 var redisMutants = []mutant{
 	{
 		Name: "lua: anybody may release", Dir: "internal/redis/script",
-		Find: `if owner ~= id then return end( local left = redis\.call\('PTTL', key\) (?:--|if))`,
-		Put:  `$1`, Test: "./internal/redis/script TestDeadWaiters",
+		Find: `string\.find\(stored, ' ' \.\. ARGV\[2\] \.\. ' ' \.\. id \.\. ' ', 20, true\) == 20`,
+		Put:  `#stored > 19`, Test: "./internal/redis/script ReleaseAfterTheEnd|Strangers|DeadWaiters",
 	},
 	{
 		Name: "lua: anybody may release where others wait", Dir: "internal/redis/script",
@@ -14,8 +14,23 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "lua: a release after the end of the lease says OK", Dir: "internal/redis/script",
-		Find: `return left > margin \+ 0 and OK or EXPIRED`,
-		Put:  `return OK`, Test: "./internal/redis/script ReleaseAfterTheEnd",
+		Find: `if type\(stored\) == 'string' and none_in_flight and`,
+		Put:  `if type(stored) == 'string' and`, Test: "./internal/redis/script ReleaseAfterTheEnd",
+	},
+	{
+		Name: "lua: no mark is left", Dir: "internal/redis/script", Find: `mark\(\)( return \{HELD)`, Put: `$1`, Test: "./internal/redis/script Mark",
+	},
+	{
+		Name: "lua: no mark is left, the long way", Dir: "internal/redis/script", Find: `mark\(\)( return commit)`, Put: `$1`,
+		Test: "./internal/redis/script Mark",
+	},
+	{
+		Name: "lua: a mark is not heard", Dir: "internal/redis/script", Find: `if string\.sub\(stored, -1\) == ' ' then`, Put: `if false then`,
+		Test: "./internal/redis/script Mark",
+	},
+	{
+		Name: "redis: who watches leaves no mark", Dir: "internal/redis", Find: `if !c\.Queue && s\.waiters\.watches\(c\.Key\) \{`, Put: `if false {`,
+		Test: "./redisbackend TestConformance$/watch", Slow: true,
 	},
 	{
 		Name: "lua: no tombstone is left", Dir: "internal/redis/script",
@@ -64,8 +79,8 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "lua: tokens run away from the clock", Dir: "internal/redis/script",
-		Find: `if last > least \+ 10000 then return end`,
-		Put:  ``, Test: "./internal/redis/script Counter|Tokens|Reserve",
+		Find: `if last <= least \+ 10000 then`,
+		Put:  `if true then`, Test: "./internal/redis/script Counter|Tokens|Reserve",
 	},
 	{
 		Name: "lua: tokens run away from the clock where others wait", Dir: "internal/redis/script",
