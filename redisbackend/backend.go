@@ -155,7 +155,7 @@ const clusterSenders = 256
 // Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
 func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
 
-// TryAcquire makes one attempt in one script, as [backend.Backend] says. The first one also checks
+// TryAcquire makes one attempt in one script or command, as [backend.Backend] says. The first one also checks
 // the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	return b.store.TryAcquire(ctx, c)
@@ -172,7 +172,7 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 // of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out
+// Release ends the claim in one script or command, as [backend.Backend] says. It works when the server is out
 // of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error { return b.store.Release(ctx, c) }
 
@@ -258,6 +258,27 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	}
 	reply, err = cmd.Result()
 	return reply, 0, err
+}
+
+// Set executes a plain SET.
+func (t transport) Set(ctx context.Context, key string, args ...string) (wrote bool, err error) {
+	words := make([]any, 2, 2+len(args))
+	words[0], words[1] = "set", key
+	for i := range args {
+		if t.owned {
+			words = append(words, &args[i]) // an allocation less, as in command
+		} else {
+			words = append(words, args[i])
+		}
+	}
+	cmd := redis.NewCmd(ctx, words...)
+	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
+		return false, err
+	}
+	if err = cmd.Err(); errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // acknowledged runs a script and waits on its connection for replicas.

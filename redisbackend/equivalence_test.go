@@ -19,12 +19,16 @@ import (
 // TestEquivalence runs random operations on one key of the reference and of Redis: the answers
 // must be the same. Leases and places last longer than the test, as the two clocks are not one;
 // what lapses is tested in internal/redis/script. Claims stand in line as soon as the reference
-// lets them.
+// lets them. The clients of Redis are of both kinds: those that take and free plain locks without
+// scripts where the server lets them, and one that never does.
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10
 func TestEquivalence(t *testing.T) {
-	b := redistest.Dial(t, testserver.SharedRedis(t).URL())
+	srv := testserver.SharedRedis(t)
+	b, another := redistest.Dial(t, srv.URL()), redistest.Dial(t, srv.URL())
 	defer b.Close()
+	defer another.Close()
+	clients := []backend.Backend{b, b, another, redistest.Scripts(t, srv, b)}
 	rounds := 400
 	if testing.Short() {
 		rounds = 100
@@ -32,7 +36,7 @@ func TestEquivalence(t *testing.T) {
 	for i := range rounds {
 		m := membackend.New()
 		p := pair{
-			t: t, mem: m, redis: b, key: fmt.Sprint(t.Name(), ".", i), rand: rand.New(rand.NewPCG(uint64(i), 7)),
+			t: t, mem: m, redis: clients, key: fmt.Sprint(t.Name(), ".", i), rand: rand.New(rand.NewPCG(uint64(i), 7)),
 			tokens: map[uint64]uint64{},
 		}
 		p.run(30)
@@ -47,13 +51,14 @@ func TestEquivalence(t *testing.T) {
 
 // A pair is a key in both stores.
 type pair struct {
-	t          *testing.T
-	mem, redis backend.Backend
-	key        string
-	rand       *rand.Rand
-	claims     []backend.Claim
-	tokens     map[uint64]uint64 // of the reference, and what Redis gave for the same grant
-	log        []string
+	t      *testing.T
+	mem    backend.Backend
+	redis  []backend.Backend // one of which is asked
+	key    string
+	rand   *rand.Rand
+	claims []backend.Claim
+	tokens map[uint64]uint64 // of the reference, and what Redis gave for the same grant
+	log    []string
 }
 
 func (p *pair) run(steps int) {
@@ -103,7 +108,7 @@ func (p *pair) claim(style int) backend.Claim {
 // both asks both stores, and compares.
 func (p *pair) both(c backend.Claim, verb string, ask func(backend.Backend) (backend.Grant, error)) {
 	g1, err1 := ask(p.mem)
-	g2, err2 := ask(p.redis)
+	g2, err2 := ask(p.redis[p.rand.IntN(len(p.redis))])
 	a1, a2 := answer(g1, err1), answer(g2, err2)
 	p.log = append(p.log, fmt.Sprintf("%s pid %d %v queue=%v reentrant=%v: %s", verb, c.Meta.PID, c.Mode, c.Queue, c.Reentrant, a1))
 	if a1 != a2 {
@@ -145,7 +150,7 @@ func (p *pair) sameToken(mem, redis uint64) {
 
 func (p *pair) look() {
 	s1, err1 := p.mem.Inspect(context.Background(), p.key)
-	s2, err2 := p.redis.Inspect(context.Background(), p.key)
+	s2, err2 := p.redis[0].Inspect(context.Background(), p.key)
 	if err1 != nil || err2 != nil {
 		p.t.Fatalf("Inspect: %v, %v", err1, err2)
 	}

@@ -18,3 +18,5 @@ func TestEveryPublishIsLost(t *testing.T) { redistest.EveryPublishIsLost(t, "red
 func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "redis") }
 
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "redis") }
+
+func TestNative(t *testing.T) { redistest.Native(t, "redis") }

@@ -202,7 +202,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return caps
 }
 
-// TryAcquire makes one attempt in one script, as [backend.Backend] says, unless Config.HeldAnswers
+// TryAcquire makes one attempt in one script or command, as [backend.Backend] says, unless Config.HeldAnswers
 // spares it. The first one also checks the server, and is refused with [backend.ErrUnsafe] or
 // [backend.ErrDenied] if it is not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
@@ -223,7 +223,7 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 // of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script, as [backend.Backend] says. It works when the server is out
+// Release ends the claim in one script or command, as [backend.Backend] says. It works when the server is out
 // of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	err := b.store.Release(ctx, c)

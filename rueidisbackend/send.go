@@ -116,6 +116,17 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	return reply, 0, err
 }
 
+// Set executes a plain SET.
+func (t transport) Set(ctx context.Context, key string, args ...string) (wrote bool, err error) {
+	_, err = t.send(ctx, func(ctx context.Context) (any, error) {
+		return nil, t.client.Do(ctx, t.client.B().Arbitrary("SET").Keys(key).Args(args...).Build()).Error()
+	})
+	if rueidis.IsRedisNil(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // runScript runs a script by its name, and by its source if the server does not know it: a new
 // server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
 // Neither is marked as read-only, so rueidis repeats nothing.

@@ -18,3 +18,5 @@ func TestEveryPublishIsLost(t *testing.T) { redistest.EveryPublishIsLost(t, "rue
 func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "rueidis") }
 
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "rueidis") }
+
+func TestNative(t *testing.T) { redistest.Native(t, "rueidis") }

@@ -33,6 +33,29 @@ var redisMutants = []mutant{
 		Test: "./redisbackend TestConformance$/watch", Slow: true,
 	},
 	{
+		Name: "native: taken whoever has it", Dir: "internal/redis", Find: `"IFEQ", script\.Free\(k\.last\), `, Put: ``, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: freed whoever has it", Dir: "internal/redis", Find: `"IFEQ", script\.Held\(k\.last, k\.tail\),`, Put: ``, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: sent again without an answer", Dir: "internal/redis", Find: `delete\(n\.known, name\)`, Put: ``, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: an estimate of any age", Dir: "internal/redis", Find: `age > maxAge \|\| wall < 0 \|\| wall > maxAge`, Put: `age < 0 || wall < 0`,
+		Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: tokens from the estimate alone", Dir: "internal/redis", Find: `max\(k\.last\+1, clock\)`, Put: `clock`, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: no tombstone is left", Dir: "internal/redis", Find: `\|\| !c\.NoneInFlight \|\|`, Put: `||`, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: no answer is a no", Dir: "internal/redis", Find: `return backend\.AnswerOf\(err\) == backend\.Unknown( \})`, Put: `return false$1`,
+		Test: "./internal/redis Native",
+	},
+	{
 		Name: "lua: no tombstone is left", Dir: "internal/redis/script",
 		Find: `bury\(lock\.tombs, id, tonumber\(ARGV\[3\]\)\)`,
 		Put:  ``, Test: "./internal/redis/script Tombstone",

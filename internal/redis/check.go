@@ -38,6 +38,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if err == nil {
 		err = s.checkMark(ctx)
 	}
+	if err == nil {
+		err = s.detect(ctx)
+	}
 	if err != nil {
 		if backend.AnswerOf(err) == backend.Unknown && endOf(ctx) == nil {
 			err = fmt.Errorf("%w: first look at the server: %w", backend.ErrUnavailable, err)

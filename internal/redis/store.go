@@ -36,6 +36,10 @@ type Transport interface {
 	// it.
 	Run(ctx context.Context, r Request) (reply any, replicas int, err error)
 
+	// Set executes SET key args, and reports whether the server wrote. It is bounded as Run is, and
+	// sends nothing twice.
+	Set(ctx context.Context, key string, args ...string) (wrote bool, err error)
+
 	// Info returns the reply to INFO section of every primary. It is bounded as Run is.
 	Info(ctx context.Context, section string) ([]string, error)
 
@@ -67,6 +71,7 @@ type Store struct {
 	cluster   bool        // see OnCluster
 	checked   atomic.Bool // the server was found fit, see Check
 	noPublish atomic.Bool // the user may not publish: nobody would be woken
+	native    native
 
 	mu       sync.RWMutex // guards closed, and inFlight.Add from zero against inFlight.Wait
 	closed   bool
@@ -110,10 +115,16 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	if !c.Queue && s.waiters.watches(c.Key) {
 		layout = layout.Watched()
 	}
-	reply, replicas, err := s.run(ctx, layout.Keys(c.Key), layout.Scripts().Acquire, layout.Acquire(c), s.cfg.Replicas)
+	keys, args := layout.Keys(c.Key), layout.Acquire(c)
+	k, g, done, err := s.acquireNative(ctx, &c, keys[0], args)
+	if done {
+		return g, err
+	}
+	reply, replicas, err := s.run(ctx, keys, layout.Scripts().Acquire, args, s.cfg.Replicas)
 	if err != nil {
 		return g, err
 	}
+	s.granted(keys[0], k, args, &c, reply)
 	if g, err = script.DecodeAcquire(reply, c); err == nil && replicas < s.cfg.Replicas {
 		return backend.Grant{}, s.lacksReplicas(replicas)
 	}
@@ -138,6 +149,9 @@ func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 // Release is that of [backend.Backend].
 func (s *Store) Release(ctx context.Context, c backend.Claim) error {
 	if err := s.validateRelease(&c); err != nil {
+		return err
+	}
+	if done, err := s.releaseNative(ctx, &c); done {
 		return err
 	}
 	reply, _, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Release, s.Layout.Release(c), 0)

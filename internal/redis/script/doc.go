@@ -13,8 +13,9 @@
 //	h2 <counter> <margin> <id> <count> <meta>    held: by id, with the count tokens up to counter
 //
 // The key outlives the lease by margin ms, so the lease ends when PTTL is margin; meta is the holder's
-// Meta as JSON, and decides nothing. So taking is GET and SET, releasing GET and SET, and renewing one
-// PEXPIRE.
+// Meta as JSON, and decides nothing; a blank behind it is the mark of somebody who watches, for whom the
+// release publishes. So taking is GET and SET, releasing GET and SET, and renewing one PEXPIRE; and a
+// client that knows the whole value compares and sets it without a script, see package redis.
 //
 // Everything else is a HASH, until it is that simple again:
 //
@@ -39,7 +40,7 @@
 // places that lapsed is bounded: at most 128 of them in one script.
 //
 // The end of a lease decides, not that of the key: the token counter and the tombstones must outlive
-// the hold. After the last hold the key lives for max(2·TTL, retention), and longer if its counter ran
+// the hold. After the last hold the key lives for max(TTL/2, retention), and longer if its counter ran
 // ahead of the clock.
 //
 // # Files

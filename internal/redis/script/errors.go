@@ -48,6 +48,7 @@ var uncoded = []struct {
 	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
 	{"invalid password", backend.ErrDenied},            // before Redis 6
 	{"unknown command", errors.ErrUnsupported},
+	{"syntax error", errors.ErrUnsupported},                      // an option that the server does not know
 	{"Unknown Redis command called from", errors.ErrUnsupported}, // in a script, if it was renamed
 	{"Unknown command called from", errors.ErrUnsupported},       // the same since Redis 7.2
 }

@@ -141,7 +141,7 @@ func (l Layout) Watched() Layout {
 // Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up in the key are put together here, so
 // that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
-	id, keep, count := name(c.ID()), l.keep(c), strconv.Itoa(max(c.Reserve, 1))
+	id, keep, count := name(c.ID()), l.Keep(c), strconv.Itoa(max(c.Reserve, 1))
 	line := ""
 	if l.watched {
 		line = "w"
@@ -158,6 +158,12 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	return l.last("acquire", append(args,
 		form, strconv.FormatUint(c.MinToken, 10), strconv.FormatInt(roundUp(c.TTL).Microseconds()/4, 10))...)
 }
+
+// Free is what a key holds whose lock nobody has, and which nobody waits for.
+func Free(last uint64) string { return "h2 " + strconv.FormatUint(last, 10) }
+
+// Held is what a key holds that a plain claim was granted; tail is the third argument of [Layout.Acquire].
+func Held(last uint64, tail string) string { return Free(last) + " " + tail }
 
 // tail is what the key has of a claim.
 func tail(keep time.Duration, id, count string, m *backend.Meta) string {
@@ -206,13 +212,13 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return l.last("renew", name(c.ID()), millis(c.TTL), millis(l.keep(c)), strconv.FormatUint(c.MinToken, 10))
+	return l.last("renew", name(c.ID()), millis(c.TTL), millis(l.Keep(c)), strconv.FormatUint(c.MinToken, 10))
 }
 
 // Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
 // attempt would have got and the time for which the network may hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
-	id, keep := name(c.ID()), millis(l.keep(c))
+	id, keep := name(c.ID()), millis(l.Keep(c))
 	switch {
 	case !c.NoneInFlight:
 		return l.last("release", id, keep, millis(2*clamp(c.TTL)+l.inFlight))
@@ -228,7 +234,7 @@ func (l Layout) Heartbeat(locks ...[]backend.Claim) []string {
 	for _, claims := range locks {
 		var keep time.Duration
 		for i := range claims {
-			keep = max(keep, l.keep(claims[i]))
+			keep = max(keep, l.Keep(claims[i]))
 		}
 		args = append(args, millis(keep), strconv.Itoa(len(claims)))
 		for i := range claims {
@@ -263,11 +269,11 @@ func (l Layout) Probe() []string {
 	return []string{l.prefix + "probe:free"}
 }
 
-// keep is how long a key outlives the last lease.
+// Keep is how long a key outlives the last lease.
 //
 // The token counter is what must outlive it: until the clock has passed the last token, which a wish may have put a quarter of
 // a TTL ahead, and for as long as the server's clock may be set back.
-func (l Layout) keep(c backend.Claim) time.Duration { return roundUp(max(clamp(c.TTL)/2, l.retention)) }
+func (l Layout) Keep(c backend.Claim) time.Duration { return roundUp(max(clamp(c.TTL)/2, l.retention)) }
 
 // clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }

@@ -22,7 +22,7 @@ func TestOwner(t *testing.T) {
 	c.Meta = backend.Meta{Service: "a service", PID: 7}
 	g := r.granted(c)
 	c.Key, c.TTL = r.key, minute
-	if o := get(); o.ID != r.l.OwnerID(c) || o.Token != g.Token || o.Meta != c.Meta || o.Keep != r.l.keep(c) {
+	if o := get(); o.ID != r.l.OwnerID(c) || o.Token != g.Token || o.Meta != c.Meta || o.Keep != r.l.Keep(c) {
 		t.Errorf("held: %+v", o)
 	}
 	r.dropped(c)

@@ -27,7 +27,7 @@ const (
 // of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
-		return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}, nil
+		return Granted(uint64(token), c), nil
 	}
 	r, code := open(reply)
 	switch {
@@ -52,6 +52,11 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 		return backend.Grant{}, &backend.MismatchError{InUse: int(inUse), Asked: c.Limit}
 	}
 	return backend.Grant{}, no(r, code, reply)
+}
+
+// Granted is the grant of a claim that got what it asked for.
+func Granted(token uint64, c backend.Claim) backend.Grant {
+	return backend.Grant{Token: token, TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}
 }
 
 // DecodeRenew reads the reply to [Scripts.Renew].

@@ -309,7 +309,7 @@ func TestKeyOutlivesAll(t *testing.T) {
 	} {
 		r := newRig(t)
 		way(r)
-		if left := r.left(); left < (long+layout(t).keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
+		if left := r.left(); left < (long+layout(t).Keep(backend.Claim{TTL: minute})).Milliseconds()-5000 {
 			t.Errorf("%s: the key lives for %d ms, and something lasts an hour", name, left)
 		}
 	}

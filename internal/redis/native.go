@@ -1,0 +1,228 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
+)
+
+// A native takes and releases free locks without scripts, on servers that have SET … IFEQ (Redis
+// 8.4, Valkey 8.1). The short form of a lock is a string of which this client may know every byte:
+// free, as it left it, or held, as it was granted it. ADR 24 has the figures.
+//
+// Why it is safe. Each write is a compare-and-set of the whole value, in one command. The value has
+// the key's token counter, which only rises while the key lives, so equal bytes mean that nobody
+// was in between: no hold, no place in the queue, no tombstone, no watcher's mark. A key that is
+// not there, or is a HASH, is not equal. A grant's token is above the counter that was compared,
+// however late the command is executed; the estimate of the clock can only make it higher.
+//
+// Each value is forgotten before it is sent, so each command is sent at most once, and whatever is
+// not a yes is for the script to say. A command without an answer is unknown, as that of a script:
+// the script that repeats the claim knows it by its id, or leaves the tombstone that makes the
+// value another.
+type native struct {
+	on atomic.Bool // the server has IFEQ, and nothing that was asked for forbids it
+
+	mu    sync.Mutex
+	known map[string]known // by key in Redis
+	clock uint64           // the server's clock in µs was not below this
+	at    time.Time        // at this time
+}
+
+// A known is what this client knows of a key.
+type known struct {
+	last   uint64    // the key's last token; 0: not known
+	tail   string    // of the holder, what follows in the value; empty: free
+	id     string    // of the holder
+	until  time.Time // of a free one: the key lives for so long
+	misses uint8     // how often others had changed the key, until a native acquire went well again
+	wait   uint8     // acquires that are to go by the script; doubles with each miss
+}
+
+const (
+	maxKnown  = 1 << 14         // keys, 300 bytes each; of more, any is forgotten
+	maxMisses = 6               // up to 63 acquires go by the script before the next is tried
+	maxAge    = 5 * time.Second // of the clock's estimate
+	near      = 10_000          // µs by which a token may be ahead of the clock, as in lib/clock.lua
+)
+
+// detect finds out if the server has IFEQ, on a key that is no lock.
+func (s *Store) detect(ctx context.Context) error {
+	if s.cfg.Dialect != "" || s.cfg.MaxTTL != 0 || s.cfg.Replicas != 0 {
+		return nil
+	}
+	_, err := s.set(ctx, s.Layout.ProbeKey(), "", "IFEQ", "none", "PX", "1")
+	if backend.AnswerOf(err) == backend.Unknown {
+		return err
+	}
+	s.native.on.Store(err == nil)
+	return nil
+}
+
+// set is SET key args, and reports whether it wrote.
+func (s *Store) set(ctx context.Context, key string, args ...string) (bool, error) {
+	if err := s.Begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.End()
+	ok, err := s.t.Set(ctx, key, args...)
+	return ok, s.Failure(ctx, err)
+}
+
+// take forgets what is known of a key, and returns it. ok is false if nothing is, or if another
+// claim of this client than id is known to hold, which stays so.
+func (n *native) take(name, id string) (k known, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k = n.known[name]
+	if k.id != "" && k.id != id {
+		return known{}, false
+	}
+	delete(n.known, name)
+	return k, true
+}
+
+// note remembers what is known of a key now.
+func (n *native) note(name string, k known) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[string]known{}
+	}
+	if len(n.known) >= maxKnown {
+		for other := range n.known {
+			delete(n.known, other)
+			break
+		}
+	}
+	n.known[name] = k
+}
+
+// missed is what is known after another had changed the key: next time, and twice as often with
+// each miss, the script is asked first.
+func (k known) missed() known {
+	misses := min(k.misses+1, maxMisses)
+	return known{misses: misses, wait: 1<<misses - 1}
+}
+
+// acquireNative takes a key as this client left it. done is false if the script has to say.
+func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, name string, args []string) (
+	k known, g backend.Grant, done bool, err error,
+) {
+	n := &s.native
+	if !n.on.Load() {
+		return k, g, false, nil
+	}
+	k, ok := n.take(name, "")
+	if !ok || !plain(c) || k.last == 0 || k.wait > 0 || !time.Now().Before(k.until) {
+		return k, g, false, nil
+	}
+	reserve := uint64(max(c.Reserve, 1))
+	clock, ok := n.now()
+	token := max(k.last+1, clock)
+	last := token + reserve - 1
+	if !ok || last > clock+near {
+		return k, g, false, nil
+	}
+	value := script.Held(last, args[2])
+	ok, err = s.set(ctx, name, value, "IFEQ", script.Free(k.last), "PX", args[1])
+	switch {
+	case ok:
+		n.note(name, known{last: last, tail: args[2], id: args[0]})
+		return k, script.Granted(token, *c), true, nil
+	case s.unanswered(err):
+		return k, g, true, err
+	}
+	return k.missed(), g, false, nil
+}
+
+// granted takes note of what the script answered to an acquire.
+func (s *Store) granted(name string, k known, args []string, c *backend.Claim, reply any) {
+	n := &s.native
+	if !n.on.Load() {
+		return
+	}
+	k = known{misses: k.misses, wait: max(k.wait, 1) - 1}
+	if token, short := reply.(int64); short && plain(c) { // stored as it was sent, and minted within near of the clock
+		k.last, k.tail, k.id = uint64(token)+uint64(max(c.Reserve, 1))-1, args[2], args[0]
+		n.told(uint64(token))
+	}
+	if k != (known{}) {
+		n.note(name, k)
+	}
+}
+
+// releaseNative frees a key that is as this client was granted it. done is false if the script has
+// to say.
+func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool, err error) {
+	n := &s.native
+	if !n.on.Load() {
+		return false, nil
+	}
+	name, id := s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
+	k, ok := n.take(name, id)
+	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 {
+		if k.misses > 0 {
+			n.note(name, known{misses: k.misses, wait: k.wait})
+		}
+		return false, nil
+	}
+	sent, keep := time.Now(), s.Layout.Keep(*c)
+	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),
+		"PX", strconv.FormatInt(keep.Milliseconds(), 10))
+	switch {
+	case ok:
+		n.note(name, known{last: k.last, until: sent.Add(keep - keep/10), misses: k.misses})
+		return true, nil
+	case s.unanswered(err):
+		return true, err
+	}
+	n.note(name, k.missed())
+	return false, nil
+}
+
+// unanswered reports whether err is that of a command that may have been executed. It turns native
+// off at a server that does not know the command.
+func (s *Store) unanswered(err error) bool {
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.native.on.Store(false)
+	}
+	return backend.AnswerOf(err) == backend.Unknown
+}
+
+// plain reports whether a claim is one that the short form has room for.
+func plain(c *backend.Claim) bool {
+	return c.Mode == backend.Exclusive && !c.Reentrant && c.MinToken == 0
+}
+
+// told takes note of a token that a script minted, unless the estimate of the clock is later: the
+// clock was not more than near below it, and has gone on since.
+func (n *native) told(token uint64) {
+	if clock, ok := n.now(); ok && clock >= token-near {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock, n.at = token-near, time.Now()
+}
+
+// now returns a time in µs that the server's clock has reached, and is not far behind it. Tokens
+// rise by the counter; that they also rise after the store has lost its last writes is the clock's
+// doing, so what is old is not used, and scripts are asked instead. Both clocks of this machine are
+// looked at, as the monotonic one stands still while it is suspended.
+func (n *native) now() (us uint64, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	age, wall := now.Sub(n.at), now.Round(0).Sub(n.at.Round(0))
+	if n.clock == 0 || age > maxAge || wall < 0 || wall > maxAge {
+		return 0, false
+	}
+	return n.clock + uint64(age.Microseconds())*99/100, true
+}

@@ -1,0 +1,323 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
+)
+
+// A fake is a server with one key, which is in its short form or not there, and the scripts as they
+// are for that.
+type fake struct {
+	Transport // what is not needed
+
+	l     script.Layout
+	value string
+	sent  []string // what was executed
+	lose  bool     // the next reply
+	err   string   // the reply to SET
+	clock func() uint64
+}
+
+var errLostReply = errors.New("connection reset")
+
+func (f *fake) answer(reply any) (any, int, error) {
+	if f.lose {
+		f.lose = false
+		return nil, 0, errLostReply
+	}
+	return reply, 0, nil
+}
+
+func (f *fake) Run(_ context.Context, r Request) (any, int, error) {
+	switch r.Script {
+	case f.l.Scripts().Acquire:
+		f.sent = append(f.sent, "acquire")
+		var last uint64
+		if fields := strings.Fields(f.value); len(fields) > 2 {
+			if fields[3] == r.Args[0] {
+				_, _ = fmt.Sscan(fields[1], &last)
+				return f.answer([]any{int64(1), int64(last), int64(1)})
+			}
+			return f.answer([]any{int64(2), int64(1000), "", int64(0), int64(0)})
+		}
+		_, _ = fmt.Sscanf(f.value, "h2 %d", &last)
+		last = max(last+1, f.clock())
+		f.value = script.Held(last, r.Args[2])
+		return f.answer(int64(last))
+	case f.l.Scripts().Release:
+		f.sent = append(f.sent, "release")
+		if fields := strings.Fields(f.value); len(fields) > 2 && fields[3] == r.Args[0] {
+			f.value = "h2 " + fields[1]
+			return f.answer(int64(1))
+		}
+		return f.answer(int64(3))
+	case script.Mark:
+		return "", 0, nil
+	}
+	return []any{}, 0, nil // the probe
+}
+
+func (f *fake) Set(_ context.Context, key string, args ...string) (bool, error) {
+	if f.err != "" {
+		return false, errors.New(f.err)
+	}
+	if key == f.l.ProbeKey() {
+		return false, nil
+	}
+	f.sent = append(f.sent, "SET")
+	wrote := args[1] != "IFEQ" || f.value == args[2]
+	if wrote {
+		f.value = args[0]
+	}
+	if f.lose {
+		f.lose = false
+		return false, errLostReply
+	}
+	return wrote, nil
+}
+
+func (f *fake) Info(context.Context, string) ([]string, error) {
+	return []string{"maxmemory:0\r\nmaxmemory_policy:noeviction\r\n"}, nil
+}
+func (f *fake) Check(context.Context) error       { return nil }
+func (f *fake) Messages(context.Context) Messages { return nil }
+func (f *fake) Explain(err error) (failure Failure) {
+	if !errors.Is(err, errLostReply) {
+		failure.Reply = err.Error()
+	}
+	return failure
+}
+
+// native runs test in a bubble, on a store whose client holds the key "k" for the first time.
+func nativeTest(t *testing.T, cfg Config, test func(*testing.T, *Store, *fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}
+		s.Use(f)
+		test(t, s, f)
+	})
+}
+
+func fresh() backend.Claim {
+	return backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true}
+}
+
+// pair takes and releases the key, and returns what was sent.
+func (f *fake) pair(t *testing.T, s *Store, c backend.Claim) (sent string, g backend.Grant) {
+	t.Helper()
+	from := len(f.sent)
+	g, err := s.TryAcquire(t.Context(), c)
+	if err == nil {
+		time.Sleep(time.Millisecond)
+		err = s.Release(t.Context(), c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(f.sent[from:], " "), g
+}
+
+// A key that this client left free is taken and freed by one SET each. Tokens rise with the clock.
+//
+// covers: K1
+func TestNativePair(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		last := uint64(0)
+		for i := range 20 {
+			c := fresh()
+			c.Reserve = 1 + i%3
+			sent, g := f.pair(t, s, c)
+			if want := "SET SET"; i > 0 && sent != want || i == 0 && sent != "acquire SET" {
+				t.Fatalf("pair %d: %s", i, sent)
+			}
+			if now := f.clock(); g.Token <= last || i > 10 && (g.Token > now || g.Token < now-20_000) || g.Reserved != c.Reserve {
+				t.Fatalf("pair %d: %+v after %d, at %d", i, g, last, now)
+			}
+			last = g.Token + uint64(g.Reserved) - 1
+			if f.value != script.Free(last) {
+				t.Fatalf("pair %d leaves %q, want the last token, %d", i, f.value, last)
+			}
+		}
+	})
+}
+
+// What was changed since is for the script to say: nothing of another is overwritten, and a mark is
+// heard.
+//
+// covers: I1, W1
+func TestNativeAfterOthers(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		f.pair(t, s, fresh())
+		f.value = script.Held(f.clock()+5, "15000 another 1 ")
+		was := f.value
+		if _, err := s.TryAcquire(t.Context(), fresh()); !errors.Is(err, backend.ErrHeld) || f.value != was {
+			t.Errorf("TryAcquire of a key that another holds: %v, and the key is %q, was %q", err, f.value, was)
+		}
+		f.value = script.Free(f.clock())
+		c := fresh()
+		if _, err := s.TryAcquire(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		s.native.known[s.Layout.Key("k")] = func(k known) known { k.wait = 0; return k }(s.native.known[s.Layout.Key("k")])
+		f.value += " " // by one who watches
+		f.sent = nil
+		if err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET", "release"}) {
+			t.Errorf("Release of a hold that is marked: %v, by %q; want the script, which publishes", err, f.sent)
+		}
+	})
+}
+
+// A command without an answer is not sent again: what the key holds is not known.
+//
+// covers: A3, A4
+func TestNativeOnce(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		f.pair(t, s, fresh())
+		c := fresh()
+		f.sent, f.lose = nil, true
+		if _, err := s.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+			t.Fatalf("without an answer: %v", err)
+		}
+		if g, err := s.TryAcquire(t.Context(), c); err != nil || g.Token == 0 {
+			t.Fatalf("the repeated attempt: %+v, %v", g, err)
+		}
+		f.lose = true
+		for _, want := range []backend.Answer{backend.Unknown, backend.No} {
+			if err := s.Release(t.Context(), c); backend.AnswerOf(err) != want {
+				t.Fatalf("Release: %v", err)
+			}
+			if want == backend.Unknown && f.sent[len(f.sent)-1] != "release" {
+				t.Errorf("a hold that was not granted by the short way is released by %s", f.sent[len(f.sent)-1])
+			}
+		}
+		d := fresh()
+		f.pair(t, s, fresh())
+		if _, err := s.TryAcquire(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		f.sent, f.lose = nil, true
+		if err := s.Release(t.Context(), d); backend.AnswerOf(err) != backend.Unknown {
+			t.Fatalf("without an answer: %v", err)
+		}
+		if err := s.Release(t.Context(), d); !errors.Is(err, backend.ErrLost) || !slices.Equal(f.sent, []string{"SET", "release"}) {
+			t.Errorf("the repeated release: %v, by %q", err, f.sent)
+		}
+	})
+}
+
+// The estimate of the clock is some seconds old at most.
+//
+// covers: K1, K2
+func TestNativeClock(t *testing.T) {
+	nativeTest(t, Config{Retention: time.Hour}, func(t *testing.T, s *Store, f *fake) {
+		f.pair(t, s, fresh())
+		time.Sleep(maxAge - 10*time.Millisecond)
+		if sent, g := f.pair(t, s, fresh()); sent != "SET SET" || g.Token+100_000 < f.clock() {
+			t.Errorf("just before the estimate is old: %s, %+v at %d", sent, g, f.clock())
+		}
+		time.Sleep(20 * time.Millisecond)
+		if sent, g := f.pair(t, s, fresh()); sent != "acquire SET" || g.Token+10_000 < f.clock() {
+			t.Errorf("when the estimate is old: %s, %+v at %d", sent, g, f.clock())
+		}
+		if sent, _ := f.pair(t, s, fresh()); sent != "SET SET" {
+			t.Errorf("after a script has told the time: %s", sent)
+		}
+		f.value = "" // the key is gone, and its time was told: the script
+		time.Sleep(time.Second)
+		if sent, _ := f.pair(t, s, fresh()); !strings.HasPrefix(sent, "SET acquire") {
+			t.Errorf("a key that is gone: %s", sent)
+		}
+	})
+}
+
+// A key that others use, too, is seldom guessed at.
+func TestNativeMisses(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		n := 0
+		for range 300 {
+			if sent, _ := f.pair(t, s, fresh()); strings.HasPrefix(sent, "SET acquire") {
+				n++
+			}
+			f.value = script.Free(f.clock() + 1) // another was here
+		}
+		if n < 3 || n > 12 {
+			t.Errorf("%d of 300 pairs took a round trip more", n)
+		}
+		for range 70 {
+			f.pair(t, s, fresh())
+		}
+		if sent, _ := f.pair(t, s, fresh()); sent != "SET SET" {
+			t.Errorf("when the others have gone: %s", sent)
+		}
+	})
+}
+
+// Whatever is not a plain exclusive claim goes by scripts, and so does all where the rules are
+// more than a compare.
+func TestNativeIsForPlainLocks(t *testing.T) {
+	for name, change := range map[string]func(*backend.Claim){
+		"shared":           func(c *backend.Claim) { c.Mode = backend.Shared },
+		"permit":           func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
+		"re-entrant":       func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() },
+		"minimum token":    func(c *backend.Claim) { c.MinToken = 7 },
+		"may be in flight": func(c *backend.Claim) { c.NoneInFlight = false },
+	} {
+		nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+			f.pair(t, s, fresh())
+			c := fresh()
+			change(&c)
+			want := "acquire release"
+			if !c.NoneInFlight {
+				want = "SET release"
+			}
+			if sent, _ := f.pair(t, s, c); sent != want {
+				t.Errorf("%s: %s", name, sent)
+			}
+		})
+	}
+	for name, cfg := range map[string]Config{
+		"guard": {MaxTTL: time.Hour}, "dialect": {Dialect: DialectString}, "replicas": {Replicas: 1},
+	} {
+		nativeTest(t, cfg, func(t *testing.T, s *Store, _ *fake) {
+			if err := s.detect(t.Context()); err != nil || s.native.on.Load() {
+				t.Errorf("%s: %v, native %v", name, err, s.native.on.Load())
+			}
+		})
+	}
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		f.pair(t, s, fresh())
+		f.err = "ERR syntax error" // another server by now
+		if sent, _ := f.pair(t, s, fresh()); sent != "acquire release" {
+			t.Errorf("at a server without IFEQ: %s", sent)
+		}
+		f.err = ""
+		if sent, _ := f.pair(t, s, fresh()); sent != "acquire release" {
+			t.Errorf("after an error: %s", sent)
+		}
+	})
+}
+
+// What is remembered is bounded.
+func TestNativeForgets(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, _ *fake) {
+		for i := range 2 * maxKnown {
+			s.native.note(fmt.Sprint(i), known{last: 1})
+		}
+		if n := len(s.native.known); n > maxKnown {
+			t.Errorf("%d keys", n)
+		}
+	})
+}
