@@ -155,8 +155,9 @@ const clusterSenders = 256
 // Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
 func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
 
-// TryAcquire makes one attempt in one script or command, as [backend.Backend] says. The first one also checks
-// the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+// TryAcquire makes one attempt in one script or command, as [backend.Backend] says. The first one
+// also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is
+// not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	return b.store.TryAcquire(ctx, c)
 }
@@ -172,8 +173,8 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 // of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script or command, as [backend.Backend] says. It works when the server is out
-// of memory.
+// Release ends the claim in one script or command, as [backend.Backend] says. It works when the
+// server is out of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error { return b.store.Release(ctx, c) }
 
 // Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is

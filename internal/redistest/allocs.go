@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -38,4 +39,11 @@ func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() er
 	if pair > recipe+beyond {
 		t.Errorf("a pair allocates %v times more than the bare recipe, want at most %v", pair-recipe, beyond)
 	}
+}
+
+// HasIFEQ reports whether srv has SET … IFEQ. A pair then is two commands of many words each, where
+// the scripts have few, and each word is allocated.
+func HasIFEQ(srv *testserver.Server) bool {
+	_, err := srv.Do("SET", "redistest:ifeq", "v", "IFEQ", "none")
+	return err == nil
 }
