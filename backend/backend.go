@@ -121,6 +121,17 @@ type Grant struct {
 	State []byte        // the key's stored state, if Claim.Load; nil if none was ever saved, and the caller's to keep
 
 	Reserved int // tokens from Token upward that are this grant's alone, at most Claim.Reserve; 0 is 1
+
+	// Before, of a grant that is handed over, is who held before it, the latest last, as far as the
+	// store or those holders tell; at most [MaxBefore]. It decides nothing.
+	Before []Past
+}
+
+// A Past is a hold that is over: whose it was, its token, and how long it lasted.
+type Past struct {
+	Meta  Meta          `json:"meta,omitzero"`
+	Token uint64        `json:"token,omitempty"`
+	For   time.Duration `json:"for"`
 }
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.

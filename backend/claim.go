@@ -19,6 +19,7 @@ const (
 	MaxReserve   = 1 << 10   // tokens of one claim
 	MaxPermits   = 1<<31 - 1 // of one semaphore
 	MaxHeartbeat = 1 << 8    // claims of one Heartbeat
+	MaxBefore    = 8         // past holds that a release tells of
 	MaxMinToken  = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
@@ -58,7 +59,7 @@ type Claim struct {
 	Reentrant bool          // the same Owner may hold again; freed when every hold is released
 	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
-	Meta      Meta          // who asks; shown to those who wait
+	Meta      Meta          // who asks; shown to those who wait; a repeat of an Exclusive claim that queues may change it
 
 	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted,
 	// or, on a repeat, now. A grant that is handed over carries it, too.
@@ -87,6 +88,11 @@ type Claim struct {
 	// store for about twice the TTL. And if the caller held, it judges by its own deadline whether
 	// the hold lasted: see Release. The zero value is the safe one.
 	NoneInFlight bool
+
+	// Before, on Release, tells whom this release lets in who held before: what Grant.Before was,
+	// and then this hold. A store that knows by itself need not look at it; others pass on the last
+	// [MaxBefore] of them, and keep nothing. Nil for who wants nobody to be told.
+	Before []Past
 }
 
 // Meta says who asks, for those who wait and for tools. It decides nothing.

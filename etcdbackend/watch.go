@@ -26,6 +26,9 @@ type watcher struct {
 
 	queue *queue // as last read by a claim that waits, less what was deleted since; nil before
 	since int64  // the revision of the last event: a queue that was read before lacks it
+
+	past   []backend.Past // the last holds that were seen to end
+	turned time.Time      // when the last of them was, or when the queue was first read
 }
 
 // Watch signals when an entry of c.Key is deleted, by anybody or by the end of its lease; for a
@@ -158,9 +161,20 @@ func (b *Backend) deleted(w *watcher, key string, revision int64) {
 	}
 	if e := w.queue.at(key); e != nil {
 		b.hub.Wake(w.paths.topic(e.id()), backend.Wake{})
+		w.ended(e)
 		w.queue.entries = slices.DeleteFunc(w.queue.entries, func(o *entry) bool { return o == e })
 		w.queue.settle()
 		b.proveTurns(w)
+	}
+}
+
+// ended takes note of a hold that is over, if the entry was one.
+func (w *watcher) ended(e *entry) {
+	if e.granted {
+		now := time.Now()
+		w.past = append(w.past, backend.Past{Meta: e.Meta, Token: e.token(), For: now.Sub(w.turned)})
+		w.past = slices.Clone(w.past[max(0, len(w.past)-backend.MaxBefore):]) // earlier ones are in grants
+		w.turned = now
 	}
 }
 
@@ -175,6 +189,15 @@ func (b *Backend) observe(p paths, q *queue, topic string) {
 	case q.revision < w.since:
 		b.hub.Wake(topic, backend.Wake{})
 		return
+	}
+	if w.queue == nil {
+		w.turned = time.Now()
+	} else {
+		for _, e := range w.queue.entries {
+			if now := q.at(e.key); now == nil || now.created != e.created {
+				w.ended(e)
+			}
+		}
 	}
 	w.queue = q
 	b.proveTurns(w)
@@ -234,9 +257,11 @@ func (b *Backend) prove(lc *localClaim) {
 		case !lc.asked.Equal(a.sent):
 			b.hub.Wake(lc.topic, backend.Wake{})
 		default:
-			b.hub.Deliver(lc.topic, backend.Wake{Granted: true, Grant: backend.Grant{
-				Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
-			}})
+			grant := backend.Grant{Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state}
+			if w := b.watchers[lc.paths.queue]; w != nil {
+				grant.Before = w.past
+			}
+			b.hub.Deliver(lc.topic, backend.Wake{Granted: true, Grant: grant})
 		}
 		topic := lc.topic
 		if now.granted {

@@ -300,7 +300,7 @@ func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *backend.
 	case co.lease != nil || co.acquiring:
 	case co.first != nil:
 		w := &wait{core: c, claim: *like, info: info, mode: k.mode}
-		w.claim.Owner, w.claim.NoneInFlight = backend.NewOwner(), false
+		w.claim.Owner, w.claim.NoneInFlight, w.claim.Before = backend.NewOwner(), false, nil
 		w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond)
 		if c.cfg.Wait.Passes > 0 {
 			w.claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)

@@ -34,6 +34,7 @@ type lease struct {
 	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
 	passes  int    // how often it was handed on
 	granted instant
+	queued  bool    // it was waited for in the store's queue, so that those behind may not know of it
 	waiter  *waiter // that got the lease for the present hold; nil for the first
 
 	mu       sync.Mutex // guards what follows, and the hold
@@ -65,6 +66,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	l.core, l.claim, l.info, l.tell = c, w.claim, w.info, w.tell
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
 	l.claim.NoneInFlight = !w.unsure
+	l.queued = w.queued != 0
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {

@@ -430,11 +430,12 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 			w.core.observeWake(ctx, WakeClosed)
 			return nil
 		}
+		w.claim.Before = wake.Grant.Before
 		l := w.handedOver(ctx, wake)
 		if l != nil {
-			w.core.observeWake(ctx, WakeGrant)
+			w.core.observeWake(ctx, WakeGrant, wake.Grant.Before...)
 		} else {
-			w.core.observeWake(ctx, WakeSignal)
+			w.core.observeWake(ctx, WakeSignal, wake.Grant.Before...)
 		}
 		return l
 	case <-due:

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -74,14 +75,17 @@ type Event struct {
 	Kind   string
 	Reason string // of EventWake
 	Lease  Lease  // of EventGrant and EventPass
+
+	// Before, of EventWake, is who held the key until now, the latest last, as far as they told it.
+	Before []backend.Past
 }
 
 // A Lease is what the store granted, and what holds of one process may use one after the other.
 type Lease struct {
-	Traceparent string    // what its claim took to the store; "" if nothing
-	Token       uint64    // of EventGrant: the fencing token
-	Until       time.Time // of EventGrant: the local deadline
-	Passes      int       // of EventGrant: how often the lease was handed on before
+	Claim  backend.Meta // what its claim says to the store of who asks
+	Token  uint64       // of EventGrant: the fencing token
+	Until  time.Time    // of EventGrant: the local deadline
+	Passes int          // of EventGrant: how often the lease was handed on before
 }
 
 // A Hold is what is known of one hold of a lock.
@@ -151,10 +155,25 @@ func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context,
 func ignore(Hold, error) {}
 
 // observeWake tells the observer that a wait goes on.
-func (c *core) observeWake(ctx context.Context, reason string) {
+func (c *core) observeWake(ctx context.Context, reason string, before ...backend.Past) {
 	if c.events != nil {
-		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason})
+		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason, Before: before})
 	}
+}
+
+// tellBefore returns the claim of a lease for its release, which tells whom it lets in who held
+// before. Those who wait know who held when they came, and later holders came out of the queue: so
+// for a free lock nothing is told.
+func (c *core) tellBefore(l *lease) *backend.Claim {
+	if c.events == nil || !l.queued {
+		return &l.claim
+	}
+	claim := l.claim // a renewal may be reading it
+	known := claim.Before[max(0, len(claim.Before)-backend.MaxBefore+1):]
+	claim.Before = append(slices.Clip(known), backend.Past{
+		Meta: claim.Meta, Token: l.token - uint64(l.passes), For: time.Duration(c.now() - l.granted),
+	})
+	return &claim
 }
 
 // observeTurn tells the observer why a wait in a cohort goes on.
@@ -172,7 +191,7 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 // observeLease tells the EventObserver what becomes of a lease. Once it was passed on, it is another's
 // to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
-	told := Lease{Traceparent: l.claim.Meta.Traceparent}
+	told := Lease{Claim: l.claim.Meta}
 	if kind == EventGrant {
 		told.Until = c.local(l.deadline())
 		told.Token, told.Passes = l.token, l.passes

@@ -88,7 +88,7 @@ func traceparent(ctx context.Context) string {
 func (r *events) Event(_ context.Context, e locker.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen = append(r.seen, strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Kind, e.Reason, e.Lease.Traceparent, e.Lease.Passes)))
+	r.seen = append(r.seen, strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Kind, e.Reason, e.Lease.Claim.Traceparent, e.Lease.Passes)))
 	if e.Kind == locker.EventGrant && !e.Lease.Until.After(time.Now()) {
 		r.seen = append(r.seen, "over since "+e.Lease.Until.String())
 	}

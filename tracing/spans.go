@@ -72,8 +72,8 @@ func (l *lock) grant(lease locker.Lease) {
 	l.acquired(ResultGranted, l.granted, nil)
 	l.class.holds.Add(1)
 	sc, claim := l.span.SpanContext(), trace.SpanContext{}
-	if lease.Traceparent != l.traceparent {
-		claim = parseTraceparent(lease.Traceparent)
+	if lease.Claim.Traceparent != l.traceparent {
+		claim = parseTraceparent(lease.Claim.Traceparent)
 	}
 	l.on = l.o.blockers.granted(l.key, sc, claim)
 	if !l.span.IsRecording() {
@@ -88,7 +88,7 @@ func (l *lock) grant(lease locker.Lease) {
 	l.span.SetAttributes(attrs...)
 	l.span.AddEvent(EventGranted, trace.WithTimestamp(l.granted))
 	addLink(l.span, claim, LinkLease)
-	if span := l.o.leases.get(lease.Traceparent); span != nil {
+	if span := l.o.leases.get(lease.Claim.Traceparent); span != nil {
 		addLink(span, sc, LinkUsedBy)
 	}
 }

@@ -40,6 +40,15 @@ var handoffRules = []rule{
 		name: "handoff/noticed", run: handoffNoticed, needs: backend.Capabilities{Queue: true, Watch: true},
 		why: "A lease that ran out lets the head in as soon as anybody's verb notices, and the head hears of it, whoever asked.",
 	},
+	{
+		name: "handoff/before", run: handoffBefore, needs: backend.Capabilities{Queue: true, Watch: true, Fencing: true},
+		why: "Whoever is let in is told who held before, as far as the releases said so: else nobody finds out because of whom" +
+			" a request was slow, if that one came and went while it waited.",
+	},
+	{
+		name: "handoff/renamed", run: handoffRenamed, needs: queue,
+		why: "A claim that waits may say anew who asks: the goroutine that began to wait may not be the one that will hold.",
+	},
 }
 
 // handed waits for the wake-up with a grant. Other signals are spurious, and allowed.
@@ -118,6 +127,58 @@ func handoffWake(e *env) {
 		if next := e.handed(other); next.Token <= got.Token {
 			e.Errorf("handed over token %d after %d", next.Token, got.Token)
 		}
+	}
+}
+
+func handoffBefore(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	var (
+		claims []backend.Claim
+		wakes  []<-chan backend.Wake
+		before []backend.Past
+	)
+	for i := range backend.MaxBefore + 2 {
+		c := e.inLine(key)
+		c.Meta = backend.Meta{Service: "ä \"quoted\"", Host: fmt.Sprint("host", i), PID: i + 1}
+		wake, _ := e.watch(b, c)
+		e.stand(b, c, i+1)
+		claims, wakes = append(claims, c), append(wakes, wake)
+	}
+	e.release(a, holder) // tells nothing
+	for i, c := range claims {
+		got := e.handed(wakes[i])
+		if len(got.Before) > backend.MaxBefore || len(got.Before) < min(i, backend.MaxBefore) {
+			e.Fatalf("the hand-over to %d tells of %d holds before", i, len(got.Before))
+		}
+		for k := range min(i, backend.MaxBefore) { // from the last one back; the first may be told, too
+			past, want := got.Before[len(got.Before)-1-k], claims[i-1-k]
+			if past.Meta != want.Meta || past.Token == 0 || past.For <= 0 {
+				e.Fatalf("the hand-over to %d tells %d steps back of %+v, want %+v", i, k, past, want.Meta)
+			}
+		}
+		before = append(before, backend.Past{Meta: c.Meta, Token: got.Token, For: time.Millisecond})
+		c.Before = before // more than are passed on
+		e.turn(b, c)
+		e.release(b, c)
+	}
+}
+
+func handoffRenamed(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, waiter := e.claim(key), e.inLine(key)
+	e.acquire(a, holder)
+	waiter.Meta = backend.Meta{Service: "before", PID: 1}
+	e.stand(b, waiter, 1)
+	waiter.Meta = backend.Meta{Service: "after", PID: 2}
+	e.stand(b, waiter, 1)
+	e.release(a, holder)
+	e.turn(b, waiter)
+	if held := e.held(a, e.claim(key)); held.Holder != waiter.Meta {
+		e.Errorf("the holder is shown as %+v, and calls itself %+v", held.Holder, waiter.Meta)
 	}
 }
 

@@ -18,9 +18,10 @@ func (l *lock) stand(c backend.Claim, now time.Time) {
 	until := now.Add(c.WaiterTTL)
 	if i := l.position(c.ID()) - 1; i >= 0 {
 		l.line[i].until = later(l.line[i].until, until)
+		l.line[i].claim.Meta = c.Meta
 		return
 	}
-	c.Save = nil // nothing of the caller's is kept
+	c.Save, c.Before = nil, nil // nothing of the caller's is kept
 	l.line = append(l.line, place{c, until})
 }
 
@@ -48,12 +49,13 @@ func (l *lock) leave(id string) bool {
 // believed, if its token is above that of the claim's last refusal: the refusal gave the key's last
 // token, and tokens rise with grants, so the grant was made after the refused attempt was executed,
 // and that after it was sent.
-func (s *Store) advance(key string, l *lock, now time.Time, asker string) {
+func (s *Store) advance(key string, l *lock, now time.Time, asker string, before ...backend.Past) {
 	for len(l.line) > 0 && l.fits(l.line[0].claim) {
 		c := l.line[0].claim
 		l.line = slices.Delete(l.line, 0, 1)
 		g := s.grant(l, c, now, min(c.WaiterTTL, c.TTL))
 		if c.ID() != asker {
+			g.Before = before
 			s.hub.Deliver(claimTopic(key, c.ID()), backend.Wake{Granted: true, Grant: g})
 		}
 	}

@@ -5,6 +5,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -236,7 +237,7 @@ func (s *Store) release(c backend.Claim) error {
 	if held {
 		s.save(c) // before others are let in, whose grants carry it
 	}
-	s.advance(c.Key, l, now, "")
+	s.advance(c.Key, l, now, "", slices.Clone(c.Before[max(0, len(c.Before)-backend.MaxBefore):])...)
 	if (held || stood) && l.open() {
 		s.hub.Wake(keyTopic(c.Key), backend.Wake{})
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -8,8 +9,20 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// endOfKey is a byte that no key has, as keys are UTF-8.
+const endOfKey = "\xff"
+
+// encodeBefore is what a hand-over message ends with: nothing, or who held before.
+func encodeBefore(before []backend.Past) string {
+	if len(before) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(before[max(0, len(before)-backend.MaxBefore):]) // texts and numbers
+	return endOfKey + string(text)
+}
+
 // DecodeHanded reads a message on a client's channel: "token reserved lease id key", a grant that was handed over to a
-// claim in line. topic is the claim's [Layout.Topic]. ok is false for what is no such message, which is to be ignored: the
+// claim in line, and who held before, if the release said so. topic is the claim's [Layout.Topic]. ok is false for what is no such message, which is to be ignored: the
 // claim asks by itself.
 func DecodeHanded(message string) (topic string, w backend.Wake, ok bool) {
 	var n [3]uint64
@@ -24,6 +37,13 @@ func DecodeHanded(message string) (topic string, w backend.Wake, ok bool) {
 	if n[1] > backend.MaxReserve || n[2] > uint64(backend.MaxTTL/time.Millisecond) || !strings.Contains(message, " ") {
 		return "", backend.Wake{}, false
 	}
+	before := ""
+	if i := strings.LastIndex(message, endOfKey+"["); i >= 0 {
+		message, before = message[:i], message[i+1:]
+	}
 	g := backend.Grant{Token: n[0], Reserved: int(n[1]), TTL: time.Duration(n[2]) * time.Millisecond}
+	if before != "" && json.Unmarshal([]byte(before), &g.Before) != nil || len(g.Before) > backend.MaxBefore { // it decides nothing
+		g.Before = nil
+	}
 	return message, backend.Wake{Granted: true, Grant: g}, true
 }

@@ -218,14 +218,17 @@ func (l Layout) Renew(c backend.Claim) []string {
 // Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
 // attempt would have got and the time for which the network may hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
-	id, keep := name(c.ID()), millis(l.Keep(c))
+	args, before := append(make([]string, 0, 5), name(c.ID()), millis(l.Keep(c))), encodeBefore(c.Before)
 	switch {
 	case !c.NoneInFlight:
-		return l.last("release", id, keep, millis(2*clamp(c.TTL)+l.inFlight))
-	case l.brief():
-		return []string{id, keep}
+		args = append(args, millis(2*clamp(c.TTL)+l.inFlight))
+	case !l.brief() || before != "":
+		args = append(args, "0")
 	}
-	return l.last("release", id, keep, "0")
+	if before != "" || l.guard != nil { // whose argument is the last
+		args = append(args, before)
+	}
+	return l.last("release", args...)
 }
 
 // Heartbeat returns the arguments of [Scripts.Heartbeat] for the claims of one lock, or of several.

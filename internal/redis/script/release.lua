@@ -1,4 +1,4 @@
--- RELEASE(id, keep, tombstone ms or 0, which may be left out)
+-- RELEASE(id, keep, tombstone ms or 0, who held before; the last two may be left out)
 --   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
@@ -7,6 +7,7 @@ local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
+local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
 local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in flight
@@ -66,7 +67,7 @@ local function hand_over()
   end
   if client ~= '' then -- after the change; a message is a hint, or a grant that its token proves
     redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. '@' .. client,
-      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key)
+      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key .. before)
   end
   return expires > now and OK or EXPIRED
 end
@@ -92,6 +93,7 @@ local function long()
     leave(number, id, mode)
   end
   advance()
+  for _, message in ipairs(messages) do message[2] = message[2] .. before end
   if not none_in_flight then
     bury(lock.tombs, id, tonumber(ARGV[3]))
     lock.buried = true

@@ -757,6 +757,7 @@ local function long()
       if claim.mode == 'p' then lock.permits, lock.limit = lock.permits + 1, claim.limit end
       changes['w:' .. id] = text(number)
     end
+    if mode == 'x' and claim.mode == 'x' then asks = claim.asks end -- a repeat may have another meta
     write_place(number, math.max(ends, now + 1 + place_ttl), lease, client, asks)
   end
   mark()
