@@ -39,12 +39,22 @@ func (p *process) work(t *testing.T, wg *sync.WaitGroup, name, key string, d tim
 // waitOf returns the wait of a lock.
 func (p *process) waitOf(t *testing.T, lock tracetest.SpanStub) tracetest.SpanStub {
 	t.Helper()
-	for _, s := range p.named(tracing.SpanWait) {
+	return p.childOf(t, lock, tracing.SpanWait)
+}
+
+func (p *process) leaseOf(t *testing.T, lock tracetest.SpanStub) tracetest.SpanStub {
+	t.Helper()
+	return p.childOf(t, lock, tracing.SpanLease)
+}
+
+func (p *process) childOf(t *testing.T, lock tracetest.SpanStub, name string) tracetest.SpanStub {
+	t.Helper()
+	for _, s := range p.named(name) {
 		if s.Parent.SpanID() == id(lock) {
 			return s
 		}
 	}
-	t.Fatalf("%s has not waited", lock.Name)
+	t.Fatalf("%s has no %s", lock.Name, name)
 	return tracetest.SpanStub{}
 }
 
@@ -96,8 +106,8 @@ func TestPasses(t *testing.T) {
 	})
 }
 
-// The lease of those who wait is a span of its own, which leads to those who used it. Other
-// processes see the lock that made the claim, whose trace it is in.
+// The lease of those who wait is a span of its own, which leads to those who used it. It is what
+// other processes see, since it lasts as long as they are in the way.
 func TestLeaseOfACohort(t *testing.T) {
 	s := setup{lock: locker.Config{Wait: waiting.Config{Passes: 8, PassTime: time.Minute}}}
 	bubble(t, mem, s, func(t *testing.T, one, two *process) {
@@ -126,8 +136,8 @@ func TestLeaseOfACohort(t *testing.T) {
 			}
 		}
 		late := two.waitOf(t, two.under(t, "late", "lock k"))
-		if got := links(late, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(a)}) {
-			t.Errorf("late was blocked by %v, want %v", got, id(a))
+		if got := links(late, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(lease)}) {
+			t.Errorf("late was blocked by %v, want %v", got, id(lease))
 		}
 	})
 }
@@ -153,7 +163,7 @@ func TestHoldersInBetween(t *testing.T) {
 			blocked []trace.SpanID
 		}{
 			{"far", two, far, []trace.SpanID{id(a)}},
-			{"b", one, b, []trace.SpanID{id(a), id(far)}},
+			{"b", one, b, []trace.SpanID{id(two.leaseOf(t, far)), id(a)}}, // the longest first
 			{"late", two, late, []trace.SpanID{id(lease)}},
 		} {
 			if got := links(c.p.waitOf(t, c.lock), tracing.LinkBlockedBy); !slices.Equal(got, c.blocked) {
@@ -191,8 +201,7 @@ func TestAttemptBesideRelease(t *testing.T) {
 				one, two := startProcess(t, store, s), startProcess(t, store.Backend, s)
 				var wg sync.WaitGroup
 				one.work(t, &wg, "a", "k", time.Second)
-				short := store.there > 0 // over before the next attempt
-				two.work(t, &wg, "far", "k", map[bool]time.Duration{true: 300 * time.Millisecond, false: 3 * time.Second}[short])
+				two.work(t, &wg, "far", "k", 300*time.Millisecond) // over before the next attempt
 				one.work(t, &wg, "b", "k", time.Second)
 				one.work(t, &wg, "c", "k", time.Second)
 				time.Sleep(1600 * time.Millisecond) // a is over
@@ -200,10 +209,8 @@ func TestAttemptBesideRelease(t *testing.T) {
 				wg.Wait()
 				synctest.Wait()
 				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
-				want := []trace.SpanID{id(a), id(far), id(b)}
-				if short { // they were told of a alone, whose release was under way
-					want = []trace.SpanID{id(a), id(b)}
-				}
+				// While a's release was under way the store named a alone, and far tells at its own.
+				want := []trace.SpanID{id(a), id(b), id(two.leaseOf(t, far))}
 				if got := links(one.waitOf(t, one.under(t, "c", "lock k")), tracing.LinkBlockedBy); !slices.Equal(got, want) {
 					t.Errorf("c was blocked by %v, want %v", got, want)
 				}

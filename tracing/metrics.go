@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 )
@@ -12,7 +15,9 @@ import (
 // come from; the rest asks the classes for their numbers when the meter collects.
 type metrics struct{ wait, hold metric.Float64Histogram }
 
-func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
+func newMetrics(mp metric.MeterProvider, o *Observer) (metrics, error) {
+	m := mp.Meter(scope, metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
+	cs := &o.classes
 	var (
 		all  metrics
 		errs []error
@@ -39,7 +44,7 @@ func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 	counter(MetricContended, "{acquisition}", "Lock and TryLock that found the key held",
 		func(c *class) []*number { return []*number{c.contended} })
 	counter(MetricLost, "{hold}", "Holds that ended otherwise than by Unlock",
-		func(c *class) []*number { return happened(c.lost) })
+		(*class).losses)
 	counter(MetricRenewals, "{renewal}", "Renewals of leases",
 		func(c *class) []*number { return happened(c.renewals) })
 	counter(MetricPasses, "{pass}", "Leases handed on inside the process",
@@ -49,6 +54,13 @@ func newMetrics(m metric.Meter, cs *classes) (metrics, error) {
 	upDown(MetricWaiters, "{acquisition}", "Locks that are waited for",
 		func(c *class) []*number { return []*number{c.waiters} })
 	upDown(MetricHolds, "{hold}", "Locks held", func(c *class) []*number { return []*number{c.holds} })
+	gauge := func(name, about string, held bool) {
+		_, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about),
+			metric.WithFloat64Callback(o.oldest(held)))
+		errs = append(errs, err)
+	}
+	gauge(MetricOldestWait, "How long the oldest of the present waits has lasted", false)
+	gauge(MetricLongestHold, "How long the oldest of the present holds has lasted", true)
 	if err := errors.Join(errs...); err != nil {
 		return all, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
@@ -63,6 +75,39 @@ func happened(numbers map[string]*number) (all []*number) {
 		}
 	}
 	return all
+}
+
+// losses are all causes from the first hold on: a rise from nothing is no increase for those who
+// watch the metric.
+func (c *class) losses() (all []*number) {
+	if c.acquisitions[ResultGranted].Load() == 0 {
+		return nil
+	}
+	return slices.Collect(maps.Values(c.lost))
+}
+
+// oldest returns a callback for the longest of the present waits, or holds, of each class that has
+// been seen to be held; 0 if there is none.
+func (o *Observer) oldest(held bool) metric.Float64Callback {
+	return func(_ context.Context, to metric.Float64Observer) error {
+		longest := map[*class]time.Duration{}
+		for _, c := range o.classes.all() {
+			longest[c] = 0
+		}
+		o.blame.Oldest(func(of any, wait, hold time.Duration) {
+			c, waits := of.(*class)
+			if !waits {
+				c, wait = of.(*lock).class, hold
+			}
+			if waits != held {
+				longest[c] = max(longest[c], wait)
+			}
+		})
+		for c, d := range longest {
+			to.Observe(d.Seconds(), c.holds.attrs...)
+		}
+		return nil
+	}
 }
 
 // observe returns a callback that reports some numbers of every class.

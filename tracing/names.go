@@ -5,6 +5,9 @@ import "go.opentelemetry.io/otel/attribute"
 // scope names this instrumentation to the providers.
 const scope = "github.com/holdfast-go/holdfast/tracing"
 
+// schema is that of OpenTelemetry's own names below.
+const schema = "https://opentelemetry.io/schemas/1.37.0"
+
 // The spans.
 const (
 	SpanLock    = "lock" // followed by the key's class, as in "lock order"
@@ -49,11 +52,16 @@ const (
 	AttrHolderService = attribute.Key("holdfast.holder.service") // who holds, by its own account
 	AttrHolderHost    = attribute.Key("holdfast.holder.host")
 	AttrHolderPID     = attribute.Key("holdfast.holder.pid")
-	AttrHolderTrace   = attribute.Key("holdfast.holder.trace_id") // where it was not sampled, so that there is no link
+	AttrHolderTrace   = attribute.Key("holdfast.holder.trace_id")
+	AttrHolderToken   = attribute.Key("holdfast.holder.fence") // its fencing token, if it told
+	AttrBlockedFor    = attribute.Key("holdfast.blocked_for")  // for how long it was in the way, in seconds
+	AttrWaiters       = attribute.Key("holdfast.waiters")      // of a hold: how many of its process waited meanwhile
 
 	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
 	AttrOperation = attribute.Key("db.operation.name") // TryAcquire, Renew, Release, Watch, Inspect
 	AttrError     = attribute.Key("error.type")        // the result, where it is an error
+	AttrServer    = attribute.Key("server.address")
+	AttrPort      = attribute.Key("server.port")
 )
 
 // The links, as values of AttrLink.
@@ -102,6 +110,8 @@ const (
 	MetricQuarantined  = "holdfast.quarantined"   // counter of attempts that a store in quarantine refused, by class, mode
 	MetricWaiters      = "holdfast.waiters"       // up-down counter of those that wait now, by class, mode
 	MetricHolds        = "holdfast.holds"         // up-down counter, by class, mode
+	MetricOldestWait   = "holdfast.wait.oldest"   // gauge of those that wait now, by class, mode
+	MetricLongestHold  = "holdfast.hold.longest"  // gauge of those that last, by class, mode
 )
 
 // Buckets are the upper bounds of both histograms, in seconds: from a local hand-over to a lock

@@ -3,9 +3,11 @@ package tracing
 import (
 	"context"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -18,7 +20,7 @@ type Observer struct {
 	tracer   trace.Tracer
 	metrics  metrics
 	classes  classes
-	blockers blockers
+	blame    blame.Keys
 	leases   leases
 	reported reported
 }
@@ -26,10 +28,10 @@ type Observer struct {
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg = cfg.withDefaults()
-	o := &Observer{cfg: cfg, tracer: cfg.Tracer.Tracer(scope)}
+	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
 	o.classes.of = cfg.KeyClass
 	var err error
-	if o.metrics, err = newMetrics(cfg.Meter.Meter(scope), &o.classes); err != nil {
+	if o.metrics, err = newMetrics(cfg.Meter, o); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -58,23 +60,23 @@ func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context
 
 // Event implements [locker.EventObserver].
 func (o *Observer) Event(ctx context.Context, e locker.Event) {
-	switch e.Kind {
-	case locker.EventWake:
-		if span := trace.SpanFromContext(ctx); span.IsRecording() {
-			span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
+	p, _ := ctx.Value(opKey{}).(*op)
+	switch {
+	case p == nil:
+	case e.Kind == locker.EventWake:
+		o.blame.Told(p.key, e.Before)
+		if p.recording() {
+			p.event(EventWake, time.Now(), AttrReason.String(e.Reason))
 		}
-	case locker.EventGrant:
-		switch op := ctx.Value(opKey{}).(type) {
-		case *lock:
-			op.grant(e.Lease)
-		case *lease:
-			op.grant(e.Lease)
-		}
-	case locker.EventPass:
-		if l, ok := ctx.Value(opKey{}).(*lock); ok {
-			l.class.passes.Add(1)
-			l.span.AddEvent(EventPass)
-		}
+	case e.Kind == locker.EventPass:
+		p.class.passes.Add(1)
+		p.event(EventPass, time.Now())
+	case e.Kind != locker.EventGrant:
+	case p.lock != nil:
+		p.lock.grant(e.Lease)
+	default:
+		p.held = true
+		p.event(EventGranted, time.Now(), token(e.Lease.Token))
 	}
 }
 

@@ -343,18 +343,6 @@ func TestReleaseThatFails(t *testing.T) {
 	})
 }
 
-func TestRenewalsOnRequest(t *testing.T) {
-	bubble(t, mem, setup{cfg: tracing.Config{Renewals: true}, lock: locker.Config{TTL: 3 * time.Second}}, func(t *testing.T, p, _ *process) {
-		g := p.lock(t, "k")
-		time.Sleep(5 * time.Second)
-		_ = g.Unlock()
-		all := p.named(tracing.SpanRenew)
-		if len(all) < 4 || all[0].Status.Code != codes.Unset || all[0].Parent.SpanID() != id(p.one(t, "lock k")) {
-			t.Errorf("renewals: %v", all)
-		}
-	})
-}
-
 // A holder that is not sampled is named by attributes, and never by a link, which would lead
 // nowhere. It is counted all the same.
 func TestHolderThatIsNotSampled(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -29,6 +30,24 @@ func (r *reported) due(what string) bool {
 	}
 	r.last[what] = time.Now()
 	return true
+}
+
+// logWait logs a wait that took long, and because of whom.
+func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
+	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
+		return
+	}
+	args := []any{"class", o.cfg.KeyClass(w.key), "waited", took, "result", result, "blockers", len(all)}
+	if o.cfg.ShowKeys {
+		args = append(args, "key", w.key)
+	}
+	if len(all) > 0 {
+		_, attrs := culprit(&all[0])
+		for _, a := range attrs {
+			args = append(args, string(a.Key), a.Value.AsInterface())
+		}
+	}
+	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
 }
 
 // report logs what needs somebody to repair it. Lost and leaked locks are package locker's to log.

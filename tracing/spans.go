@@ -11,41 +11,134 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// opKey is where ctx has the *lock or *lease that it belongs to.
+// opKey is where ctx has the *op that it belongs to.
 type opKey struct{}
 
-// A lock is one Lock or TryLock, from the call to the end of the hold. Until the grant it is used
-// by one goroutine at a time, and renewals leave it alone.
-type lock struct {
-	o           *Observer
-	ctx         context.Context
-	span        trace.Span
-	traceparent string
-	class       *class
-	key         string
-	began       time.Time
+// An op is an OpLock, OpWait or OpLease with its span. With Config.SpansOver the span is made when
+// it turns out to be worth it, and what it is to have is kept until then. Until the grant an op is
+// used by one goroutine at a time, and renewals leave it alone.
+type op struct {
+	o     *Observer
+	lock  *lock // that it is, or belongs to; nil for an OpLease
+	ctx   context.Context
+	name  string
+	class *class
+	key   string
+	began time.Time
+	held  bool // an OpLease was granted
 
-	attempts int     // with a claim of its own
-	refused  bool    // one of them was
-	waited   bool    // it had to wait
-	named    blocker // by the last of them
+	span   trace.Span // nil: not made yet
+	attrs  []attribute.KeyValue
+	links  []trace.Link
+	events []event
+}
+
+type event struct {
+	name string
+	at   time.Time
+	with []attribute.KeyValue
+}
+
+func (p *op) begin(ctx context.Context, h locker.Hold) context.Context {
+	p.ctx, p.key, p.began = ctx, h.Key, time.Now()
+	if p.o.cfg.SpansOver == 0 {
+		p.ctx, p.span = p.o.tracer.Start(ctx, p.name, p.class.span)
+	}
+	if p.o.cfg.ShowKeys {
+		p.set(AttrKey.String(h.Key))
+	}
+	return context.WithValue(p.ctx, opKey{}, p)
+}
+
+// makeSpan makes the span that was put off, under that of the lock if this is its wait.
+func (p *op) makeSpan() {
+	if p.span != nil {
+		return
+	}
+	ctx := p.ctx
+	if p.lock != nil && p != &p.lock.op {
+		p.lock.makeSpan()
+		ctx = trace.ContextWithSpan(ctx, p.lock.span)
+	}
+	_, p.span = p.o.tracer.Start(ctx, p.name, p.class.span, trace.WithTimestamp(p.began), trace.WithLinks(p.links...))
+	p.set(p.attrs...)
+	for _, e := range p.events {
+		p.event(e.name, e.at, e.with...)
+	}
+}
+
+func (p *op) recording() bool { return p.span == nil || p.span.IsRecording() }
+
+func (p *op) set(attrs ...attribute.KeyValue) {
+	if p.span != nil {
+		p.span.SetAttributes(attrs...)
+	} else {
+		p.attrs = append(p.attrs, attrs...)
+	}
+}
+
+func (p *op) event(name string, at time.Time, attrs ...attribute.KeyValue) {
+	if p.span != nil {
+		p.span.AddEvent(name, trace.WithTimestamp(at), trace.WithAttributes(attrs...))
+	} else {
+		p.events = append(p.events, event{name, at, attrs})
+	}
+}
+
+// link adds a link, unless it would lead nowhere.
+func (p *op) link(to trace.SpanContext, kind string, attrs ...attribute.KeyValue) {
+	if !to.IsSampled() {
+		return
+	}
+	l := trace.Link{SpanContext: to, Attributes: append(attrs, AttrLink.String(kind))}
+	if p.span != nil {
+		p.span.AddLink(l)
+	} else {
+		p.links = append(p.links, l)
+	}
+}
+
+// end ends the span, if there is one by now or the op took long enough or went wrong.
+func (p *op) end(now time.Time, took time.Duration, what string, err error) {
+	wrong := err != nil && failed(what)
+	if p.span == nil && !wrong && took < p.o.cfg.SpansOver {
+		return
+	}
+	p.makeSpan()
+	if wrong && p.span.IsRecording() {
+		p.span.SetAttributes(AttrError.String(what))
+		p.span.SetStatus(codes.Error, p.o.text(p.key, err))
+	}
+	p.span.End(trace.WithTimestamp(now))
+}
+
+// A lock is one Lock or TryLock, from the call to the end of the hold.
+type lock struct {
+	op
+	named trace.SpanContext // what its claim says: its own span or, if that is put off, the caller's
+	tells string            // the same as a traceparent
+
+	attempts int          // with a claim of its own
+	refused  bool         // one of them was
+	waited   bool         // it had to wait
+	holder   backend.Meta // whom the last of them named
 
 	granted time.Time // zero until then
-	on      *blocked  // its key, from then on
+	hold    blame.Hold
 }
 
 func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	l := &lock{o: o, class: o.classes.class(h), key: h.Key, began: time.Now()}
-	ctx, l.span = o.tracer.Start(ctx, l.class.lock, l.class.span)
-	if o.cfg.ShowKeys {
-		l.span.SetAttributes(AttrKey.String(h.Key))
-	}
-	l.traceparent = traceparent(l.span.SpanContext())
-	l.ctx = locker.WithTraceparent(context.WithValue(ctx, opKey{}, l), l.traceparent)
-	return l.ctx, l.end
+	c := o.classes.class(h)
+	l := &lock{op: op{o: o, class: c, name: c.lock}}
+	l.lock = l
+	ctx = l.begin(ctx, h)
+	l.named = trace.SpanContextFromContext(ctx)
+	l.tells = traceparent(l.named)
+	return locker.WithTraceparent(ctx, l.tells), l.over
 }
 
 // contended reports whether the key was found held: by an attempt of its own, or by others of the
@@ -62,7 +155,7 @@ func (l *lock) acquired(result string, now time.Time, err error) {
 		l.class.contended.Add(1)
 	}
 	if l.attempts > 1 {
-		l.span.SetAttributes(AttrAttempts.Int(l.attempts))
+		l.set(AttrAttempts.Int(l.attempts))
 	}
 }
 
@@ -71,12 +164,9 @@ func (l *lock) grant(lease locker.Lease) {
 	l.granted = time.Now()
 	l.acquired(ResultGranted, l.granted, nil)
 	l.class.holds.Add(1)
-	sc, claim := l.span.SpanContext(), trace.SpanContext{}
-	if lease.Claim.Traceparent != l.traceparent {
-		claim = parseTraceparent(lease.Claim.Traceparent)
-	}
-	l.on = l.o.blockers.granted(l.key, sc, claim)
-	if !l.span.IsRecording() {
+	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l}
+	l.o.blame.Begin(l.key, &l.hold)
+	if !l.recording() {
 		return
 	}
 	attrs := make([]attribute.KeyValue, 0, 4)
@@ -85,103 +175,125 @@ func (l *lock) grant(lease locker.Lease) {
 	if lease.Passes > 0 {
 		attrs = append(attrs, AttrPasses.Int(lease.Passes))
 	}
-	l.span.SetAttributes(attrs...)
-	l.span.AddEvent(EventGranted, trace.WithTimestamp(l.granted))
-	addLink(l.span, claim, LinkLease)
-	if span := l.o.leases.get(lease.Claim.Traceparent); span != nil {
-		addLink(span, sc, LinkUsedBy)
+	l.set(attrs...)
+	l.event(EventGranted, l.granted)
+	if lease.Claim.Traceparent != l.tells {
+		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
+	}
+	if p := l.o.leases.get(lease.Claim.Traceparent); p != nil {
+		p.link(l.named, LinkUsedBy)
 	}
 }
 
-func (l *lock) end(h locker.Hold, err error) {
+func (l *lock) over(h locker.Hold, err error) {
 	now := time.Now()
-	defer l.span.End(trace.WithTimestamp(now))
-	if !l.granted.IsZero() {
-		l.o.metrics.hold.Record(l.ctx, now.Sub(l.granted).Seconds(), l.class.hold...)
-		l.class.holds.Add(-1)
-		l.o.blockers.freed(l.key, l.on, l.span.SpanContext())
-		if cause := causeOf(err); cause != "" {
-			l.class.lost[cause].Add(1)
-			l.span.SetAttributes(AttrCause.String(cause))
-			l.o.fail(l.span, l.key, cause, err)
+	if l.granted.IsZero() {
+		result := resultOf(err)
+		l.acquired(result, now, err)
+		l.o.report(l.ctx, h, result, err)
+		l.set(AttrResult.String(result))
+		if l.refused && !l.waited { // else the wait tells
+			l.blockedBy([]blame.Culprit{{Hold: blame.Hold{Meta: l.holder}}})
 		}
+		l.end(now, 0, result, err)
 		return
 	}
-	result := resultOf(err)
-	l.acquired(result, now, err)
-	l.o.report(l.ctx, h, result, err)
-	l.span.SetAttributes(AttrResult.String(result))
-	l.o.fail(l.span, l.key, result, err)
-	if !l.waited { // else the wait tells
-		blockedBy(l.span, l.named)
+	held := now.Sub(l.granted)
+	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.hold...)
+	l.class.holds.Add(-1)
+	if n := l.o.blame.End(&l.hold); n > 0 {
+		l.set(AttrWaiters.Int(n))
 	}
+	cause := causeOf(err)
+	if cause != "" {
+		l.class.lost[cause].Add(1)
+		l.set(AttrCause.String(cause))
+	}
+	l.end(now, held, cause, err)
 }
 
 // beginWait begins the part of a lock in which others are in its way.
 func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	l, ok := ctx.Value(opKey{}).(*lock)
-	if !ok {
+	outer, ok := ctx.Value(opKey{}).(*op)
+	if !ok || outer.lock == nil {
 		return ctx, ignore
 	}
+	l := outer.lock
 	l.waited = true
 	l.class.waiters.Add(1)
-	ctx, span := o.tracer.Start(ctx, SpanWait, l.class.span)
-	on, from := o.blockers.enter(l.key, l.named)
-	return ctx, func(_ locker.Hold, err error) {
+	w := &op{o: o, lock: l, class: l.class, name: SpanWait}
+	on := o.blame.Wait(l.key, l.holder, l.class)
+	return w.begin(ctx, h), func(_ locker.Hold, err error) {
+		now := time.Now()
+		took, all, result := now.Sub(w.began), o.blame.Done(on), resultOf(err)
 		l.class.waiters.Add(-1)
-		all := o.blockers.leave(l.key, on, from)
-		if !span.IsRecording() {
-			return
+		o.logWait(w, took, result, all)
+		if w.recording() {
+			w.set(AttrResult.String(result))
+			w.blockedBy(all)
+			w.end(now, took, result, err)
 		}
-		result := resultOf(err)
-		span.SetAttributes(AttrResult.String(result))
-		blockedBy(span, all...)
-		o.fail(span, h.Key, result, err)
-		span.End()
 	}
 }
 
-// blockedBy says who was in the way: by links, and of the last one that was not sampled, to which a
-// link would lead nowhere, by attributes.
-func blockedBy(span trace.Span, all ...blocker) {
-	var unsampled blocker
-	for _, b := range all {
-		if b.span.IsSampled() {
-			addLink(span, b.span, LinkBlockedBy)
-		} else {
-			unsampled = b
+// blockedBy says who was in the way, the longest first: by a link or, of who was not sampled, to
+// which a link would lead nowhere, by an event. The first is told in attributes as well, as not
+// every viewer shows those of links.
+func (p *op) blockedBy(all []blame.Culprit) {
+	for i := range all {
+		sc, attrs := culprit(&all[i])
+		if i == 0 {
+			p.set(attrs...)
+		}
+		if sc.IsSampled() {
+			p.link(sc, LinkBlockedBy, attrs...)
+		} else if len(attrs) > 0 {
+			p.event(LinkBlockedBy, time.Now(), attrs...)
 		}
 	}
-	if unsampled.span.IsValid() {
-		traceID := unsampled.span.TraceID().String()
-		span.SetAttributes(append(holder(unsampled.meta), AttrHolderTrace.String(traceID))...)
+}
+
+// culprit returns the span of who was in the way, and what is known of it.
+func culprit(c *blame.Culprit) (sc trace.SpanContext, attrs []attribute.KeyValue) {
+	sc = parseTraceparent(c.Meta.Traceparent)
+	if l, ok := c.Here.(*lock); ok {
+		sc = l.named
 	}
+	attrs = append(make([]attribute.KeyValue, 0, 8), holder(c.Meta)...)
+	if sc.IsValid() {
+		attrs = append(attrs, AttrHolderTrace.String(sc.TraceID().String()))
+	}
+	if c.Token != 0 {
+		attrs = append(attrs, AttrHolderToken.Int64(int64(c.Token))) //nolint:gosec // as in token
+	}
+	if c.For > 0 {
+		attrs = append(attrs, AttrBlockedFor.Float64(c.For.Seconds()))
+	}
+	return sc, attrs
 }
 
 // endAttempt takes note of an answer of the store.
 func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
-	l, _ := ctx.Value(opKey{}).(*lock)
-	if l != nil {
-		l.attempts++
-		if err == nil && l.attempts == 1 {
+	p, _ := ctx.Value(opKey{}).(*op)
+	if p != nil && p.lock != nil {
+		p.lock.attempts++
+		if err == nil && p.lock.attempts == 1 {
 			return // granted at once: the span says it all
 		}
 	}
 	var held *backend.HeldError
 	if errors.As(err, &held) {
-		named := blocker{parseTraceparent(held.Holder.Traceparent), held.Holder}
-		if l != nil {
-			l.refused, l.named = true, named
+		if p != nil && p.lock != nil {
+			p.lock.refused, p.lock.holder = true, held.Holder
 		}
-		o.blockers.named(h.Key, named)
+		o.blame.Named(h.Key, held.Holder)
 	}
 	result := resultOf(err)
 	if result == ResultQuarantined {
 		o.classes.class(h).quarantined.Add(1)
 		o.report(ctx, h, result, err)
 	}
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+	if p == nil || !p.recording() {
 		return
 	}
 	name, attrs := EventAttempt, []attribute.KeyValue{AttrResult.String(result)}
@@ -191,11 +303,11 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 			name, attrs = EventQueued, append(attrs, AttrPosition.Int(held.Position))
 		}
 	}
-	span.AddEvent(name, trace.WithAttributes(attrs...))
+	p.event(name, time.Now(), attrs...)
 }
 
 func holder(m backend.Meta) []attribute.KeyValue {
-	if m == (backend.Meta{}) {
+	if m.Service == "" && m.Host == "" && m.PID == 0 {
 		return nil
 	}
 	return []attribute.KeyValue{
@@ -203,59 +315,47 @@ func holder(m backend.Meta) []attribute.KeyValue {
 	}
 }
 
-// A lease is what the process got for its cohort.
-type lease struct {
-	span    trace.Span
-	granted bool
-}
-
+// beginLease begins what the process asks for on behalf of its cohort.
 func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	l := &lease{}
-	ctx, l.span = o.tracer.Start(ctx, SpanLease, o.classes.class(h).span)
-	if o.cfg.ShowKeys {
-		l.span.SetAttributes(AttrKey.String(h.Key))
+	p := &op{o: o, class: o.classes.class(h), name: SpanLease}
+	ctx = p.begin(ctx, h)
+	tells := ""
+	if p.span != nil { // else the claim has the caller's
+		tells = traceparent(p.span.SpanContext())
+		o.leases.put(tells, p)
+		ctx = locker.WithTraceparent(ctx, tells)
 	}
-	traceparent := traceparent(l.span.SpanContext())
-	o.leases.put(traceparent, l.span)
-	ctx = locker.WithTraceparent(context.WithValue(ctx, opKey{}, l), traceparent)
 	return ctx, func(h locker.Hold, err error) {
-		o.leases.remove(traceparent)
-		switch what := resultOf(err); {
-		case !l.granted:
-			l.span.SetAttributes(AttrResult.String(what))
-			o.fail(l.span, h.Key, what, err)
+		what := resultOf(err)
+		switch {
+		case !p.held:
+			p.set(AttrResult.String(what))
 		case err != nil:
 			what = causeOf(err)
-			l.span.SetAttributes(AttrCause.String(what))
-			o.fail(l.span, h.Key, what, err)
+			p.set(AttrCause.String(what))
 		}
-		l.span.End()
+		o.leases.remove(tells)
+		p.end(time.Now(), 0, what, err)
 	}
 }
 
-func (l *lease) grant(got locker.Lease) {
-	l.granted = true
-	l.span.AddEvent(EventGranted, trace.WithAttributes(token(got.Token)))
-}
-
-// leases are the spans of those leases of this process that are not over, by traceparent, so that
-// their holds can link.
+// leases are those of this process that are not over, by traceparent, so that holds can link.
 type leases struct {
 	mu  sync.Mutex
-	all map[string]trace.Span
+	all map[string]*op
 }
 
-func (ls *leases) put(traceparent string, span trace.Span) {
+func (ls *leases) put(traceparent string, p *op) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.all == nil {
-		ls.all = map[string]trace.Span{}
+		ls.all = map[string]*op{}
 	}
-	ls.all[traceparent] = span
+	ls.all[traceparent] = p
 }
 
-// get returns the span of a lease, or nil.
-func (ls *leases) get(traceparent string) trace.Span {
+// get returns a lease, or nil.
+func (ls *leases) get(traceparent string) *op {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.all[traceparent]
@@ -267,69 +367,35 @@ func (ls *leases) remove(traceparent string) {
 	delete(ls.all, traceparent)
 }
 
-// beginRenewal makes a span of a renewal that fails, afterwards, or of every one if asked to.
+// beginRenewal counts renewals, and makes a span of one that fails.
 func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	c, began := o.classes.class(h), time.Now()
-	outer := ctx
-	var span trace.Span
-	if o.cfg.Renewals {
-		ctx, span = o.tracer.Start(ctx, SpanRenew, c.span)
-	}
-	return ctx, func(h locker.Hold, err error) {
+	p := &op{o: o, ctx: ctx, key: h.Key, class: o.classes.class(h), name: SpanRenew, began: time.Now()}
+	return ctx, func(_ locker.Hold, err error) {
 		result := renewalOf(err)
-		c.renewals[result].Add(1)
-		if span == nil && err != nil {
-			_, span = o.tracer.Start(outer, SpanRenew, c.span, trace.WithTimestamp(began))
+		p.class.renewals[result].Add(1)
+		if err != nil {
+			p.set(AttrResult.String(result))
+			p.end(time.Now(), o.cfg.SpansOver, result, err)
 		}
-		if span == nil {
-			return
-		}
-		span.SetAttributes(AttrResult.String(result))
-		o.fail(span, h.Key, result, err)
-		span.End()
 	}
 }
 
-// beginRelease makes a span of a release that fails, afterwards.
+// beginRelease makes a span of a release that fails.
 func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	began := time.Now()
 	return ctx, func(h locker.Hold, err error) {
-		l, _ := ctx.Value(opKey{}).(*lock)
-		never := l == nil || l.granted.IsZero() // held, so that it is rightly unknown to the store
+		outer, _ := ctx.Value(opKey{}).(*op)
+		held := outer != nil && outer.lock != nil && !outer.lock.granted.IsZero()
 		result := renewalOf(err)
-		if !failed(result) || never && result == ResultLost {
+		if !failed(result) || !held && result == ResultLost { // the store rightly knows of no such hold
 			return
 		}
-		_, span := o.tracer.Start(ctx, SpanRelease, o.classes.class(h).span, trace.WithTimestamp(began))
-		span.SetAttributes(AttrResult.String(result))
-		o.fail(span, h.Key, result, err)
-		span.End()
+		p := &op{o: o, ctx: ctx, key: h.Key, class: o.classes.class(h), name: SpanRelease, began: began}
+		p.set(AttrResult.String(result))
+		p.end(time.Now(), o.cfg.SpansOver, result, err)
 	}
-}
-
-// fail marks a span whose operation went wrong.
-func (o *Observer) fail(span trace.Span, key, what string, err error) {
-	if err == nil || !failed(what) || !span.IsRecording() {
-		return
-	}
-	span.SetAttributes(AttrError.String(what))
-	span.SetStatus(codes.Error, o.text(key, err))
 }
 
 func token(t uint64) attribute.KeyValue {
 	return AttrToken.Int64(int64(t)) //nolint:gosec // tokens are microseconds and counters, far below 2^63
-}
-
-// addLink adds a link, unless it would lead nowhere.
-func addLink(span trace.Span, to trace.SpanContext, kind string) {
-	if to.IsSampled() {
-		span.AddLink(trace.Link{SpanContext: to, Attributes: linkAttrs[kind]})
-	}
-}
-
-// linkAttrs are made once.
-var linkAttrs = map[string][]attribute.KeyValue{
-	LinkBlockedBy: {AttrLink.String(LinkBlockedBy)},
-	LinkLease:     {AttrLink.String(LinkLease)},
-	LinkUsedBy:    {AttrLink.String(LinkUsedBy)},
 }

@@ -3,7 +3,11 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"net"
+	"runtime/debug"
+	"strconv"
 	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -21,6 +25,8 @@ type Store struct {
 	// System is the store's kind as OpenTelemetry names it (redis, etcd), for db.system.name;
 	// default none.
 	Name, System string
+
+	Address string // of the server, host or host:port, for server.address and server.port; default none
 }
 
 // Wrap returns b with a span for each request to the store, but for heartbeats, which are nobody's
@@ -37,8 +43,36 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.System != "" {
 		attrs = append(attrs, AttrSystem.String(s.System))
 	}
-	return &wrapped{Backend: b, tracer: s.Tracer.Tracer(scope), attrs: attrs}
+	if s.Address != "" {
+		host, port, err := net.SplitHostPort(s.Address)
+		if err != nil {
+			host = s.Address
+		}
+		attrs = append(attrs, AttrServer.String(host))
+		if n, err := strconv.Atoi(port); err == nil {
+			attrs = append(attrs, AttrPort.Int(n))
+		}
+	}
+	return &wrapped{Backend: b, tracer: tracerOf(s.Tracer), attrs: attrs}
 }
+
+func tracerOf(tp trace.TracerProvider) trace.Tracer {
+	return tp.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(schema))
+}
+
+// version is this module's in the program that it is part of.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if strings.HasPrefix(scope, m.Path+"/") {
+			return m.Version
+		}
+	}
+	return ""
+})
 
 // wrapped is a backend seen through.
 type wrapped struct {
@@ -49,7 +83,7 @@ type wrapped struct {
 
 // start starts the span of one request.
 func (b *wrapped) start(ctx context.Context, name, operation string) (context.Context, trace.Span) {
-	attrs := append(append(make([]attribute.KeyValue, 0, 3), b.attrs...), AttrOperation.String(operation))
+	attrs := append(append(make([]attribute.KeyValue, 0, 5), b.attrs...), AttrOperation.String(operation))
 	return b.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
 

@@ -30,9 +30,10 @@ redlock:                 backend waiting internal/chance  # never a concrete bac
 locker:                  backend waiting internal/chance
 locker/fence:            locker backend  # the stores come by the caller; database/sql and net/http are the library's own
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
-tracing:                 locker backend internal/keyclass go.opentelemetry.io/otel/...
-tracing/contention:      locker backend internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
+tracing:                 locker backend internal/blame internal/keyclass go.opentelemetry.io/otel/...
+tracing/contention:      locker backend internal/blame internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
 
+internal/blame:          backend
 internal/chance:         # jitter, which the simulation makes its own
 internal/history:
 internal/keyclass:
