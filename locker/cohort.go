@@ -406,8 +406,9 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 
 // drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who
 // wait in it are the acquirer's from now on. Its first attempt may come before the release or after
-// it: before, it is queued and handed the key; after, it is granted if it is the first.
-func (c *core) drop(ctx context.Context, l *lease) {
+// it: before, it is queued and handed the key; after, it is granted if it is the first. tell is to be
+// called at the end of the release, if there is one: it tells the observer.
+func (c *core) drop(ctx context.Context, l *lease) (tell func()) {
 	l.mu.Lock()
 	l.halt()
 	lost := l.lost
@@ -422,9 +423,10 @@ func (c *core) drop(ctx context.Context, l *lease) {
 		c.next(ctx, l.key, co, &l.claim, l.info)
 	}
 	c.mu.Unlock()
-	if first && l.tell != nil {
-		l.tell(info, lost)
+	if !first || l.tell == nil {
+		return func() {}
 	}
+	return func() { l.tell(info, lost) }
 }
 
 // giveBack deals with a lease that came too late for the one who waited for it.

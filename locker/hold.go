@@ -348,7 +348,7 @@ func (h *hold) unlockFirst() error {
 		if errors.Is(cause, ErrClosed) {
 			cause = errExpired
 		}
-		c.drop(h.parent, l)
+		c.drop(h.parent, l)()
 		h.leave(cause)
 		c.owed.add(h.parent, &l.claim, h.info)
 		return cause

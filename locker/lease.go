@@ -357,7 +357,7 @@ func (l *lease) endLost(h *hold, cause error) {
 		ctx = h.parent
 		h.end(l.core.now(), cause)
 	}
-	l.core.drop(ctx, l)
+	l.core.drop(ctx, l)()
 }
 
 // halt ends the renewals, the watch and the timer. The caller has mu.

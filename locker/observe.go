@@ -108,6 +108,12 @@ func WithTraceparent(ctx context.Context, text string) context.Context {
 	return context.WithValue(ctx, traceparentKey{}, text)
 }
 
+// Traceparent returns what an Observer gave to [WithTraceparent], for others: "" if nothing.
+func Traceparent(ctx context.Context) string {
+	text, _ := ctx.Value(traceparentKey{}).(string)
+	return text
+}
+
 // Observers returns one Observer that tells several: the ctx goes through all of them in order, and
 // ends are told in reverse. Nil ones are left out.
 func Observers(all ...Observer) Observer {
@@ -202,7 +208,7 @@ func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 // sign puts into claim the traceparent that the observer gave the operation. (Without an observer,
 // one that ctx has belongs to another Client's lock.)
 func (c *core) sign(ctx context.Context, claim *backend.Claim) {
-	if text, ok := ctx.Value(traceparentKey{}).(string); ok {
+	if text := Traceparent(ctx); text != "" {
 		claim.Meta.Traceparent = text
 	}
 }

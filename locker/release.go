@@ -37,7 +37,7 @@ func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
 
 // giveUp ends a lease and releases it in the store.
 func (c *core) giveUp(ctx context.Context, l *lease) error {
-	c.drop(ctx, l)
+	defer c.drop(ctx, l)()
 	return c.release(ctx, c.tellBefore(l), Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
 }
 

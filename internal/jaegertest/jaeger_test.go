@@ -26,7 +26,7 @@ service:
   telemetry: {metrics: {level: none}, logs: {level: error}}
 extensions:
   jaeger_query: {storage: {traces: mem}, http: {endpoint: %q}, grpc: {endpoint: %q}}
-  jaeger_storage: {backends: {mem: {memory: {max_traces: 1000}}}}
+  jaeger_storage: {backends: {mem: {memory: {max_traces: 100000}}}}
 receivers:
   otlp: {protocols: {grpc: {endpoint: %q}}}
 exporters:
@@ -128,6 +128,13 @@ type span struct {
 		Key   string
 		Value any
 	}
+	Logs []struct {
+		Timestamp int64
+		Fields    []struct {
+			Key   string
+			Value any
+		}
+	}
 	service string
 }
 
@@ -140,14 +147,14 @@ type answer struct {
 	}
 }
 
-// spans asks for all spans of a service, by their ids, until there are as many of a name as there should be.
+// spans asks for all spans of a service, by their ids, until there are as many of a name ("" for all) as there should be.
 func (j jaeger) spans(t *testing.T, service, name string, n int) map[string]span {
 	t.Helper()
 	var all map[string]span
 	eventually(t, func() error {
 		var a answer
 		all = map[string]span{}
-		if err := j.get("/api/traces?limit=100&service="+service, &a); err != nil {
+		if err := j.get("/api/traces?limit=100000&service="+service, &a); err != nil {
 			return err
 		}
 		found := 0
@@ -155,7 +162,7 @@ func (j jaeger) spans(t *testing.T, service, name string, n int) map[string]span
 			for _, s := range trace.Spans {
 				s.service = trace.Processes[s.ProcessID].ServiceName
 				all[s.SpanID] = s
-				if s.OperationName == name {
+				if s.OperationName == name || name == "" {
 					found++
 				}
 			}
