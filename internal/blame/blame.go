@@ -28,6 +28,10 @@ type Hold struct {
 	key      *key
 }
 
+// From is since when it is known to hold, by this process's clock; zero if it did before anybody
+// waited.
+func (h Hold) From() time.Time { return h.from }
+
 // A Culprit is a hold that was in the way of a wait, and for how long.
 type Culprit struct {
 	Hold

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,11 +21,51 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		if then.IsZero() {
 			return ""
 		}
-		return now.Sub(then).Round(time.Millisecond).String()
+		return brief(now.Sub(then))
 	},
+	"brief": brief,
+	"plus1": func(n int) int { return n + 1 },
 }).Parse(pageText))
 
-// ServeHTTP serves the page, and below it json and profile. Mount it on a path that ends in
+// keyWaits are those who wait for one key, the oldest first.
+type keyWaits struct {
+	Wait
+	Others []Wait
+}
+
+func byKey(waits []Wait) (all []keyWaits) {
+	at := map[string]int{}
+	for _, w := range waits {
+		if i, known := at[w.Key]; known {
+			all[i].Others = append(all[i].Others, w)
+			continue
+		}
+		at[w.Key] = len(all)
+		all = append(all, keyWaits{Wait: w})
+	}
+	return all
+}
+
+// traceURL is where a trace is shown, or "".
+func (t *Tracker) traceURL(id string) string {
+	if id == "" || t.cfg.TraceURL == "" {
+		return ""
+	}
+	return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id)
+}
+
+// brief is a duration for people, never negative.
+func brief(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// ServeHTTP serves the page, and below it json, profile and holders. Mount it on a path that ends in
 // /locks/, such as /debug/locks/.
 func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -43,17 +84,28 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		enc := json.NewEncoder(&body)
 		enc.SetIndent("", "  ")
 		err = enc.Encode(t.Snapshot())
-	case base == "profile":
+	case base == "profile" || base == "holders":
+		seconds := 0
+		if text := r.FormValue("seconds"); text != "" {
+			if seconds, err = strconv.Atoi(text); err != nil || seconds < 1 || seconds > 3600 {
+				http.Error(w, "seconds must be 1 to 3600", http.StatusBadRequest)
+				return
+			}
+		}
 		kind = "application/octet-stream"
-		w.Header().Set("Content-Disposition", `attachment; filename="locks.pb.gz"`)
-		err = t.WriteProfile(&body)
+		w.Header().Set("Content-Disposition", `attachment; filename="`+base+`.pb.gz"`)
+		err = t.WriteProfile(r.Context(), &body, base == "holders", time.Duration(seconds)*time.Second)
 	case strings.HasSuffix(r.URL.Path, "/"):
 		kind = "text/html; charset=utf-8"
+		host, _ := os.Hostname()
+		s := t.Snapshot()
 		err = page.Execute(&body, struct {
 			Snapshot
-			Host string
-			PID  int
-		}{t.Snapshot(), hostname(), os.Getpid()})
+			Keys  []keyWaits
+			Host  string
+			PID   int
+			Trace func(id string) string
+		}{s, byKey(s.Waits), host, os.Getpid(), t.traceURL})
 	default:
 		http.NotFound(w, r)
 		return

@@ -66,7 +66,7 @@ func rows(t *testing.T, page, table string) (all [][]string) {
 // The page says what is held and waited for, since when and because of whom, to somebody who looks
 // at it in a browser. What keys and services are called is text there, whatever it looks like.
 func TestPageInBrowser(t *testing.T) {
-	tracker := contention.New(contention.Config{})
+	tracker := contention.New(contention.Config{TraceURL: "http://jaeger/trace/{trace}"})
 	end := shop(t, tracker)
 	for ; ; time.Sleep(time.Millisecond) { // until all wait, and know for whom
 		known := 0
@@ -93,16 +93,19 @@ func TestPageInBrowser(t *testing.T) {
 	byUs, byThem := 0, 0
 	for _, w := range waiting {
 		switch by := strings.Join(strings.Fields(w[3]), " "); {
-		case w[0] == "order-17&lt;x&gt;" && strings.HasPrefix(by, "this process, at ") && strings.HasSuffix(by, held[0][6]):
+		case w[0] == "order-17&lt;x&gt;" && strings.HasPrefix(by, "this process, at ") && strings.Contains(by, held[0][6]+", token ") &&
+			w[1] == "2" && strings.Contains(w[6], "and 1 behind") && strings.Contains(w[6], "1 ahead"):
 			byUs++
-		case w[0] == "invoice-4" && by == "billing &lt;b&gt; on far, pid 7 00-abc" && w[5] == "1":
+		case w[0] == "invoice-4" && by == "billing &lt;b&gt; on far, pid 7 trace" && w[1] == "1" && w[5] == "1":
 			byThem++
 		}
-		if d, err := time.ParseDuration(w[2]); err != nil || d < 0 {
-			t.Errorf("waits for %q", w[2])
+		for _, age := range []string{w[2], w[4]} {
+			if d, err := time.ParseDuration(age); err != nil || d < 0 {
+				t.Errorf("for %q in %q", age, w)
+			}
 		}
 	}
-	if byUs != 2 || byThem != 1 {
+	if byUs != 1 || byThem != 1 || !strings.Contains(page, `href="http://jaeger/trace/`+theirTrace+`"`) {
 		t.Errorf("waiting: %q", waiting)
 	}
 	if !strings.Contains(page, "Held: 1") || !strings.Contains(page, "Waiting: 3") || strings.Contains(page, "<b>") {

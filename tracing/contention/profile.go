@@ -1,7 +1,9 @@
 package contention
 
 import (
+	"context"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,7 +15,7 @@ import (
 // maxSites is how many places times classes are told apart. What comes after is summed up.
 const maxSites = 10_000
 
-// A site is a place that waited, for a class of keys.
+// A site is a place that waited, or was waited for, for a class of keys.
 type site struct {
 	stack [depth]uintptr
 	class string
@@ -24,45 +26,63 @@ type spent struct {
 	time  time.Duration
 }
 
-// count adds a wait to the profile. The caller has mu.
-func (t *Tracker) count(l *lock, d time.Duration) {
-	at := site{l.stack, t.class(l.Key)}
-	s, known := t.profile[at]
-	if !known && len(t.profile) >= maxSites {
-		t.dropped.count++
-		t.dropped.time += d
-		return
+// profiled is where time was spent.
+type profiled map[site]spent
+
+func (p profiled) add(stack [depth]uintptr, class string, d time.Duration) {
+	at := site{stack, class}
+	s, known := p[at]
+	if !known && len(p) >= maxSites {
+		at = site{class: "_other"}
+		s = p[at]
 	}
 	if !known {
 		at.class = strings.Clone(at.class) // not to keep the whole key
 	}
-	t.profile[at] = spent{s.count + 1, s.time + d}
+	p[at] = spent{s.count + 1, s.time + d}
 }
 
-// WriteProfile writes the profile of lock waits since the Tracker was made, in the gzipped form
-// that go tool pprof reads. Its samples are the stacks of those who had to wait, with how often and
-// how long, and the label "class".
-func (t *Tracker) WriteProfile(w io.Writer) error {
+// WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by
+// the stacks of those who waited or, as the mutex profile of Go, of those who held meanwhile, as
+// far as that was in this process. Samples have how often and how long, and the label "class". It
+// is of all since the Tracker was made or, with a positive d, of the next d; it ends early with
+// ctx.
+func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d time.Duration) error {
+	from, before := t.began, profiled{}
+	if d > 0 {
+		from, before = time.Now(), t.profile(holders)
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
 	b := builder{
 		Profile: profile.Profile{
 			SampleType:        []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}},
 			DefaultSampleType: "delay",
 			PeriodType:        &profile.ValueType{Type: "contentions", Unit: "count"}, Period: 1,
-			TimeNanos: t.began.UnixNano(), DurationNanos: time.Since(t.began).Nanoseconds(),
+			TimeNanos: from.UnixNano(), DurationNanos: time.Since(from).Nanoseconds(),
 		},
 		locations: map[uintptr]*profile.Location{}, functions: map[string]*profile.Function{},
 	}
-	mapping := &profile.Mapping{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}
-	b.Mapping = []*profile.Mapping{mapping}
-	t.mu.Lock()
-	for at, s := range t.profile {
-		b.add(at, s)
+	b.Mapping = []*profile.Mapping{
+		{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true},
 	}
-	if t.dropped.count > 0 {
-		b.add(site{class: "_other"}, t.dropped)
+	for at, s := range t.profile(holders) {
+		if was := before[at]; s.count > was.count {
+			b.add(at, spent{s.count - was.count, s.time - was.time})
+		}
 	}
-	t.mu.Unlock()
 	return b.Write(w)
+}
+
+func (t *Tracker) profile(holders bool) profiled {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if holders {
+		return maps.Clone(t.held)
+	}
+	return maps.Clone(t.waited)
 }
 
 // A builder makes a profile out of program counters.
@@ -74,6 +94,9 @@ type builder struct {
 
 func (b *builder) add(at site, s spent) {
 	sample := &profile.Sample{Value: []int64{s.count, s.time.Nanoseconds()}, Label: map[string][]string{"class": {at.class}}}
+	if at.stack == ([depth]uintptr{}) {
+		sample.Location = []*profile.Location{b.nowhere()}
+	}
 	for _, pc := range at.stack {
 		if pc == 0 {
 			break
@@ -83,6 +106,17 @@ func (b *builder) add(at site, s spent) {
 		}
 	}
 	b.Sample = append(b.Sample, sample)
+}
+
+// nowhere stands for another process, and for what is summed up.
+func (b *builder) nowhere() *profile.Location {
+	if b.locations[0] == nil {
+		l := &profile.Location{ID: uint64(len(b.Location) + 1), Mapping: b.Mapping[0]}
+		l.Line = []profile.Line{{Function: b.function(runtime.Frame{Function: "another process"})}}
+		b.locations[0] = l
+		b.Location = append(b.Location, l)
+	}
+	return b.locations[0]
 }
 
 // location is where pc is. Frames of the lock itself are left out, so that the one who waits is on

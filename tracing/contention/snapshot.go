@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/blame"
 )
 
 // A Snapshot is what a process holds and waits for at one moment, the oldest first. It is what the
@@ -15,6 +15,10 @@ type Snapshot struct {
 	At    time.Time `json:"at"` // when
 	Holds []Hold    `json:"holds"`
 	Waits []Wait    `json:"waits"`
+
+	// The longest that ended in the last minute, the longest first.
+	LongestWaits []Past `json:"longest_waits"`
+	LongestHolds []Past `json:"longest_holds"`
 }
 
 // A Hold is a lock that this process holds.
@@ -25,8 +29,9 @@ type Hold struct {
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until,omitzero"`   // for how long the first lease was good
 	Renewed time.Time `json:"renewed,omitzero"` // when the last renewal was confirmed
-	Where   string    `json:"where"`            // who called Lock: file:line
+	Where   string    `json:"where"`            // who called Lock
 	Waiters int       `json:"waiters"`          // in this process
+	Trace   string    `json:"trace,omitzero"`   // its id
 }
 
 // A Wait is a Lock that others make wait.
@@ -37,36 +42,47 @@ type Wait struct {
 	Where    string    `json:"where"`
 	Attempts int       `json:"attempts"`          // made for it, by itself and now by its cohort
 	Position int       `json:"position,omitzero"` // in the store's queue, of its own claim or its cohort's; 1 is next
+	Ahead    int       `json:"ahead"`             // how many of this process have waited for longer
 	Blocker  *Blocker  `json:"blocked_by"`        // nil if not known
+	Trace    string    `json:"trace,omitzero"`
+}
+
+// A Past is a wait or a hold that is over.
+type Past struct {
+	Key     string        `json:"key"`
+	Began   time.Time     `json:"began"`
+	For     time.Duration `json:"for"`
+	Where   string        `json:"where"`
+	Blocker *Blocker      `json:"blocked_by,omitzero"` // of a wait: who was in its way for the longest
+	Trace   string        `json:"trace,omitzero"`
 }
 
 // A Blocker is who is in the way of a wait: a hold of this process, or whom the store has named.
 type Blocker struct {
 	Here  bool      `json:"here"`            // this process
 	Where string    `json:"where,omitzero"`  // if so
-	Token uint64    `json:"token,omitzero"`  // if so
-	Since time.Time `json:"since,omitzero"`  // since when; by its own clock, of its claim, if it says so
+	Token uint64    `json:"token,omitzero"`  // if known
+	Since time.Time `json:"since,omitzero"`  // since when it is known to hold, by this process's clock
 	Meta  *Identity `json:"holder,omitzero"` // of another process
+	Trace string    `json:"trace,omitzero"`  // if it is traced
 }
 
 // An Identity is what a holder says of itself.
 type Identity struct {
-	Service     string `json:"service,omitzero"`
-	Host        string `json:"host,omitzero"`
-	PID         int    `json:"pid,omitzero"`
-	Traceparent string `json:"traceparent,omitzero"` // its span, if it is traced
+	Service string `json:"service,omitzero"`
+	Host    string `json:"host,omitzero"`
+	PID     int    `json:"pid,omitzero"`
 }
 
-// BlockedBy says who is in the way, for people.
-func (w Wait) BlockedBy() string {
-	switch b := w.Blocker; {
+// String says who is in the way, for people.
+func (b *Blocker) String() string {
+	switch {
 	case b == nil:
 		return "not known"
 	case b.Here:
 		return "this process, at " + b.Where
-	default:
-		return fmt.Sprintf("%s on %s, pid %d", b.Meta.Service, b.Meta.Host, b.Meta.PID)
 	}
+	return fmt.Sprintf("%s on %s, pid %d", b.Meta.Service, b.Meta.Host, b.Meta.PID)
 }
 
 // Snapshot returns what is held and waited for now.
@@ -74,42 +90,81 @@ func (t *Tracker) Snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Snapshot{At: time.Now(), Holds: []Hold{}, Waits: []Wait{}}
-	local := map[string]*lock{} // the latest of this process
+	s.LongestWaits, s.LongestHolds = slices.Clone(lately(t.recent[0], s.At)), slices.Clone(lately(t.recent[1], s.At))
+	for w := range t.waits {
+		var cohort request
+		if asks := t.asking[w.Key]; asks != nil {
+			cohort = asks.request
+		}
+		one := Wait{
+			Key: w.Key, Mode: w.Mode.String(), Since: w.since, Where: where(w.stack[:]), Trace: traceID(w.trace),
+			Attempts: w.attempts + cohort.attempts, Position: cmp.Or(cohort.position, w.position),
+		}
+		if h, known := t.blame.Holder(w.Key); known {
+			one.Blocker = blockerOf(&h, w.since)
+		}
+		s.Waits = append(s.Waits, one)
+	}
+	slices.SortFunc(s.Waits, func(a, b Wait) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	waiters := map[string]int{}
+	for i := range s.Waits {
+		w := &s.Waits[i]
+		w.Ahead = waiters[w.Key]
+		waiters[w.Key]++
+	}
 	for k := range t.holds {
 		s.Holds = append(s.Holds, Hold{
 			Key: k.Key, Mode: k.Mode.String(), Token: k.Token, Since: k.since, Until: k.until, Renewed: k.renewed,
-			Where: where(k.stack[:]), Waiters: t.named[k.Key].waiters,
-		})
-		if l := local[k.Key]; l == nil || l.since.Before(k.since) {
-			local[k.Key] = k
-		}
-	}
-	asking := map[string]request{} // for a cohort
-	for l := range t.asking {
-		asking[l.key] = l.request
-	}
-	for w := range t.waits {
-		cohort := asking[w.Key]
-		s.Waits = append(s.Waits, Wait{
-			Key: w.Key, Mode: w.Mode.String(), Since: w.since, Where: where(w.stack[:]),
-			Attempts: w.attempts + cohort.attempts, Position: cmp.Or(cohort.position, w.position),
-			Blocker: blocker(local[w.Key], t.named[w.Key].meta),
+			Where: where(k.stack[:]), Waiters: waiters[k.Key], Trace: traceID(k.trace),
 		})
 	}
 	slices.SortFunc(s.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
-	slices.SortFunc(s.Waits, func(a, b Wait) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
 	return s
 }
 
-func blocker(local *lock, named backend.Meta) *Blocker {
-	switch {
-	case local != nil:
-		return &Blocker{Here: true, Where: where(local.stack[:]), Token: local.Token, Since: local.since}
-	case named != backend.Meta{}:
-		id := Identity{named.Service, named.Host, named.PID, named.Traceparent}
-		return &Blocker{Since: named.Since, Meta: &id}
+// blockerOf is for people what h is, which is in the way of who waits since then.
+func blockerOf(h *blame.Hold, since time.Time) *Blocker {
+	b := &Blocker{Token: h.Token, Since: h.From(), Trace: traceID(h.Meta.Traceparent)}
+	if b.Since.IsZero() {
+		b.Since = since
 	}
-	return nil
+	if l, ok := h.Here.(*lock); ok {
+		b.Here, b.Where, b.Trace = true, where(l.stack[:]), traceID(l.trace)
+	} else {
+		b.Meta = &Identity{h.Meta.Service, h.Meta.Host, h.Meta.PID}
+	}
+	return b
+}
+
+// traceID is that of a traceparent, or "".
+func traceID(traceparent string) string {
+	if len(traceparent) != 55 {
+		return ""
+	}
+	return traceparent[3:35]
+}
+
+// longest is how many of the last minute are kept.
+const longest = 20
+
+// remember adds a wait or hold of l to the longest of the last minute, if it is one of them.
+func remember(all []Past, l *lock, by []blame.Culprit) []Past {
+	now := time.Now()
+	all = lately(all, now)
+	one := Past{Key: l.Key, Began: l.since, For: now.Sub(l.since), Trace: traceID(l.trace)}
+	i, _ := slices.BinarySearchFunc(all, one, func(a, b Past) int { return cmp.Compare(b.For, a.For) })
+	if i == longest {
+		return all
+	}
+	if one.Where = where(l.stack[:]); len(by) > 0 {
+		one.Blocker = blockerOf(&by[0].Hold, l.since)
+	}
+	return slices.Insert(all, i, one)[:min(len(all)+1, longest)]
+}
+
+// lately leaves out what ended more than a minute ago.
+func lately(all []Past, now time.Time) []Past {
+	return slices.DeleteFunc(all, func(p Past) bool { return now.Sub(p.Began.Add(p.For)) > time.Minute })
 }
 
 // where is the first frame that is not the lock's.

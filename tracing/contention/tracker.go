@@ -3,12 +3,12 @@ package contention
 import (
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/internal/keyclass"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -18,21 +18,27 @@ type Config struct {
 	// KeyClass returns what kind of lock a key is; the profile has it as the label "class".
 	// Default: what stands before the first separator or digit.
 	KeyClass func(key string) string
+
+	// TraceURL is where a trace is shown, with {trace} for its id: the page links to it. For
+	// Jaeger "http://localhost:16686/trace/{trace}". Default: no links. List the Tracker behind
+	// the observer that traces, see locker.Observers.
+	TraceURL string
 }
 
 // A Tracker is a [locker.EventObserver] and an [http.Handler]. Clients may share one. Its methods
 // may be called concurrently.
 type Tracker struct {
-	class func(key string) string
+	cfg   Config
 	began time.Time
+	blame blame.Keys
 
-	mu      sync.Mutex // guards what follows, and what it leads to
-	waits   map[*lock]struct{}
-	holds   map[*lock]struct{}
-	asking  map[*lease]struct{} // for those who wait in a cohort
-	named   map[string]holder   // per key that somebody waits for: whom the store named last
-	profile map[site]spent
-	dropped spent // of sites beyond maxSites
+	mu     sync.Mutex // guards what follows, and what it leads to
+	waits  map[*lock]struct{}
+	holds  map[*lock]struct{}
+	asking map[string]*lock // by key, for those who wait in a cohort
+	waited profiled         // by who waited
+	held   profiled         // by who held meanwhile
+	recent [2][]Past        // the longest waits and holds of the last minute
 }
 
 // New returns a Tracker.
@@ -41,8 +47,8 @@ func New(cfg Config) *Tracker {
 		cfg.KeyClass = keyclass.Of
 	}
 	return &Tracker{
-		class: cfg.KeyClass, began: time.Now(), waits: map[*lock]struct{}{}, holds: map[*lock]struct{}{},
-		asking: map[*lease]struct{}{}, named: map[string]holder{}, profile: map[site]spent{},
+		cfg: cfg, began: time.Now(), waits: map[*lock]struct{}{}, holds: map[*lock]struct{}{},
+		asking: map[string]*lock{}, waited: profiled{}, held: profiled{},
 	}
 }
 
@@ -56,157 +62,136 @@ type request struct {
 	named    backend.Meta
 }
 
-// A lock is one Lock or TryLock, from the call to the end of the hold.
+// A lock is one Lock or TryLock, from the call to the end of the hold; or what a cohort asks for.
 type lock struct {
 	locker.Hold
+	lease bool // the latter
 	request
 	stack   [depth]uintptr
+	trace   string    // its traceparent
 	since   time.Time // when it began to wait, and then when it was granted
 	until   time.Time // of the lease, at the grant
 	renewed time.Time // confirmed, for the last time
+	hold    blame.Hold
 }
 
-// A lease is what the process asks the store for on behalf of a cohort.
-type lease struct {
-	key string
-	request
-}
-
-// A holder is whom the store has named.
-type holder struct {
-	meta    backend.Meta
-	waiters int // for the key
-}
-
+// opKey is where ctx has the *lock that it belongs to.
 type opKey struct{}
+
+func lockOf(ctx context.Context) *lock {
+	l, _ := ctx.Value(opKey{}).(*lock)
+	return l
+}
 
 func ignore(locker.Hold, error) {}
 
 // Begin implements [locker.Observer].
 func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	switch op {
-	case locker.OpLock:
-		l := &lock{Hold: h}
+	l := lockOf(ctx)
+	switch {
+	case op == locker.OpLock:
+		l = &lock{Hold: h, trace: locker.Traceparent(ctx)}
 		runtime.Callers(3, l.stack[:]) // not Callers, Begin, and what calls it in package locker
-		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.release(l) }
-	case locker.OpWait:
-		if l, ok := ctx.Value(opKey{}).(*lock); ok {
-			t.wait(l)
-			return ctx, func(locker.Hold, error) { t.waited(l) }
-		}
-	case locker.OpLease:
-		l := &lease{key: h.Key}
-		t.ask(l)
+		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.over(l) }
+	case op == locker.OpWait && l != nil:
+		on := t.wait(l)
+		return ctx, func(locker.Hold, error) { t.done(l, on) }
+	case op == locker.OpLease:
+		l = &lock{Hold: h, lease: true}
 		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.answered(l) }
-	case locker.OpAttempt:
-		return ctx, func(h locker.Hold, err error) { t.attempt(ctx, h.Key, err) }
-	case locker.OpRenew:
-		if l, ok := ctx.Value(opKey{}).(*lock); ok {
-			return ctx, func(_ locker.Hold, err error) { t.renewed(l, err) }
-		}
+	case op == locker.OpAttempt && l != nil:
+		return ctx, func(_ locker.Hold, err error) { t.attempt(l, err) }
+	case op == locker.OpRenew && l != nil:
+		return ctx, func(_ locker.Hold, err error) { t.renewed(l, err) }
 	}
 	return ctx, ignore
 }
 
 // Event implements [locker.EventObserver].
 func (t *Tracker) Event(ctx context.Context, e locker.Event) {
-	if e.Kind != locker.EventGrant {
-		return
-	}
-	switch l := ctx.Value(opKey{}).(type) {
-	case *lock:
-		t.grant(l, e.Lease)
-	case *lease:
+	l := lockOf(ctx)
+	switch {
+	case l == nil:
+	case e.Kind == locker.EventWake:
+		t.blame.Told(l.Key, e.Before)
+	case e.Kind != locker.EventGrant:
+	case l.lease:
 		t.answered(l)
+	default:
+		t.grant(l, e.Lease)
 	}
 }
 
-func (t *Tracker) wait(l *lock) {
+func (t *Tracker) wait(l *lock) *blame.Wait {
+	on := t.blame.Wait(l.Key, l.named, l)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.since = time.Now()
 	t.waits[l] = struct{}{}
-	n := t.named[l.Key]
-	n.waiters++
-	n.name(l.named)
-	t.named[l.Key] = n
+	return on
 }
 
-// waited ends a wait, which is what the profile is of.
-func (t *Tracker) waited(l *lock) {
+// done ends a wait, which is what the profiles are of.
+func (t *Tracker) done(l *lock, on *blame.Wait) {
+	all := t.blame.Done(on)
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.waits, l)
-	if n := t.named[l.Key]; n.waiters > 1 {
-		n.waiters--
-		t.named[l.Key] = n
-	} else {
-		delete(t.named, l.Key)
+	class := t.cfg.KeyClass(l.Key)
+	t.waited.add(l.stack, class, now.Sub(l.since))
+	for _, c := range all {
+		holder, _ := c.Here.(*lock)
+		if holder == nil { // of another process
+			holder = &lock{}
+		}
+		t.held.add(holder.stack, class, c.For)
 	}
-	t.count(l, time.Since(l.since))
+	t.recent[0] = remember(t.recent[0], l, all)
 }
 
-func (t *Tracker) ask(l *lease) {
+func (t *Tracker) answered(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asking[l] = struct{}{}
-}
-
-func (t *Tracker) answered(l *lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.asking, l)
+	if t.asking[l.Key] == l {
+		delete(t.asking, l.Key)
+	}
 }
 
 // attempt takes note of whom the store names.
-func (t *Tracker) attempt(ctx context.Context, key string, err error) {
+func (t *Tracker) attempt(l *lock, err error) {
 	var held *backend.HeldError
 	refused := errors.As(err, &held)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var r *request
-	switch l := ctx.Value(opKey{}).(type) {
-	case *lock:
-		r = &l.request
-	case *lease:
-		r = &l.request
-	default:
-		return
+	l.attempts++
+	if refused {
+		l.position, l.named = held.Position, held.Holder
+		t.blame.Named(l.Key, held.Holder)
 	}
-	r.attempts++
-	if !refused {
-		return
-	}
-	r.position, r.named = held.Position, held.Holder
-	if n, ok := t.named[key]; ok {
-		n.name(held.Holder)
-		t.named[key] = n
+	if l.lease && err != nil {
+		t.asking[l.Key] = l
 	}
 }
-
-// name takes note of a holder, unless it is this process, which knows better what it holds.
-func (h *holder) name(m backend.Meta) {
-	if m != (backend.Meta{}) && (m.PID != os.Getpid() || m.Host != hostname()) {
-		h.meta = m
-	}
-}
-
-var hostname = sync.OnceValue(func() string {
-	name, _ := os.Hostname() // "" is nobody's
-	return name
-})
 
 func (t *Tracker) grant(l *lock, got locker.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.Token, l.since, l.until = got.Token, time.Now(), got.Until
+	l.hold = blame.Hold{Meta: got.Claim, Token: got.Token, Here: l}
+	t.blame.Begin(l.Key, &l.hold)
 	t.holds[l] = struct{}{}
 }
 
-func (t *Tracker) release(l *lock) {
+func (t *Tracker) over(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, held := t.holds[l]; !held {
+		return
+	}
 	delete(t.holds, l)
+	t.blame.End(&l.hold)
+	t.recent[1] = remember(t.recent[1], l, nil)
 }
 
 func (t *Tracker) renewed(l *lock, err error) {

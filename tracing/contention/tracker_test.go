@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,11 +27,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// elsewhere makes a backend seem to be another process's.
+// theirs is the traceparent of the other process's locks, and theirTrace its trace.
+const theirs, theirTrace = "00-" + theirTrace + "-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
+
+// elsewhere makes a backend seem to be another process's, whose clock is an hour ahead.
 type elsewhere struct{ backend.Backend }
 
 func (e elsewhere) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	c.Meta = backend.Meta{Service: "billing <b>", Host: "far", PID: 7, Traceparent: "00-abc", Since: time.Now()}
+	c.Meta = backend.Meta{Service: "billing <b>", Host: "far", PID: 7, Traceparent: theirs, Since: time.Now().Add(time.Hour)}
 	return e.Backend.TryAcquire(ctx, c)
 }
 
@@ -108,7 +112,7 @@ func TestSnapshot(t *testing.T) {
 				t.Errorf("nobody blocks %+v", w)
 			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
 				here++
-			case !b.Here && w.Key == "invoice-4" && b.Meta.PID == 7 && b.Meta.Traceparent == "00-abc" && w.Position == 1 && w.Attempts > 1:
+			case !b.Here && w.Key == "invoice-4" && b.Meta.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 1 && !b.Since.After(w.Since):
 				there++
 			default:
 				t.Errorf("%+v is blocked by %+v", w, b)
@@ -117,7 +121,19 @@ func TestSnapshot(t *testing.T) {
 		if here != 2 || there != 1 {
 			t.Errorf("waits: %+v", s.Waits)
 		}
+		if ahead := s.Waits[0].Ahead + s.Waits[1].Ahead + s.Waits[2].Ahead; ahead != 1 {
+			t.Errorf("%d are behind another one of this process", ahead)
+		}
 		end()
+		s = tracker.Snapshot()
+		if len(s.LongestHolds) != 4 || s.LongestHolds[0].For != 15*time.Second || len(s.LongestWaits) != 3 ||
+			s.LongestWaits[2].For != 15*time.Second || s.LongestWaits[0].Blocker == nil || !strings.Contains(s.LongestWaits[0].Where, "tracker_test.go") {
+			t.Errorf("the longest waits %+v, holds %+v", s.LongestWaits, s.LongestHolds)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := tracker.Snapshot(); len(s.LongestHolds)+len(s.LongestWaits) > 0 {
+			t.Errorf("after two minutes: %+v", s)
+		}
 		if s := tracker.Snapshot(); len(s.Holds)+len(s.Waits) > 0 {
 			t.Errorf("left: %+v", s)
 		}
@@ -189,9 +205,52 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// A profile of some seconds has what was waited in them, and the one of holders those who were in
+// the way.
+func TestProfileOfSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker := contention.New(contention.Config{})
+		samples := func(path string) (waits int64, delay time.Duration, top []string) {
+			p, err := profile.ParseData(get(t, tracker, path).Body.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range p.Sample {
+				waits, delay = waits+s.Value[0], delay+time.Duration(s.Value[1])
+				top = append(top, s.Location[0].Line[0].Function.Name)
+			}
+			return waits, delay, top
+		}
+		end := shop(t, tracker)
+		time.Sleep(10 * time.Second)
+		end()
+		waits, delay, top := samples("/debug/locks/holders")
+		slices.Sort(top)
+		if waits != 3 || delay != 30*time.Second || len(top) != 2 || top[0] != "another process" ||
+			!strings.HasSuffix(top[1], "contention_test.shop") {
+			t.Errorf("holders: %d, %v, %q", waits, delay, top)
+		}
+		if n, _, _ := samples("/debug/locks/profile?seconds=5"); n != 0 {
+			t.Errorf("%d waits in five seconds in which nobody waited", n)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			end := shop(t, tracker)
+			time.Sleep(time.Second)
+			end()
+		}()
+		if n, _, _ := samples("/debug/locks/profile?seconds=5"); n != 3 {
+			t.Errorf("%d waits, want 3", n)
+		}
+		if n, _, _ := samples("/debug/locks/profile"); n != 6 {
+			t.Errorf("%d waits in all, want 6", n)
+		}
+	})
+}
+
 func TestRequests(t *testing.T) {
 	tracker := contention.New(contention.Config{})
-	for path, status := range map[string]int{"/debug/locks/": 200, "/": 200, "/debug/locks/profile": 200, "/debug/locks/other": 404} {
+	for path, status := range map[string]int{"/debug/locks/": 200, "/": 200, "/debug/locks/profile": 200, "/debug/locks/holders": 200, "/debug/locks/profile?seconds=x": 400, "/debug/locks/other": 404} {
 		if w := get(t, tracker, path); w.Code != status {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -257,7 +316,7 @@ func TestWaitsAreWaits(t *testing.T) {
 			}
 		}
 		var data bytes.Buffer
-		if err := tracker.WriteProfile(&data); err != nil {
+		if err := tracker.WriteProfile(t.Context(), &data, false, 0); err != nil {
 			t.Fatal(err)
 		}
 		p, err := profile.ParseData(data.Bytes())
