@@ -159,7 +159,7 @@ func (ks *Keys) Named(name string, m backend.Meta) {
 func (ks *Keys) Told(name string, before []backend.Past) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	k, end := ks.keys[name], time.Now()
+	k, end, known := ks.keys[name], time.Now(), map[*Hold]bool{}
 	if k == nil || len(before) == 0 {
 		return
 	}
@@ -174,9 +174,13 @@ func (ks *Keys) Told(name string, before []backend.Past) {
 			k.add(h)
 		}
 		h.Meta, h.Token, h.from, h.to = past.Meta, past.Token, from, end
-		end = from
+		known[h], end = true, from
 	}
-	k.supersede(end)
+	for _, h := range k.holds { // the others were over before
+		if h.Here == nil && !known[h] && (h.to.IsZero() || h.to.After(end)) {
+			h.to = end
+		}
+	}
 }
 
 // Oldest tells for each key the wait and the hold of this process that began first, if any.

@@ -1,0 +1,220 @@
+package tracing_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/tracing"
+	"github.com/holdfast-go/holdfast/waiting"
+)
+
+// serve locks a key for a while, in a request of its own.
+func (p *process) serve(t *testing.T, name, key string, hold time.Duration) {
+	t.Helper()
+	ctx, request := p.tp.Tracer("test").Start(t.Context(), name)
+	defer request.End()
+	g, err := p.Lock(ctx, key)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	time.Sleep(hold)
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// gauge is a gauge's value for a class, or -1.
+func gauge(a metricdata.Aggregation, class string) float64 {
+	g, _ := a.(metricdata.Gauge[float64])
+	for _, p := range g.DataPoints {
+		if v, _ := p.Attributes.Value(tracing.AttrClass); v.String() == class {
+			return p.Value
+		}
+	}
+	return -1
+}
+
+// Five processes wait for each other. Each wait says who was in its way and for how long, whoever
+// came and went while it waited; in sum that is all of the wait. The longest is said on the wait
+// itself, and in the log. Holds say how many of their process have waited.
+func TestWhoAndForHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := mem(), &bytes.Buffer{}
+		s := setup{lock: locker.Config{Wait: waiting.Config{Passes: -1}, Service: "shop"}}
+		s.cfg.Logger, s.cfg.LogOver = slog.New(slog.NewTextHandler(log, nil)), 5*time.Second
+		var all []*process
+		for range 5 {
+			all = append(all, startProcess(t, b, s))
+		}
+		holds := []time.Duration{2 * time.Second, 300 * time.Millisecond, time.Second, 400 * time.Millisecond, 3 * time.Second}
+		for i, p := range all {
+			go p.serve(t, fmt.Sprint("request ", i), "order-17", holds[i])
+			time.Sleep(time.Millisecond) // in this order
+		}
+		go all[4].serve(t, "behind", "order-17", time.Second)
+		time.Sleep(1500 * time.Millisecond)
+		if m := all[4].collected(t); gauge(m[tracing.MetricOldestWait], "order") < 1.5 || gauge(m[tracing.MetricLongestHold], "order") != 0 {
+			t.Errorf("oldest wait %v, longest hold %v", m[tracing.MetricOldestWait], m[tracing.MetricLongestHold])
+		}
+		if m := all[0].collected(t); gauge(m[tracing.MetricLongestHold], "order") < 1.5 || sum(m[tracing.MetricLost], "", "") != 0 ||
+			len(m[tracing.MetricLost].(metricdata.Sum[int64]).DataPoints) == 0 {
+			t.Errorf("longest hold %v, lost %v", m[tracing.MetricLongestHold], m[tracing.MetricLost])
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		wait := all[4].childOf(t, all[4].under(t, "request 4", "lock order"), tracing.SpanWait)
+		var sum time.Duration
+		var order []time.Duration
+		for _, l := range wait.Links {
+			d := seconds(l.Attributes, tracing.AttrBlockedFor)
+			sum, order = sum+d, append(order, d)
+			if attr(l.Attributes, tracing.AttrHolderService) != "shop" || attr(l.Attributes, tracing.AttrHolderPID) == "" {
+				t.Errorf("a link says %v", l.Attributes)
+			}
+		}
+		took := wait.EndTime.Sub(wait.StartTime)
+		if len(order) != 4 || took-sum > 10*time.Millisecond || sum-took > 10*time.Millisecond ||
+			!slices.IsSortedFunc(order, func(a, b time.Duration) int { return int(b - a) }) {
+			t.Errorf("blocked for %v, %v in sum, in a wait of %v", order, sum, took)
+		}
+		if seconds(wait.Attributes, tracing.AttrBlockedFor) != order[0] || attr(wait.Attributes, tracing.AttrHolderTrace) !=
+			wait.Links[0].SpanContext.TraceID().String() {
+			t.Errorf("the wait says %v", wait.Attributes)
+		}
+		for i, want := range []string{"", "", "", "", "1"} {
+			lock := all[i].under(t, fmt.Sprint("request ", i), "lock order")
+			if got := attr(lock.Attributes, tracing.AttrWaiters); got != want {
+				t.Errorf("hold %d says that %q have waited, want %q", i, got, want)
+			}
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN msg=\"holdfast: waited for a lock\" class=order waited=6.") ||
+			!strings.Contains(lines[0], "holdfast.holder.service=shop") || !strings.Contains(lines[0], "holdfast.blocked_for=3") {
+			t.Errorf("log: %q", lines)
+		}
+		for _, p := range all {
+			if err := p.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if n := p.obs.Left(); n != 0 {
+				t.Errorf("the observer remembers %d locks that are over", n)
+			}
+		}
+	})
+}
+
+func seconds(attrs []attribute.KeyValue, key attribute.Key) time.Duration {
+	for _, a := range attrs {
+		if a.Key == key {
+			return time.Duration(a.Value.AsFloat64() * float64(time.Second)).Round(time.Millisecond)
+		}
+	}
+	return 0
+}
+
+// With SpansOver there are spans of long waits and long holds alone, made when they end, with what
+// they would have had; metrics are of all. Links lead to the requests of the holders.
+func TestSpansOver(t *testing.T) {
+	s := setup{cfg: tracing.Config{SpansOver: time.Second}, unseen: true}
+	bubble(t, mem, s, func(t *testing.T, one, two *process) {
+		for range 3 {
+			one.serve(t, "quick", "order-1", 10*time.Millisecond)
+		}
+		if n := len(one.ended()); n != 3 {
+			t.Fatalf("%d spans, want those of the requests", n)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			one.serve(t, "long", "order-2", 5*time.Second)
+		}()
+		time.Sleep(time.Second)
+		two.serve(t, "waits", "order-2", 10*time.Millisecond)
+		<-done
+		held := one.under(t, "long", "lock order")
+		if event(t, held, tracing.EventGranted) != held.StartTime || held.EndTime.Sub(held.StartTime) != 5*time.Second || attr(held.Attributes, tracing.AttrToken) == "" {
+			t.Errorf("held: %+v", held)
+		}
+		lock := two.under(t, "waits", "lock order")
+		wait := two.childOf(t, lock, tracing.SpanWait)
+		if d := wait.EndTime.Sub(wait.StartTime); d != 4*time.Second || !slices.Contains(events(wait), "wake cohort") || len(events(lock)) != 2 {
+			t.Errorf("waited for %v, events %q and %q", d, events(wait), events(lock))
+		}
+		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "long"))}) {
+			t.Errorf("blocked by %v", got)
+		}
+		if n := len(two.ended()); n != 3 {
+			t.Errorf("%d spans", n)
+		}
+		if sum(one.collected(t)[tracing.MetricAcquisitions], "", "") != 4 {
+			t.Error("metrics are not of all")
+		}
+	})
+}
+
+// Those who are not sampled are told by events, each with the trace and for how long.
+func TestUnsampledAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := mem()
+		never, always := startProcess(t, b, setup{sampler: sdktrace.NeverSample()}), startProcess(t, b, setup{})
+		go never.serve(t, "a", "k", 2*time.Second)
+		time.Sleep(time.Second)
+		always.serve(t, "b", "k", 0)
+		wait := always.one(t, tracing.SpanWait)
+		told := 0
+		for _, e := range wait.Events {
+			if e.Name == tracing.LinkBlockedBy && seconds(e.Attributes, tracing.AttrBlockedFor) == time.Second && attr(e.Attributes, tracing.AttrHolderTrace) != "" {
+				told++
+			}
+		}
+		if told != 1 || len(wait.Links) != 0 {
+			t.Errorf("events %v, links %v", wait.Events, wait.Links)
+		}
+		for _, p := range []*process{never, always} {
+			if err := p.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Spans say which version made them; those of requests to a store, where it is.
+func TestScopeAndServer(t *testing.T) {
+	p := startProcess(t, mem(), setup{})
+	l, err := locker.New(tracing.Wrap(mem(), tracing.Store{Tracer: p.tp, Address: "redis.internal:6379"}), locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := l.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = g.Unlock()
+	s := p.one(t, tracing.SpanStoreAcquire)
+	if attr(s.Attributes, tracing.AttrServer) != "redis.internal" || attr(s.Attributes, tracing.AttrPort) != "6379" {
+		t.Errorf("attributes %v", s.Attributes)
+	}
+	if s.InstrumentationScope.Version == "" || !strings.HasPrefix(s.InstrumentationScope.SchemaURL, "https://opentelemetry.io/schemas/1.") {
+		t.Errorf("scope %+v", s.InstrumentationScope)
+	}
+	for _, close := range []func(context.Context) error{l.Shutdown, p.Shutdown} {
+		if err := close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
