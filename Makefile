@@ -72,6 +72,12 @@ test-jaeger: servers ## traces of two processes, read back from a real Jaeger; i
 	$(GO) vet -tags jaeger ./internal/jaegertest
 	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=3m ./internal/jaegertest
 
+.PHONY: test-prometheus
+test-prometheus: ## the alerts and the dashboard of docs/metrics, in a real Prometheus
+	@.ci/deps prometheus
+	$(GO) vet -tags jaeger,prometheus ./internal/jaegertest
+	$(GO) test -tags jaeger,prometheus -count=1 -timeout=3m -run TestPrometheus ./internal/jaegertest
+
 .PHONY: interop
 interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the string dialect; installs what is missing of them
 	@.ci/deps interop

@@ -129,9 +129,9 @@ type Grant struct {
 
 // A Past is a hold that is over: whose it was, its token, and how long it lasted.
 type Past struct {
-	Meta  Meta          `json:"meta,omitzero"`
-	Token uint64        `json:"token,omitempty"`
-	For   time.Duration `json:"for"`
+	Meta  Meta          `json:"meta,omitzero"`   // of its claim
+	Token uint64        `json:"token,omitempty"` // its first, if several were reserved; 0 unknown
+	For   time.Duration `json:"for"`             // by the clock of whoever tells
 }
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.

@@ -11,17 +11,18 @@
 //     [locker.Guard.Context]. An error if Lock failed, or if the lock was lost. Its claim names it
 //     in the store, which shows that to those who wait.
 //   - lock.wait: the part of it in which others were in its way; there only if it had to wait. It
-//     links to every hold that is known to have been in its way (holdfast.link = blocked_by).
+//     links to every hold that is known to have been in its way (holdfast.link = blocked_by), the
+//     longest first, and says for how long (holdfast.blocked_for).
 //   - lock.lease: what the process asks the store for on behalf of its goroutines that wait for one
 //     key, under the lock of the first of them, and until its last hold is over. It links to the
 //     locks that used it, and they to it.
 //   - lock.release: a release that failed, by Unlock or of a claim that came to nothing.
-//   - lock.renew: a renewal that failed; all of them with [Config.Renewals].
+//   - lock.renew: a renewal that failed.
 //   - store.acquire, store.renew, store.release, store.watch, store.inspect: under [Wrap], one
 //     request to the store.
 //
 // They begin and end when it happens, in the goroutine in which it happens: there is nothing to
-// flush but the tracer provider.
+// flush but the tracer provider. With [Config.SpansOver] they are made when they end.
 //
 // # Metrics
 //
@@ -31,5 +32,5 @@
 // # What is not shown
 //
 // No password and no stored value; no full key unless [Config.ShowKeys]. A holder that was not
-// sampled is told in attributes and not in a link, which would lead nowhere.
+// sampled is told in an event and not in a link, which would lead nowhere.
 package tracing

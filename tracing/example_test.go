@@ -55,8 +55,8 @@ func ExampleObserver_contention() {
 		panic(err)
 	}
 	mux := http.NewServeMux()
-	tracker := contention.New(contention.Config{})
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(tracker, obs)})
+	tracker := contention.New(contention.Config{TraceURL: "http://localhost:16686/trace/{trace}"})
+	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(obs, tracker)})
 	mux.Handle("/debug/locks/", tracker)
 	if err != nil {
 		panic(err)

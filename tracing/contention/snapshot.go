@@ -69,7 +69,7 @@ type Blocker struct {
 
 // An Identity is what a holder says of itself.
 type Identity struct {
-	Service string `json:"service,omitzero"`
+	Service string `json:"service,omitzero"` // as in backend.Meta
 	Host    string `json:"host,omitzero"`
 	PID     int    `json:"pid,omitzero"`
 }
