@@ -191,13 +191,14 @@ type wait struct {
 	tell     func(Hold, error) // with cohort: tells the observer of the end of the lease
 	failFast bool              // of that caller
 
-	asked      bool      // an attempt was made
-	unsure     bool      // one was not answered: it may have been granted, or may yet be
-	since      time.Time // when the first attempt was sent of those in a row that are not answered
-	last       error     // the last definite answer, or why there was none since
-	unanswered bool      // the last attempt got no definite answer
-	queued     instant   // before the last attempt or heartbeat was sent that left the claim in the queue
-	refToken   uint64    // the key's last token by the answer to it; 0 unknown
+	asked      bool           // an attempt was made
+	unsure     bool           // one was not answered: it may have been granted, or may yet be
+	since      time.Time      // when the first attempt was sent of those in a row that are not answered
+	last       error          // the last definite answer, or why there was none since
+	unanswered bool           // the last attempt got no definite answer
+	before     []backend.Past // who held before the key was handed over to it
+	queued     instant        // before the last attempt or heartbeat was sent that left the claim in the queue
+	refToken   uint64         // the key's last token by the answer to it; 0 unknown
 
 	wakes       <-chan backend.Wake // nil without a subscription
 	unsubscribe context.CancelFunc
@@ -430,7 +431,7 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 			w.core.observeWake(ctx, WakeClosed)
 			return nil
 		}
-		w.claim.Before = wake.Grant.Before
+		w.before = wake.Grant.Before
 		l := w.handedOver(ctx, wake)
 		if l != nil {
 			w.core.observeWake(ctx, WakeGrant, wake.Grant.Before...)
