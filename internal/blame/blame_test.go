@@ -1,0 +1,95 @@
+package blame
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+func meta(pid int) backend.Meta {
+	return backend.Meta{PID: pid, Traceparent: fmt.Sprintf("00-%032d-1-01", pid)}
+}
+
+// check compares the culprits of a wait with pids (0 is this process) and seconds.
+func check(t *testing.T, all []Culprit, want ...int) {
+	t.Helper()
+	var got []int
+	for _, c := range all {
+		got = append(got, c.Meta.PID, int(c.For.Round(time.Second)/time.Second))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("culprits %v, want %v", got, want)
+	}
+}
+
+// Who was named has held since the one before, until another is named, or told of, or this process
+// holds.
+func TestWhoHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		second := func(n int) { time.Sleep(time.Duration(n) * time.Second) }
+		first := ks.Wait("k", meta(1), nil)
+		second(2)
+		late := ks.Wait("k", backend.Meta{}, nil)
+		second(1)
+		ks.Named("k", meta(2)) // 1 is over
+		ks.Named("k", meta(2))
+		second(4)
+		// 3 and 4 have held since, and 2 for three seconds and not for one.
+		ks.Told("k", []backend.Past{{Meta: meta(2), For: 3 * time.Second}, {Meta: meta(3), For: time.Second}, {Meta: meta(4), For: 2 * time.Second}})
+		mine := &Hold{Meta: meta(0), Here: t}
+		check(t, ks.Done(first), 2, 3, 4, 2, 1, 1, 3, 1)
+		ks.Begin("k", mine)
+		ks.Named("k", meta(0)) // no news
+		if h, ok := ks.Holder("k"); !ok || h.Here == nil {
+			t.Errorf("holder %+v, %v", h, ok)
+		}
+		second(5)
+		if n := ks.End(mine); n != 1 {
+			t.Errorf("%d have waited", n)
+		}
+		check(t, ks.Done(late), 0, 5, 2, 3, 4, 2, 3, 1)
+		if ks.Len() != 0 {
+			t.Errorf("%d keys are left", ks.Len())
+		}
+	})
+}
+
+// What is remembered is bounded, and so is what a wait is told of.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		w := ks.Wait("k", backend.Meta{}, nil)
+		for i := range 2 * kept {
+			ks.Named("k", meta(i+1))
+			time.Sleep(time.Second)
+		}
+		if n := len(ks.keys["k"].holds); n != kept {
+			t.Errorf("%d holds are remembered", n)
+		}
+		if n := len(ks.Done(w)); n != most {
+			t.Errorf("a wait is told of %d", n)
+		}
+	})
+}
+
+// A claim may name another span of its trace while it waits, and is the same.
+func TestClaimThatIsRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		was, is := meta(1), meta(1)
+		is.Traceparent = is.Traceparent[:35] + "-2-01"
+		w := ks.Wait("k", was, nil)
+		time.Sleep(time.Second)
+		ks.Named("k", is)
+		time.Sleep(time.Second)
+		all := ks.Done(w)
+		check(t, all, 1, 2)
+		if all[0].Meta != is {
+			t.Errorf("it is called %v", all[0].Meta)
+		}
+	})
+}
