@@ -51,7 +51,7 @@ func TestWhoHeld(t *testing.T) {
 		if n := ks.End(mine); n != 1 {
 			t.Errorf("%d have waited", n)
 		}
-		check(t, ks.Done(late), 0, 5, 2, 3, 4, 2, 3, 1)
+		check(t, ks.Done(late), 0, 5, 2, 2, 4, 2, 3, 1)
 		if ks.Len() != 0 {
 			t.Errorf("%d keys are left", ks.Len())
 		}
