@@ -95,12 +95,15 @@ func (o *Observer) oldest(held bool) metric.Float64Callback {
 			longest[c] = 0
 		}
 		o.blame.Oldest(func(of any, wait, hold time.Duration) {
-			c, waits := of.(*class)
-			if !waits {
-				c, wait = of.(*lock).class, hold
-			}
-			if waits != held {
-				longest[c] = max(longest[c], wait)
+			switch of := of.(type) {
+			case *class: // of one that waits
+				if !held {
+					longest[of] = max(longest[of], wait)
+				}
+			case *lock:
+				if held {
+					longest[of.class] = max(longest[of.class], hold)
+				}
 			}
 		})
 		for c, d := range longest {
