@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -21,7 +22,7 @@ type Observer struct {
 	metrics  metrics
 	classes  classes
 	blame    blame.Keys
-	leases   leases
+	leases   sync.Map // *op of each OpLease that is not over, by traceparent, so that holds can link
 	reported reported
 }
 

@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -180,8 +179,8 @@ func (l *lock) grant(lease locker.Lease) {
 	if lease.Claim.Traceparent != l.tells {
 		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
 	}
-	if p := l.o.leases.get(lease.Claim.Traceparent); p != nil {
-		p.link(l.named, LinkUsedBy)
+	if p, ok := l.o.leases.Load(lease.Claim.Traceparent); ok {
+		p.(*op).link(l.named, LinkUsedBy) //nolint:errcheck // nothing else is in it
 	}
 }
 
@@ -322,7 +321,7 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 	tells := ""
 	if p.span != nil { // else the claim has the caller's
 		tells = traceparent(p.span.SpanContext())
-		o.leases.put(tells, p)
+		o.leases.Store(tells, p)
 		ctx = locker.WithTraceparent(ctx, tells)
 	}
 	return ctx, func(h locker.Hold, err error) {
@@ -334,37 +333,9 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 			what = causeOf(err)
 			p.set(AttrCause.String(what))
 		}
-		o.leases.remove(tells)
+		o.leases.Delete(tells)
 		p.end(time.Now(), 0, what, err)
 	}
-}
-
-// leases are those of this process that are not over, by traceparent, so that holds can link.
-type leases struct {
-	mu  sync.Mutex
-	all map[string]*op
-}
-
-func (ls *leases) put(traceparent string, p *op) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.all == nil {
-		ls.all = map[string]*op{}
-	}
-	ls.all[traceparent] = p
-}
-
-// get returns a lease, or nil.
-func (ls *leases) get(traceparent string) *op {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ls.all[traceparent]
-}
-
-func (ls *leases) remove(traceparent string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	delete(ls.all, traceparent)
 }
 
 // beginRenewal counts renewals, and makes a span of one that fails.
