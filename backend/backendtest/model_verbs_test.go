@@ -141,10 +141,13 @@ func (m *model) stand(k *modelKey, c backend.Claim) {
 	case !m.is("places are not refreshed"):
 		k.line[i].until = latest(k.line[i].until, p.until)
 	}
+	if i >= 0 && !m.is("a place keeps its name") {
+		k.line[i].claim.Meta = c.Meta
+	}
 }
 
 // advance lets in whom there is room for, in order.
-func (m *model) advance(k *modelKey, asker string) {
+func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 	m.expire(k)
 	for len(k.line) > 0 && k.conflicts(k.line[0].claim, m.modelStore) == nil {
 		c := k.line[0].claim
@@ -154,6 +157,13 @@ func (m *model) advance(k *modelKey, asker string) {
 		}
 		g := m.grant(k, c, lease)
 		if c.ID() != asker && !m.is("hand-off without a wake-up") {
+			switch n := len(before); {
+			case m.is("nobody tells who held"):
+			case m.is("who held first is told"):
+				g.Before = before[:min(n, backend.MaxBefore)]
+			default:
+				g.Before = before[max(0, n-backend.MaxBefore):]
+			}
 			m.deliver(c, m.heard(g))
 		}
 		if m.is("readers are let in one by one") {
@@ -358,7 +368,7 @@ func (m *model) release(c backend.Claim) error {
 		m.token = 0
 	}
 	if !m.is("release does not hand over") && !(m.is("a grant is not passed on at cancel") && h.claim.Queue && h.repeats == 0) {
-		m.advance(k, "")
+		m.advance(k, "", slices.Clone(c.Before)...)
 	}
 	return nil
 }

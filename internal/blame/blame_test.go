@@ -6,8 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/holdfast-go/holdfast/backend"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func meta(pid int) backend.Meta {
 	return backend.Meta{PID: pid, Traceparent: fmt.Sprintf("00-%032d-1-01", pid)}
