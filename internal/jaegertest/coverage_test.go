@@ -48,21 +48,25 @@ func covered(wait span, by []*span) float64 {
 	return float64(sum) / float64(wait.Duration)
 }
 
+// slow is how long a wait is at least that is to be explained.
+const slow = 20 * time.Millisecond
+
 // Two services with eight goroutines each contend for four keys. The holds that a slow wait links to are what it waited for:
-// nearly all of it, with every lock sampled. No link is dead, also where only one request of twenty is sampled.
+// nearly all of it, with every lock sampled. No link is dead, also where only one request of twenty is sampled, and where only slow
+// waits have spans.
 func TestCoverage(t *testing.T) {
 	for _, c := range []struct {
 		sample float64
 		rounds int
-		slow   time.Duration
-	}{{1, 30, 20 * time.Millisecond}, {0.05, 120, 20 * time.Millisecond}} {
-		t.Run(fmt.Sprint(c.sample), func(t *testing.T) {
+		over   time.Duration
+	}{{1, 30, 0}, {0.05, 120, 0}, {0.5, 60, slow}} {
+		t.Run(fmt.Sprint(c.sample, c.over), func(t *testing.T) {
 			j, srv := startJaeger(t), testserver.Redis(t)
 			names, all, named := []string{"a", "b"}, map[string]span{}, map[string]bool{}
 			var workers []worker
 			for _, name := range names {
 				workers = append(workers, startWorker(t, order{Name: name, Store: srv.URL(), Jaeger: j.otlp,
-					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 10 * time.Millisecond, Sample: c.sample}))
+					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 10 * time.Millisecond, Sample: c.sample, SpansOver: c.over}))
 			}
 			for i, w := range workers {
 				for id, s := range j.spans(t, names[i], "", int(w.next(t).Spans)) {
@@ -84,7 +88,7 @@ func TestCoverage(t *testing.T) {
 				if s.tag("holdfast.holder.trace_id") != nil && s.tag("holdfast.holder.pid") != nil && s.tag("holdfast.blocked_for") != nil {
 					told++
 				}
-				if s.took() >= c.slow {
+				if s.took() >= slow {
 					parts = append(parts, covered(s, live))
 				}
 			}

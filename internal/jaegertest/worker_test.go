@@ -32,6 +32,7 @@ type order struct {
 	Hold                time.Duration
 	Keys, Rounds        int
 	Sample              float64 // of the requests; 0 is all
+	SpansOver           time.Duration
 }
 
 // A line is what it says: that a goroutine has the lock, or that all is done and sent.
@@ -70,7 +71,7 @@ func work() error {
 	var sent counter
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithSpanProcessor(&sent), sdktrace.WithSampler(sampler),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Name))))
-	obs, err := tracing.NewObserver(tracing.Config{Tracer: tp})
+	obs, err := tracing.NewObserver(tracing.Config{Tracer: tp, SpansOver: o.SpansOver})
 	if err != nil {
 		return err
 	}
