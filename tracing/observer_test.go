@@ -191,7 +191,7 @@ func TestClaimOfItsOwn(t *testing.T) {
 		if e := events(lock); !slices.Equal(e, []string{"queued held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
 			t.Errorf("lock: %q %v", e, lock.Attributes)
 		}
-		if e := events(wait); !slices.Equal(e, []string{"queued held 1", "wake signal", "attempt granted"}) || wait.Parent.SpanID() != id(lock) {
+		if e := events(wait); !slices.Equal(e, []string{"queued held 1", "wake grant"}) || wait.Parent.SpanID() != id(lock) {
 			t.Errorf("wait: %q", e)
 		}
 		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
