@@ -73,6 +73,12 @@ type Backend interface {
 	// until then. It returns the hold that it ended, or [ErrLost] if no hold has the token.
 	ForceRelease(ctx context.Context, key string, token uint64) (Holder, error)
 
+	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with Load
+	// would be granted, without a claim. It is the caller's to keep. Who is about to write needs a
+	// claim. An error that is [errors.ErrUnsupported] says that there is no stored state, see
+	// Capabilities.State.
+	Saved(ctx context.Context, key string) (state []byte, err error)
+
 	// Identity returns what is different for every server, and for every life of one that may
 	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
 	// by it the same server listed twice, and restarts. It is no secret. An error that is
@@ -93,6 +99,11 @@ type Base struct{}
 // Identity says that there is none.
 func (Base) Identity(context.Context) (string, error) {
 	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
+}
+
+// Saved says that there is no stored state.
+func (Base) Saved(context.Context, string) ([]byte, error) {
+	return nil, Capabilities{}.Missing(Capabilities{State: true})
 }
 
 // Heartbeat says that each claim has to repeat TryAcquire.

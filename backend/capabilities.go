@@ -17,7 +17,8 @@ type Capabilities struct {
 	Queue     bool // Claim.Queue: first come, first served
 	Watch     bool // Watch signals
 	Reentrant bool // Claim.Reentrant
-	State     bool // Claim.Load and Claim.Save
+	State     bool // Claim.Load, Claim.Save and Saved
+	NotBefore bool // Claim.NotBefore
 	Inspect   bool // Inspect
 	MinToken  bool // Claim.MinToken; it implies Fencing
 	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
@@ -44,6 +45,7 @@ func (c Capabilities) Missing(need Capabilities) error {
 		{"Watch", c.Watch, need.Watch},
 		{"Reentrant", c.Reentrant, need.Reentrant},
 		{"State", c.State, need.State},
+		{"NotBefore", c.NotBefore, need.NotBefore},
 		{"Inspect", c.Inspect, need.Inspect},
 		{"MinToken", c.MinToken, need.MinToken},
 		{"Loss", c.Loss, need.Loss},

@@ -16,6 +16,8 @@ const (
 	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
+	MaxNotBefore = 366 * MaxTTL // a job runs once a year
+
 	MaxReserve   = 1 << 10   // tokens of one claim
 	MaxPermits   = 1<<31 - 1 // of one semaphore
 	MaxHeartbeat = 1 << 8    // claims of one Heartbeat
@@ -73,6 +75,13 @@ type Claim struct {
 	// A Renew that was not answered may still be executed while c holds, also after a later one. To
 	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
+
+	// NotBefore, on Release, leaves a mark: for as long, from now on by the store's clock, TryAcquire
+	// of a claim of the key that has a NotBefore itself, whatever its length, is refused with
+	// [ErrEarly] (Capabilities.NotBefore). Other claims do not see the mark. It is left in the step
+	// that proves that c holds, in the place of an earlier one, and outlives the hold; a release that
+	// finds no hold leaves none. Only a plain exclusive claim may have a NotBefore, without Queue.
+	NotBefore time.Duration
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
@@ -141,8 +150,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	}); err != nil {
 		return err
 	}
-	if c.Save != nil {
-		if err := c.validateSave(caps); err != nil {
+	if c.Save != nil || c.NotBefore != 0 {
+		if err := c.validateLeft(caps); err != nil {
 			return err
 		}
 	}
@@ -159,12 +168,12 @@ func (c Claim) Validate(caps Capabilities) error {
 }
 
 // ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
-// bad key, and a state that cannot be saved.
+// bad key, and a state or a mark that cannot be left.
 func (c Claim) ValidateRelease(caps Capabilities) error {
-	if err := ValidateKey(c.Key); err != nil || c.Save == nil {
+	if err := ValidateKey(c.Key); err != nil || c.Save == nil && c.NotBefore == 0 {
 		return err
 	}
-	return c.validateSave(caps)
+	return c.validateLeft(caps)
 }
 
 // ValidateHeartbeat is Validate for Heartbeat: claims wait in a queue, and are at most
@@ -200,11 +209,17 @@ func ByKey(claims []Claim) (groups [][]int) {
 	return groups
 }
 
-func (c *Claim) validateSave(caps Capabilities) error {
-	if n := len(c.Save); n > MaxState {
+// validateLeft checks what a release would leave for later holders.
+func (c *Claim) validateLeft(caps Capabilities) error {
+	switch n := len(c.Save); {
+	case n > MaxState:
 		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
+	case c.NotBefore < 0 || c.NotBefore > MaxNotBefore:
+		return invalid("not before", c.NotBefore.String(), "must be 0 to "+MaxNotBefore.String())
+	case c.NotBefore > 0 && (c.Queue || c.Reentrant || c.Mode != Exclusive):
+		return invalid("not before", c.NotBefore.String(), "is for plain exclusive claims that do not queue")
 	}
-	return caps.Missing(Capabilities{State: true})
+	return caps.Missing(Capabilities{State: c.Save != nil, NotBefore: c.NotBefore != 0})
 }
 
 // validateMode checks the mode and what depends on it.

@@ -67,6 +67,12 @@
 // hold or wait, else [ErrMismatch]. A re-entrant claim of an owner who holds already is granted at
 // once with the same token, as an own hold.
 //
+// # What outlives a hold
+//
+// A key's state ([Claim.Load], [Claim.Save]) and its mark ([Claim.NotBefore]) are left by holders for
+// later ones. Both are written in the step that proves the hold, and are part of no hold: no end of
+// one touches them.
+//
 // # Writing a backend
 //
 // Implement Backend with [Base] embedded, and run backendtest.Run against a real server; the suite

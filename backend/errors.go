@@ -29,6 +29,10 @@ var (
 	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
 	ErrClosed  = errors.New("backend is closed")
 
+	// ErrEarly (as *EarlyError): the claim heeds the mark that a release has left, and comes before
+	// its end, see Claim.NotBefore.
+	ErrEarly = errors.New("not to be granted yet")
+
 	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a
 	// mistake in a program, and would let in more holders than either allows. It is a
 	// *MismatchError where the store tells the limit.
@@ -59,7 +63,7 @@ func AnswerOf(err error) Answer {
 
 // Refused reports whether err is a no that repeating the same claim cannot change.
 func Refused(err error) bool {
-	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, ErrMismatch, errors.ErrUnsupported} {
+	for _, refusal := range []error{ErrInvalid, ErrForeign, ErrDenied, ErrUnsafe, ErrClosed, ErrMismatch, ErrEarly, errors.ErrUnsupported} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -115,6 +119,19 @@ func (e *QuarantineError) Error() string {
 
 // Is makes errors.Is(err, ErrQuarantined) true.
 func (e *QuarantineError) Is(target error) bool { return target == ErrQuarantined }
+
+// An EarlyError is [ErrEarly] with the time that is left.
+type EarlyError struct {
+	RetryAfter time.Duration // by the store's clock
+}
+
+// Error says for how long the claim is refused.
+func (e *EarlyError) Error() string {
+	return fmt.Sprintf("%v: another %v", ErrEarly, e.RetryAfter.Round(time.Millisecond))
+}
+
+// Is makes errors.Is(err, ErrEarly) true.
+func (e *EarlyError) Is(target error) bool { return target == ErrEarly }
 
 // A MismatchError is [ErrMismatch] with both limits.
 type MismatchError struct {

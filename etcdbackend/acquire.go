@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -350,6 +351,12 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	if w.over == nil {
 		w.guards = append(w.guards, absent(p.tombstone(a.c)))
 	}
+	otherwise := []clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()}
+	heeds := a.c.NotBefore > 0 && w.over == nil
+	if heeds { // the mark is looked at in the step that would create the entry
+		w.guards = append(w.guards, absent(p.early()))
+		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()))
+	}
 	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
 	put.WithValueBytes(value)
 	then := append([]clientv3.Op{put}, w.also...)
@@ -359,8 +366,7 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	if w.read {
 		then = append(then, p.get())
 	}
-	reply, resent, err := b.commit(ctx, w.guards, then,
-		[]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()})
+	reply, resent, err := b.commit(ctx, w.guards, then, otherwise)
 	made := err == nil && reply.Succeeded
 	b.mu.Lock()
 	on.gone = on.gone || isNoLease(err)
@@ -373,6 +379,8 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		return result{}, err
 	case !made && reply.Responses[0].GetResponseRange().Count > 0:
 		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
+	case !made && heeds && reply.Responses[1].GetResponseRange().Count > 0:
+		return result{}, b.early(ctx, reply.Responses[1].GetResponseRange().Kvs[0].Lease)
 	}
 	r := result{written: made, revision: reply.Header.Revision, lease: on}
 	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
@@ -390,6 +398,19 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	}
 	r.queue, err = p.read(r.revision, lastRange(reply))
 	return r, err
+}
+
+// early is the refusal of a claim that heeds a mark, which is there for as long as a lease is.
+func (b *Backend) early(ctx context.Context, on int64) error {
+	left, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+			return b.client.TimeToLive(ctx, clientv3.LeaseID(on))
+		})
+	if err != nil {
+		return err
+	}
+	seconds := max(left.TTL, 0) + 1 // rounded down; negative if it ends just now
+	return &backend.EarlyError{RetryAfter: time.Duration(seconds) * time.Second}
 }
 
 // stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.

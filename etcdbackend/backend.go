@@ -128,7 +128,7 @@ func invalid(field, value, reason string) error {
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
-		Shared: native, Permit: native, Reentrant: native, State: native,
+		Shared: native, Permit: native, Reentrant: native, State: native, NotBefore: native,
 		Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
 	}
 }
@@ -256,6 +256,25 @@ func (b *Backend) commit(
 // lastRange is what the last operation of a transaction read.
 func lastRange(reply *clientv3.TxnResponse) []*mvccpb.KeyValue {
 	return reply.Responses[len(reply.Responses)-1].GetResponseRange().Kvs
+}
+
+// Saved reads key's stored state, as [backend.Backend] says, bounded by ctx and RequestTimeout. In
+// the layout [Etcdctl] there is none.
+func (b *Backend) Saved(ctx context.Context, key string) (state []byte, err error) {
+	if b.scheme.etcdctl {
+		return b.Base.Saved(ctx, key)
+	}
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	err = b.verb(ctx, key, func(ctx context.Context) error {
+		reply, err := b.get(ctx, b.scheme.paths(key).state())
+		if err == nil {
+			state = stateIn(reply.Kvs)
+		}
+		return err
+	})
+	return state, err
 }
 
 // readQueue reads the queue.

@@ -44,6 +44,7 @@ const (
 //	                          r/<owner>/<slot>
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
+//	         <prefix><name>/early             a mark; it is there for as long as its lease
 //	         <prefix>identity                 see Backend.Identity
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
@@ -124,6 +125,9 @@ func (p paths) tombstone(c backend.Claim) string { return p.side + "t/" + escape
 
 // state is the key of the lock's stored state, in [Native] alone.
 func (p paths) state() string { return p.side + "state" }
+
+// early is the key of the mark that a release has left, see [backend.Claim.NotBefore].
+func (p paths) early() string { return p.side + "early" }
 
 // class reads what kind of entry a key is, and its limit. It reports false for a key that is not
 // ours.

@@ -41,9 +41,10 @@ type release struct {
 	entry     *entry // to be deleted; nil if none is known
 	sure      bool   // the entry holds, and is all that there is of the claim
 	tombstone []clientv3.Op
+	leaves    []clientv3.Op // what c leaves for later holders: its state and its mark
 
-	held, saved bool // what the claim was found to be
-	resent      bool
+	held, left bool // what the claim was found to be
+	resent     bool
 }
 
 // release deletes what there is of c, leaves a tombstone unless nothing of c is in flight, and
@@ -69,6 +70,16 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 		}
 		r.tombstone = []clientv3.Op{clientv3.OpPut(r.paths.tombstone(c), "", clientv3.WithLease(on.id))}
 	}
+	if c.Save != nil {
+		r.leaves = append(r.leaves, clientv3.OpPut(r.paths.state(), string(c.Save)))
+	}
+	if c.NotBefore > 0 {
+		on, err := b.newLease(int64((c.NotBefore + time.Second - 1) / time.Second))
+		if err != nil {
+			return err
+		}
+		r.leaves = append(r.leaves, clientv3.OpPut(r.paths.early(), "", clientv3.WithLease(on.id)))
+	}
 	err := r.run(ctx, b)
 	b.mu.Lock()
 	if isNoLease(err) && b.tombstones != nil {
@@ -83,7 +94,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	switch {
 	case err != nil:
 		return err
-	case r.held && c.Save != nil && !r.saved:
+	case r.held && r.leaves != nil && !r.left:
 		return errUnsaved
 	case r.held:
 		return nil
@@ -97,7 +108,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 // entry that is known to hold, so it is looked for if this client does not know; among foreign
 // entries that is not to be said, and nothing is saved.
 func (r *release) run(ctx context.Context, b *Backend) error {
-	if r.c.Save != nil && !r.sure {
+	if r.leaves != nil && !r.sure {
 		q, err := b.readQueue(ctx, r.paths)
 		if err == nil {
 			r.entry = q.own(r.c)
@@ -121,13 +132,13 @@ func (r *release) run(ctx context.Context, b *Backend) error {
 func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	var guards []clientv3.Cmp
 	e, sure, then, otherwise := r.entry, r.sure, r.tombstone, r.tombstone
-	saves := e != nil && r.c.Save != nil && !r.saved && (e.granted || sure)
+	saves := e != nil && r.leaves != nil && !r.left && (e.granted || sure)
 	if e != nil {
 		guards = append(guards, same(e))
 		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, then...)
 	}
 	if saves {
-		then = append(then, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
+		then = slices.Concat(then, r.leaves)
 	}
 	if !sure {
 		look := []clientv3.Op{r.paths.get()}
@@ -139,7 +150,7 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 		return false, err
 	}
 	done := reply.Succeeded
-	r.saved, r.held = r.saved || done && saves, r.held || done && (saves || sure)
+	r.left, r.held = r.left || done && saves, r.held || done && (saves || sure)
 	r.tombstone, r.entry, r.sure = nil, nil, false
 	if sure {
 		return !done, nil // if it is gone, look for another

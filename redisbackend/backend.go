@@ -152,7 +152,7 @@ func bounded(o *redis.Options, timeout time.Duration) bool {
 // them.
 const clusterSenders = 256
 
-// Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
+// Capabilities are all there are; in the string dialect exclusive locks, without a queue.
 func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
 
 // TryAcquire makes one attempt in one script or command, as [backend.Backend] says. The first one
@@ -218,6 +218,11 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 // ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
 func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
+}
+
+// Saved reads key's stored state from the primary. In the string dialect there is none.
+func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
+	return b.store.Saved(ctx, key)
 }
 
 // Identity returns the server's replication id, which changes when it restarts or is promoted. A

@@ -142,6 +142,17 @@ func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
+// Saved implements [backend.Backend].
+func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.store.Saved(key), nil
+}
+
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.
 func (b *Backend) Close() error {
 	if b.closed.CompareAndSwap(false, true) && b.onLast != nil {

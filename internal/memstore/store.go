@@ -25,6 +25,7 @@ type Store struct {
 	mu    sync.Mutex
 	locks map[string]*lock        // by key; a key that is not there is free, and nobody waits
 	saved map[string][]byte       // by key: the state that was last saved; it outlives the lock
+	marks map[string]time.Time    // by key: claims that heed it are granted from then on
 	tombs map[tombstone]time.Time // released claims whose attempts may be in flight, and until when
 	opens time.Time               // nothing is granted before
 	grace time.Duration           // Config.Quarantine
@@ -56,7 +57,7 @@ type Config struct {
 func New(cfg Config) *Store {
 	s := &Store{
 		id: backend.NewOwner(), now: cfg.Now, grace: cfg.Quarantine,
-		locks: map[string]*lock{}, saved: map[string][]byte{}, tombs: map[tombstone]time.Time{},
+		locks: map[string]*lock{}, saved: map[string][]byte{}, marks: map[string]time.Time{}, tombs: map[tombstone]time.Time{},
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -71,7 +72,7 @@ func New(cfg Config) *Store {
 func (s *Store) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true,
-		State: true, Inspect: true, MinToken: true, MinTTL: time.Millisecond,
+		State: true, NotBefore: true, Inspect: true, MinToken: true, MinTTL: time.Millisecond,
 	}
 }
 
@@ -123,6 +124,9 @@ func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 	if h := l.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant stands
 		h.expires = later(h.expires, now.Add(c.TTL))
 		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved, State: s.load(c)}, nil
+	}
+	if until := s.marks[c.Key]; c.NotBefore > 0 && now.Before(until) {
+		return backend.Grant{}, &backend.EarlyError{RetryAfter: until.Sub(now)}
 	}
 	if err := l.mismatch(c); err != nil {
 		return backend.Grant{}, err
@@ -197,7 +201,8 @@ func (s *Store) Renew(c backend.Claim) error {
 	if c.MinToken > h.token {
 		s.raise(l, h, c.MinToken)
 	}
-	s.save(c)
+	c.NotBefore = 0 // a release leaves it
+	s.save(c, now)
 	return nil
 }
 
@@ -235,7 +240,7 @@ func (s *Store) release(c backend.Claim) error {
 	defer s.forget(c.Key, l)
 	held, stood := l.drop(c.ID()), l.leave(c.ID())
 	if held {
-		s.save(c) // before others are let in, whose grants carry it
+		s.save(c, now) // before others are let in, whose grants carry it
 	}
 	s.advance(c.Key, l, now, "", slices.Clone(c.Before[max(0, len(c.Before)-backend.MaxBefore):])...)
 	if (held || stood) && l.open() {

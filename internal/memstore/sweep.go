@@ -18,6 +18,15 @@ func (s *Store) sweep(now time.Time) {
 		}
 	}
 	looked = 0
+	for key, until := range s.marks {
+		if !until.After(now) {
+			delete(s.marks, key)
+		}
+		if looked++; looked == looks {
+			break
+		}
+	}
+	looked = 0
 	for t, until := range s.tombs {
 		if !until.After(now) {
 			delete(s.tombs, t)

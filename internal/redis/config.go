@@ -78,11 +78,12 @@ func (cfg *Config) RefuseCluster() error {
 	return nil
 }
 
-// capabilities are all but stored state, and of the dialect what its locks can do.
+// capabilities are all that a server has, and of the dialect what its locks can do.
 func (cfg *Config) capabilities() backend.Capabilities {
 	caps := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL}
 	if cfg.Dialect == "" {
 		caps.Shared, caps.Permit, caps.Queue, caps.Reentrant = true, true, true, true
+		caps.State, caps.NotBefore = true, true
 	}
 	return caps
 }

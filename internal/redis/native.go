@@ -167,7 +167,7 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	}
 	name, id := s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
 	k, ok := n.take(name, id)
-	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 {
+	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
 		if k.misses > 0 {
 			n.note(name, known{misses: k.misses, wait: k.wait})
 		}
@@ -198,7 +198,7 @@ func (s *Store) unanswered(err error) bool {
 
 // plain reports whether a claim is one that the short form has room for.
 func plain(c *backend.Claim) bool {
-	return c.Mode == backend.Exclusive && !c.Reentrant && c.MinToken == 0
+	return c.Mode == backend.Exclusive && !c.Reentrant && c.MinToken == 0 && !c.Load && c.NotBefore == 0
 }
 
 // told takes note of a token that a script minted, unless the estimate of the clock is later: the

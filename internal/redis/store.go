@@ -100,7 +100,7 @@ func (s *Store) OnCluster() error {
 	return s.cfg.RefuseCluster()
 }
 
-// Capabilities are all but stored state; in the string dialect exclusive locks, without a queue.
+// Capabilities are all there are; in the string dialect exclusive locks, without a queue.
 func (s *Store) Capabilities() backend.Capabilities { return s.caps }
 
 // TryAcquire is that of [backend.Backend]. The first one checks the server.
@@ -120,6 +120,9 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	if done {
 		return g, err
 	}
+	if c.Load || c.Save != nil || c.NotBefore > 0 {
+		keys = append(keys, s.Layout.Beside(c.Key)...)
+	}
 	reply, replicas, err := s.run(ctx, keys, layout.Scripts().Acquire, args, s.cfg.Replicas)
 	if err != nil {
 		return g, err
@@ -136,7 +139,11 @@ func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 	if err := s.validate(&c); err != nil {
 		return err
 	}
-	reply, replicas, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
+	keys := s.Layout.Keys(c.Key)
+	if c.Load || c.Save != nil || c.NotBefore > 0 {
+		keys = append(keys, s.Layout.Beside(c.Key)...)
+	}
+	reply, replicas, err := s.run(ctx, keys, s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
 	if err != nil {
 		return err
 	}
@@ -154,11 +161,37 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) error {
 	if done, err := s.releaseNative(ctx, &c); done {
 		return err
 	}
-	reply, _, err := s.run(ctx, s.Layout.Keys(c.Key), s.Layout.Scripts().Release, s.Layout.Release(c), 0)
+	acknowledge := 0
+	if c.Save != nil { // a state is kept as well as a grant is
+		acknowledge = s.cfg.Replicas
+	}
+	keys := s.Layout.Keys(c.Key)
+	if c.Load || c.Save != nil || c.NotBefore > 0 {
+		keys = append(keys, s.Layout.Beside(c.Key)...)
+	}
+	reply, replicas, err := s.run(ctx, keys, s.Layout.Scripts().Release, s.Layout.Release(c), acknowledge)
 	if err != nil {
 		return err
 	}
-	return script.DecodeRelease(reply)
+	if err = script.DecodeRelease(reply); err == nil && replicas < acknowledge {
+		return s.lacksReplicas(replicas)
+	}
+	return err
+}
+
+// Saved reads key's stored state from the primary.
+func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
+	if !s.caps.State {
+		return s.Base.Saved(ctx, key)
+	}
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	reply, _, err := s.run(ctx, []string{s.Layout.StateKey(key)}, script.Saved, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	return script.DecodeSaved(reply)
 }
 
 // maxLocks is how many locks one heartbeat script looks after: it holds up everybody else's requests

@@ -1,10 +1,12 @@
 -- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead)
---   -> token | {OK, token, reserved} | {HELD, ms or 0, meta, position or 0, last token}
+--   -> token | {OK, token, reserved} | the same with '+' and the state, or '-' | {EARLY, ms}
+--   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
 -- The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form is 'x'
--- or 'mode,limit,owner'; it and what follows are left out for 'x' without a minimum token.
-local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT = 1, 2, 3, 4, 6, 7, 8
+-- or 'mode,limit,owner', with '+' in front for a claim that loads the state, and '!' for one that is
+-- not to be granted early; it and what follows are left out for 'x' without a minimum token.
+local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
 -- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
 local refusal, closed
@@ -104,7 +106,7 @@ local function join()
 end
 local reply = plain and waits and stored and join()
 if reply then return reply end
--- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 
 -- position returns that of the place number. With gaps and far behind it may be too high.
 local function position(number)
@@ -148,6 +150,14 @@ local function held(number, claim)
   return {HELD, ms, meta, at, lock.counter}
 end
 
+-- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written yet.
+local function granted(claim, token, count)
+  if not claim.loads then return {OK, token, count} end
+  local state = read_state()
+  if refused(state) then stop(state) end
+  return {OK, token, count, state}
+end
+
 local function long()
   load('m', 'w:' .. id)
   -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
@@ -162,9 +172,11 @@ local function long()
   -- An earlier attempt was granted and its reply lost, or it was sent twice, or the key was handed
   -- over to this claim, which says that it lives. The same hold, so the same token.
   local token, count = extend(ttl)
-  if token then return commit(claim.keep, true, {OK, token, count}) end
+  if token then return commit(claim.keep, true, granted(claim, token, count)) end
   local n, hold = find_hold()
   if hold then drop(n, hold) end -- it is over, and purge has not come to it yet
+  local left = claim.heeds and run('PTTL', key .. ':early') or 0
+  if left > 0 then return commit(claim.keep, true, {EARLY, left}) end
   local number, ends, asks, mode = find_place(id)
   if number and ends <= now then -- it lapsed in the middle, and advance looks at the head only
     leave(number, id, mode)
@@ -182,7 +194,7 @@ local function long()
   if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then
     if number then leave(number, id, mode) end
     token, count = admit(claim, ttl)
-    return commit(claim.keep, false, {OK, token, count})
+    return commit(claim.keep, false, granted(claim, token, count))
   end
 
   local kept = number ~= nil

@@ -85,7 +85,7 @@ for n = 1, tonumber(ARGV[1]) do
 end
 if #reply > 1 then return reply end
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 
 local function long()
   local last = 4 + 3 * ARGV[4]

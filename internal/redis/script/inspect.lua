@@ -6,7 +6,7 @@
 local OK, LOST, FOREIGN = 1, 3, 4
 local key, id, closed = KEYS[1], '', false
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/state lib/holders lib/queue
 
 local function long()
   local holders, numbers, waiters = {}, {}, {}

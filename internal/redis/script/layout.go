@@ -76,6 +76,13 @@ func (l Layout) Keys(locks ...string) []string {
 	return keys
 }
 
+// Beside returns the keys beside a lock, which a script about a claim has after the others if the claim uses them: see
+// lib/state.lua.
+func (l Layout) Beside(key string) []string { return []string{l.StateKey(key), l.Key(key) + ":early"} }
+
+// StateKey returns the key of a lock's stored state. No lock has it, as it does not end in a brace.
+func (l Layout) StateKey(key string) string { return l.Key(key) + ":state" }
+
 // Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
 func (l Layout) Key(key string) string {
 	if l.dialect {
@@ -184,8 +191,14 @@ func formOf(c backend.Claim, id string) string {
 		owner = ""
 	}
 	mode := modeOf(c)
-	if mode == letterExclusive && owner == "" && (c.MinToken == 0 || !c.Queue) {
+	if mode == letterExclusive && owner == "" && (c.MinToken == 0 || !c.Queue) && !c.Load && c.NotBefore == 0 {
 		return "x"
+	}
+	if c.Load {
+		mode = "+" + mode
+	}
+	if c.NotBefore > 0 {
+		mode = "!" + mode
 	}
 	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
 }
@@ -212,21 +225,33 @@ func modeOf(c backend.Claim) string {
 
 // Renew returns the arguments of [Scripts.Renew] for a claim that is valid.
 func (l Layout) Renew(c backend.Claim) []string {
-	return l.last("renew", name(c.ID()), millis(c.TTL), millis(l.Keep(c)), strconv.FormatUint(c.MinToken, 10))
+	args := []string{name(c.ID()), millis(c.TTL), millis(l.Keep(c)), strconv.FormatUint(c.MinToken, 10)}
+	if c.Save != nil {
+		args = append(args, "+"+string(c.Save))
+	}
+	return l.last("renew", args...)
 }
 
 // Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
 // attempt would have got and the time for which the network may hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
-	args, before := append(make([]string, 0, 5), name(c.ID()), millis(l.Keep(c))), encodeBefore(c.Before)
+	args, before := append(make([]string, 0, 7), name(c.ID()), millis(l.Keep(c))), encodeBefore(c.Before)
+	leaves := c.Save != nil || c.NotBefore > 0
 	switch {
 	case !c.NoneInFlight:
 		args = append(args, millis(2*clamp(c.TTL)+l.inFlight))
-	case !l.brief() || before != "":
+	case !l.brief() || before != "" || leaves:
 		args = append(args, "0")
 	}
-	if before != "" || l.guard != nil { // whose argument is the last
+	if before != "" || leaves || l.guard != nil { // whose argument is the last
 		args = append(args, before)
+	}
+	if leaves {
+		state := ""
+		if c.Save != nil {
+			state = "+" + string(c.Save)
+		}
+		args = append(args, millis(c.NotBefore), state)
 	}
 	return l.last("release", args...)
 }

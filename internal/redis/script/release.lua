@@ -1,4 +1,5 @@
--- RELEASE(id, keep, tombstone ms or 0, who held before; the last two may be left out)
+-- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is not
+-- needed at the end may be left out)
 --   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
@@ -8,6 +9,7 @@ if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
 local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
+local leaves = #ARGV > 5 -- with the guard's there are 5 or 7, else at most 4 or 6
 local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in flight
@@ -17,7 +19,7 @@ local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 -- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
 -- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the counter
 -- would be another.
-if type(stored) == 'string' and none_in_flight and
+if type(stored) == 'string' and none_in_flight and not leaves and
   string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
   -- Out of memory: the long way frees all the same.
   not redis.pcall('SET', key, string.sub(stored, 1, 19), 'PX', ARGV[2]).err then
@@ -71,9 +73,9 @@ local function hand_over()
   end
   return expires > now and OK or EXPIRED
 end
-local reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
+local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
--- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 
 -- The id holds, or waits, or neither; one that was handed the key and did not ask yet holds.
 local function long()
@@ -92,8 +94,12 @@ local function long()
     gone = true
     leave(number, id, mode)
   end
+  if leaves and code == OK then leave_state(ARGV[5], ARGV[6]) end
   advance()
-  for _, message in ipairs(messages) do message[2] = message[2] .. before end
+  for _, message in ipairs(messages) do -- behind the key, which has no line end; a state may have any byte
+    local grant, state = string.match(message[2], '^([^\n]*)(.*)$')
+    message[2] = grant .. before .. state
+  end
   if not none_in_flight then
     bury(lock.tombs, id, tonumber(ARGV[3]))
     lock.buried = true
@@ -103,6 +109,7 @@ local function long()
     lock.mode == 's' or (lock.mode == 'p' and lock.holders < lock.limit)) then
     messages[#messages + 1] = {key .. ':free', 'free'}
   end
+  write_state()
   return commit(tonumber(ARGV[2]), true, {code})
 end
 return answer(long)

@@ -1,4 +1,5 @@
--- RENEW(id, ttl, keep, minimum token or 0) -> OK | {OK} | {LOST} | {UNFIT, why} | {FOREIGN, why}
+-- RENEW(id, ttl, keep, minimum token or 0; or these and a state: see lib/state)
+--   -> OK | {OK} | {LOST} | {UNFIT, why} | {FOREIGN, why}
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
 -- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
@@ -18,9 +19,10 @@ local function short()
   local reply = redis.pcall('PEXPIRE', key, math.max(left, ARGV[2] + 1) + margin)
   return type(reply) == 'table' and reply or OK
 end
-local reply = type(stored) == 'string' and ARGV[4] == '0' and short()
+local leaves = #ARGV > (guard and 5 or 4)
+local reply = type(stored) == 'string' and ARGV[4] == '0' and not leaves and short()
 if reply then return reply end
--- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/state lib/holders lib/queue
 
 -- raise makes the token of id's hold, which extend has found, least at least, and with it those of the
 -- same re-entrant owner. What is granted later is above it, and above what the hold has reserved.
@@ -48,7 +50,9 @@ local function long()
   load('h:' .. id)
   local code = extend(tonumber(ARGV[2])) and OK or LOST
   if code == OK and ARGV[4] ~= '0' then raise(tonumber(ARGV[4])) end
+  if leaves and code == OK then leave_state('0', ARGV[5]) end
   advance() -- another's lease may be over
+  write_state()
   return commit(tonumber(ARGV[3]), true, {code})
 end
 return answer(long)

@@ -21,6 +21,7 @@ const (
 	codeMismatch = 6
 	codeClosed   = 7
 	codeUnfit    = 8
+	codeEarly    = 9
 )
 
 // DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
@@ -31,11 +32,19 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	}
 	r, code := open(reply)
 	switch {
-	case code == codeOK && len(r) == 3:
+	case code == codeOK && len(r) == 3 && !c.Load, code == codeOK && len(r) == 4 && c.Load:
 		token, ok1 := r[1].(int64)
 		reserved, ok2 := r[2].(int64)
-		if ok1 && ok2 && token > 0 && reserved > 0 && reserved <= backend.MaxReserve {
-			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: int(reserved)}, nil
+		state, ok3 := []byte(nil), true
+		if c.Load {
+			state, ok3 = decodeState(r[3])
+		}
+		if ok1 && ok2 && ok3 && token > 0 && reserved > 0 && reserved <= backend.MaxReserve {
+			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: int(reserved), State: state}, nil
+		}
+	case code == codeEarly && len(r) == 2:
+		if rest, ok := r[1].(int64); ok && rest > 0 {
+			return backend.Grant{}, &backend.EarlyError{RetryAfter: duration(rest)}
 		}
 	case code == codeHeld && len(r) == 5:
 		remaining, ok1 := r[1].(int64)
@@ -57,6 +66,25 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 // Granted is the grant of a claim that got what it asked for.
 func Granted(token uint64, c backend.Claim) backend.Grant {
 	return backend.Grant{Token: token, TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}
+}
+
+// decodeState reads '+' and a state, or '-' for none.
+func decodeState(reply any) (state []byte, ok bool) {
+	text, _ := reply.(string)
+	if text == "-" {
+		return nil, true
+	}
+	text, ok = strings.CutPrefix(text, "+")
+	return []byte(text), ok
+}
+
+// DecodeSaved reads the reply to [Saved].
+func DecodeSaved(reply any) ([]byte, error) {
+	state, ok := decodeState(reply)
+	if !ok {
+		return nil, unexpected(reply)
+	}
+	return state, nil
 }
 
 // DecodeRenew reads the reply to [Scripts.Renew].

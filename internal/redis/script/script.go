@@ -43,6 +43,9 @@ var Probe = load("probe")
 // [Layout.CheckMark].
 var Mark = newScript("return redis.pcall('GET', KEYS[1]) or ''\n")
 
+// Saved reads what was saved last, under [Layout.StateKey]; see [DecodeSaved].
+var Saved = load("saved")
+
 // load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in the
 // place of that line.
 func load(verb string) Script { return newScript(read(verb)) }

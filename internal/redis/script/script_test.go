@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var scripts = map[string]Script{
 	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
-	"dialect": dialect.Acquire, "probe": Probe, "mark": Mark,
+	"dialect": dialect.Acquire, "probe": Probe, "mark": Mark, "saved": Saved,
 	"fenced": Fenced("return redis.call('SET', KEYS[1], ARGV[1])"),
 }
 

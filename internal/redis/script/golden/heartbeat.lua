@@ -10,7 +10,8 @@ local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
 local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a lock, and the mark if any
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and the
+-- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
+-- <longest TTL>/<grace> <why>', and the
 -- last argument its rule, 'longest grace'. The replication id changes with every start and every
 -- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
 -- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
@@ -19,7 +20,7 @@ local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a 
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
 --            gets no lease, new or longer. It may give back what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and function()
+local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
   local rule = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
@@ -188,7 +189,7 @@ for n = 1, tonumber(ARGV[1]) do
 end
 if #reply > 1 then return reply end
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
 -- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
@@ -412,6 +413,30 @@ local function commit(keep, frees, reply)
   for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
   return reply
 end
+-- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive holds.
+--   <key>:state   what it saved; without an expiry
+--   <key>:early   there for as long as claims that heed it ('!') are not to be granted
+-- They are written by the script that proves the hold, before all else, so one that is refused (out of
+-- memory) has written nothing. After a first write no other one is refused.
+local saving, early = false, 0 -- what this script is about to leave
+
+-- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
+local function leave_state(ms, state)
+  early = tonumber(ms)
+  saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
+end
+
+local function write_state()
+  if saving then write(false, 'SET', key .. ':state', saving) end
+  if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
+end
+
+-- read_state returns '+' and the state, or '-' for none; what this script saves is the state already.
+local function read_state()
+  local state = saving or redis.pcall('GET', key .. ':state')
+  if refused(state) then return state end
+  return state and '+' .. state or '-'
+end
 -- Holders. An exclusive one is in lock.owner. Those who hold together are in the slots k:1 to
 -- k:<lock.holders>, 'ends token owner id meta', without gaps (an empty owner is the id), and h:<id>
 -- is the number of an id's slot.
@@ -563,9 +588,9 @@ end
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local mode, limit, owner = 'x', 0, ''
+  local flags, mode, limit, owner = '', 'x', 0, ''
   if form and form ~= 'x' then
-    mode, limit, owner = string.match(form, '^([xspr]),(%d+),(.*)$')
+    flags, mode, limit, owner = string.match(form, '^([+!]*)([xspr]),(%d+),(.*)$')
     limit = int(limit)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
@@ -575,7 +600,8 @@ local function read_place(place)
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
     owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
-    asks = form .. ' ' .. tail}
+    asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
+    heeds = string.find(flags, '!', 1, true)}
 end
 
 -- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
@@ -583,7 +609,7 @@ local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
   local ends, asks, mode, found =
-    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (([xspr])[^ ]* %d+ ([^ ]+) .*)$')
+    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (%+?([xspr])[^ ]* %d+ ([^ ]+) .*)$')
   number, ends = int(number), int(ends)
   if not (number and ends) or found ~= who or number < lock.head or number > lock.tail then
     damaged('queue')
@@ -615,7 +641,8 @@ end
 -- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
 -- that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
+-- a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -642,8 +669,11 @@ local function advance(asking)
       leave(lock.head, claim.id, claim.mode)
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
+        local state = claim.loads and read_state()
+        if refused(state) then state = '?' end
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
-          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key}
+          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
+            (state and '\n' .. state or '')}
       end
     else
       return

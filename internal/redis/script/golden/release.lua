@@ -1,9 +1,11 @@
--- RELEASE(id, keep, tombstone ms or 0, who held before; the last two may be left out)
+-- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is not
+-- needed at the end may be left out)
 --   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and the
+-- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
+-- <longest TTL>/<grace> <why>', and the
 -- last argument its rule, 'longest grace'. The replication id changes with every start and every
 -- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
 -- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
@@ -12,7 +14,7 @@ local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
 --            gets no lease, new or longer. It may give back what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and function()
+local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
   local rule = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
@@ -50,6 +52,7 @@ if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
 local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
+local leaves = #ARGV > 5 -- with the guard's there are 5 or 7, else at most 4 or 6
 local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in flight
@@ -59,7 +62,7 @@ local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 -- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
 -- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the counter
 -- would be another.
-if type(stored) == 'string' and none_in_flight and
+if type(stored) == 'string' and none_in_flight and not leaves and
   string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
   -- Out of memory: the long way frees all the same.
   not redis.pcall('SET', key, string.sub(stored, 1, 19), 'PX', ARGV[2]).err then
@@ -174,9 +177,9 @@ local function hand_over()
   end
   return expires > now and OK or EXPIRED
 end
-local reply = type(stored) == 'table' and none_in_flight and not closed and hand_over()
+local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
--- uses: lib/run lib/tombstones lib/lock lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
 -- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
@@ -400,6 +403,30 @@ local function commit(keep, frees, reply)
   for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
   return reply
 end
+-- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive holds.
+--   <key>:state   what it saved; without an expiry
+--   <key>:early   there for as long as claims that heed it ('!') are not to be granted
+-- They are written by the script that proves the hold, before all else, so one that is refused (out of
+-- memory) has written nothing. After a first write no other one is refused.
+local saving, early = false, 0 -- what this script is about to leave
+
+-- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
+local function leave_state(ms, state)
+  early = tonumber(ms)
+  saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
+end
+
+local function write_state()
+  if saving then write(false, 'SET', key .. ':state', saving) end
+  if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
+end
+
+-- read_state returns '+' and the state, or '-' for none; what this script saves is the state already.
+local function read_state()
+  local state = saving or redis.pcall('GET', key .. ':state')
+  if refused(state) then return state end
+  return state and '+' .. state or '-'
+end
 -- Holders. An exclusive one is in lock.owner. Those who hold together are in the slots k:1 to
 -- k:<lock.holders>, 'ends token owner id meta', without gaps (an empty owner is the id), and h:<id>
 -- is the number of an id's slot.
@@ -551,9 +578,9 @@ end
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local mode, limit, owner = 'x', 0, ''
+  local flags, mode, limit, owner = '', 'x', 0, ''
   if form and form ~= 'x' then
-    mode, limit, owner = string.match(form, '^([xspr]),(%d+),(.*)$')
+    flags, mode, limit, owner = string.match(form, '^([+!]*)([xspr]),(%d+),(.*)$')
     limit = int(limit)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
@@ -563,7 +590,8 @@ local function read_place(place)
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
     owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
-    asks = form .. ' ' .. tail}
+    asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
+    heeds = string.find(flags, '!', 1, true)}
 end
 
 -- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
@@ -571,7 +599,7 @@ local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
   local ends, asks, mode, found =
-    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (([xspr])[^ ]* %d+ ([^ ]+) .*)$')
+    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (%+?([xspr])[^ ]* %d+ ([^ ]+) .*)$')
   number, ends = int(number), int(ends)
   if not (number and ends) or found ~= who or number < lock.head or number > lock.tail then
     damaged('queue')
@@ -603,7 +631,8 @@ end
 -- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
 -- that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
+-- a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -630,8 +659,11 @@ local function advance(asking)
       leave(lock.head, claim.id, claim.mode)
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
+        local state = claim.loads and read_state()
+        if refused(state) then state = '?' end
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
-          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key}
+          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
+            (state and '\n' .. state or '')}
       end
     else
       return
@@ -656,8 +688,12 @@ local function long()
     gone = true
     leave(number, id, mode)
   end
+  if leaves and code == OK then leave_state(ARGV[5], ARGV[6]) end
   advance()
-  for _, message in ipairs(messages) do message[2] = message[2] .. before end
+  for _, message in ipairs(messages) do -- behind the key, which has no line end; a state may have any byte
+    local grant, state = string.match(message[2], '^([^\n]*)(.*)$')
+    message[2] = grant .. before .. state
+  end
   if not none_in_flight then
     bury(lock.tombs, id, tonumber(ARGV[3]))
     lock.buried = true
@@ -667,6 +703,7 @@ local function long()
     lock.mode == 's' or (lock.mode == 'p' and lock.holders < lock.limit)) then
     messages[#messages + 1] = {key .. ':free', 'free'}
   end
+  write_state()
   return commit(tonumber(ARGV[2]), true, {code})
 end
 return answer(long)

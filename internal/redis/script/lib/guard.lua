@@ -1,5 +1,6 @@
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and the
+-- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
+-- <longest TTL>/<grace> <why>', and the
 -- last argument its rule, 'longest grace'. The replication id changes with every start and every
 -- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
 -- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
@@ -8,7 +9,7 @@
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
 --            gets no lease, new or longer. It may give back what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and function()
+local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
   local rule = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')

@@ -8,9 +8,9 @@
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local mode, limit, owner = 'x', 0, ''
+  local flags, mode, limit, owner = '', 'x', 0, ''
   if form and form ~= 'x' then
-    mode, limit, owner = string.match(form, '^([xspr]),(%d+),(.*)$')
+    flags, mode, limit, owner = string.match(form, '^([+!]*)([xspr]),(%d+),(.*)$')
     limit = int(limit)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
@@ -20,7 +20,8 @@ local function read_place(place)
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
     owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
-    asks = form .. ' ' .. tail}
+    asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
+    heeds = string.find(flags, '!', 1, true)}
 end
 
 -- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
@@ -28,7 +29,7 @@ local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
   local ends, asks, mode, found =
-    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (([xspr])[^ ]* %d+ ([^ ]+) .*)$')
+    string.match(get('q:' .. number) or '', '^(%d+) %d+ [^ ]* (%+?([xspr])[^ ]* %d+ ([^ ]+) .*)$')
   number, ends = int(number), int(ends)
   if not (number and ends) or found ~= who or number < lock.head or number > lock.tail then
     damaged('queue')
@@ -60,7 +61,8 @@ end
 -- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
 -- that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
+-- a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -87,8 +89,11 @@ local function advance(asking)
       leave(lock.head, claim.id, claim.mode)
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
+        local state = claim.loads and read_state()
+        if refused(state) then state = '?' end
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
-          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key}
+          text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
+            (state and '\n' .. state or '')}
       end
     else
       return

@@ -1,0 +1,138 @@
+package script
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// do runs a verb's script for c, with all the keys that it uses.
+func (r rig) do(s Script, c backend.Claim, args []string) any {
+	r.t.Helper()
+	words := append([]string{"EVAL", s.Source, ""}, append(r.l.Keys(c.Key), r.l.Beside(c.Key)...)...)
+	words[2] = string(rune('0' + len(words) - 3))
+	reply, err := r.srv.Do(append(words, args...)...)
+	if err != nil {
+		return err
+	}
+	return reply
+}
+
+func (r rig) loading(owner string) backend.Claim {
+	return backend.Claim{Key: r.key, Owner: owner, TTL: minute, Load: true, NoneInFlight: true}
+}
+
+func (r rig) take(c backend.Claim) (backend.Grant, error) {
+	r.t.Helper()
+	return DecodeAcquire(r.do(own.Acquire, c, r.l.Acquire(c)), c)
+}
+
+// A state is a key of its own, without an expiry, which no end of a hold touches; and which holds are
+// written as always beside it.
+func TestStateOutlivesAll(t *testing.T) {
+	r := newRig(t)
+	c := r.loading("a")
+	if g, err := r.take(c); err != nil || g.State != nil {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	c.Save = []byte("one\n+\x00")
+	if err := DecodeRelease(r.do(own.Release, c, r.l.Release(c))); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.srv.MustDo("PTTL", r.l.StateKey(r.key)); got != "-1" {
+		t.Errorf("the state ends in %s ms", got)
+	}
+	if got := r.srv.MustDo("TYPE", r.l.Key(r.key)); got != "string" {
+		t.Errorf("a free lock beside a state is a %s", got)
+	}
+	r.srv.MustDo("DEL", r.l.Key(r.key)) // as after the retention
+	if g, err := r.take(r.loading("b")); err != nil || string(g.State) != "one\n+\x00" {
+		t.Errorf("%q, %v", g.State, err)
+	}
+}
+
+// Without memory a release that saves does nothing at all, and is repeated; one that saves nothing
+// frees. What would be kept of half of it is a value without its lock, or a lock without its value.
+func TestStateOutOfMemory(t *testing.T) {
+	for name, leave := range map[string]func(*backend.Claim){
+		"state": func(c *backend.Claim) { c.Save = []byte("x") },
+		"mark":  func(c *backend.Claim) { c.NotBefore = minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c := r.loading("a")
+			if _, err := r.take(c); err != nil {
+				t.Fatal(err)
+			}
+			leaving := c
+			leave(&leaving)
+			before := r.srv.MustDo("GET", r.l.Key(r.key))
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+			defer r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+			if err, ok := r.do(own.Release, leaving, r.l.Release(leaving)).(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
+				t.Errorf("a release that leaves something = %v", err)
+			}
+			if after := r.srv.MustDo("GET", r.l.Key(r.key)); after != before {
+				t.Errorf("the lock was %q and is %q", before, after)
+			}
+			if err := DecodeRelease(r.do(own.Release, c, r.l.Release(c))); err != nil {
+				t.Errorf("a release that leaves nothing = %v", err)
+			}
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+			if err := DecodeRelease(r.do(own.Release, leaving, r.l.Release(leaving))); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("a release that comes too late = %v", err)
+			}
+			if g, err := r.take(r.loading("b")); err != nil || g.State != nil {
+				t.Errorf("%+v, %v: what was refused was left", g, err)
+			}
+		})
+	}
+}
+
+// A state that is none of ours refuses who loads it, and grants him nothing; who loads nothing is
+// not concerned. One who waits is told to ask, and is refused then.
+func TestStateThatIsNone(t *testing.T) {
+	r := newRig(t)
+	r.srv.MustDo("HSET", r.l.StateKey(r.key), "a", "b")
+	reply := r.do(own.Acquire, r.loading("a"), r.l.Acquire(r.loading("a")))
+	if err, ok := reply.(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrForeign) {
+		t.Errorf("a claim that loads it: %v", reply)
+	}
+	if exists := r.srv.MustDo("EXISTS", r.l.Key(r.key)); exists != "0" {
+		t.Error("the lock was written to")
+	}
+	holder := r.loading("holder")
+	holder.Load = false
+	if _, err := r.take(holder); err != nil {
+		t.Fatal(err)
+	}
+	waiter := r.loading("waiter")
+	waiter.Queue, waiter.WaiterTTL = true, minute
+	if _, err := DecodeAcquire(r.do(own.Acquire, waiter, r.l.For("me").Acquire(waiter)), waiter); !errors.Is(err, backend.ErrHeld) {
+		t.Fatal(err)
+	}
+	if err := DecodeRelease(r.do(own.Release, holder, r.l.Release(holder))); err != nil {
+		t.Errorf("a release that hands over: %v", err)
+	}
+	if got := r.state().Holders; len(got) != 1 || got[0].Owner != "waiter" {
+		t.Errorf("holders %+v", got)
+	}
+}
+
+// What a message says of a state is all of it, none, or that it is to be asked for.
+func TestDecodeHandedState(t *testing.T) {
+	for line, want := range map[string]*backend.Grant{
+		"\n+a\nb": {State: []byte("a\nb")}, "\n+": {State: []byte{}}, "\n-": {}, "": {}, "\n?": nil, "\n": nil,
+	} {
+		topic, w, ok := DecodeHanded("17 3 1500 id holdfast:{k}" + line)
+		if !ok || topic != "id holdfast:{k}" || w.Granted != (want != nil) {
+			t.Errorf("%q: %q, %+v, %v", line, topic, w, ok)
+			continue
+		}
+		if want != nil && (!slices.Equal(w.Grant.State, want.State) || (w.Grant.State == nil) != (want.State == nil)) {
+			t.Errorf("%q: state %q", line, w.Grant.State)
+		}
+	}
+}
