@@ -21,6 +21,11 @@
 //     [Hold.Token] is for that: it rises strictly from holder to holder, so a resource that
 //     remembers the highest token it has seen can refuse a late one.
 //
+// # What is protected
+//
+// A [Binder] makes the value of a guard. [Scoped] gives it an end; a [Store] keeps it with its lock,
+// so that only its holder can save it. [Once] runs a job once in a period.
+//
 // # Errors
 //
 // Errors are an *[Error] with the operation and the key, and work with errors.Is and errors.As:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -44,4 +46,108 @@ func Example() {
 	// sold one, left: 1
 	// sold one, left: 0
 	// sold out, or a newer holder was here
+}
+
+// What a guard protects is opened with the hold and closed before the lock is released.
+func ExampleScoped() {
+	ctx := context.Background()
+	b, _ := backend.Open(ctx, "mem://scoped")
+	defer b.Close()
+	dir, _ := os.MkdirTemp("", "ledger")
+	defer os.RemoveAll(dir)
+
+	open := func(_ context.Context, h locker.Hold) (*os.File, error) {
+		return os.OpenFile(filepath.Join(dir, h.Key), os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
+	}
+	l, err := locker.New(b, locker.Scoped(open, (*os.File).Close), locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	var kept *os.File
+	err = locker.Do(ctx, l, "ledger", func(_ context.Context, f *os.File) error {
+		kept = f
+		_, err := f.WriteString("sold one")
+		return err
+	})
+	fmt.Println(err)
+	_, err = kept.WriteString("and another") // after the lock is gone, so is the file
+	fmt.Println(errors.Is(err, os.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+}
+
+// A value that lives beside its lock: loaded by the request that locks, saved by the one that unlocks.
+func ExampleStore() {
+	ctx := context.Background()
+	b, _ := backend.Open(ctx, "mem://store") // or redis://, rueidis://, etcd://
+	defer b.Close()
+
+	type shelf struct{ Left, Sold int }
+	shelves, err := locker.NewStore(b, locker.JSON[shelf](), locker.Config{TTL: 10 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	defer shelves.Close()
+
+	_ = shelves.Update(ctx, "sku-1", func(shelf) (shelf, error) { return shelf{Left: 2}, nil })
+	errSoldOut := errors.New("sold out")
+	for range 3 {
+		err = shelves.Update(ctx, "sku-1", func(s shelf) (shelf, error) {
+			if s.Left == 0 {
+				return s, errSoldOut // nothing is saved
+			}
+			return shelf{s.Left - 1, s.Sold + 1}, nil
+		})
+	}
+	fmt.Println(errors.Is(err, errSoldOut))
+	s, token, err := shelves.Get(ctx, "sku-1") // needs no lock
+	fmt.Printf("%+v %v %v\n", s, token > 0, err)
+	// Output:
+	// true
+	// {Left:0 Sold:2} true <nil>
+}
+
+// A job that every instance tries, and one of them runs.
+func ExampleOnce() {
+	ctx := context.Background()
+	b, _ := backend.Open(ctx, "mem://once")
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	for range 3 { // three instances, a minute apart by their clocks
+		ran, err := locker.Once(ctx, l, "nightly report", 18*time.Hour, func(context.Context, struct{}) error {
+			return nil // however short it is
+		})
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+	// false <nil>
+}
+
+// One call's work must not take long, whatever the others may.
+func ExampleMaxHold() {
+	ctx := context.Background()
+	b, _ := backend.Open(ctx, "mem://maxhold")
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, _ struct{}) error {
+		<-ctx.Done() // work that hangs
+		return context.Cause(ctx)
+	}, locker.MaxHold(10*time.Millisecond))
+	fmt.Println(errors.Is(err, locker.ErrMaxHold))
+	// Output: true
 }

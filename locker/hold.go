@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,12 @@ type hold struct {
 	cancel    context.CancelCauseFunc // of ctx; both made when somebody looks
 	strong    *handle                 // keeps the guard, until the first renewal
 	weak      weak.Pointer[handle]    // knows it, from then on
+
+	save     []byte        // what its release saves, for Store
+	every    time.Duration // of Once,
+	began    time.Time     // and since when that counts
+	resource *resource     // what the guard protects, if that has an end: see Scoped
+	closed   error         // of closing it, by unlock
 }
 
 // newHold makes a hold of the lease for g, and tell of its end. The caller is counted; the count
@@ -150,18 +157,18 @@ type hold struct {
 //
 // Until the first renewal the hold just keeps the guard, which costs nothing, and most holds are
 // over by then. The renewals notice when it is dropped, see leaked.
-func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), where site, g *handle) *hold {
+func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), o *call, g *handle) *hold {
 	l.mu.Lock()
 	h := &l.firstHold
 	if h.lease != nil {
 		h = &hold{}
 	}
-	h.lease, h.info, h.parent, h.tell, h.site, h.strong = l, info, ctx, tell, where, g
+	h.lease, h.info, h.parent, h.tell, h.site, h.strong = l, info, ctx, tell, o.site, g
 	l.hold = h
 	lost := l.lost
-	if lost == nil && c.cfg.MaxHold > 0 {
+	if lost == nil && o.maxHold > 0 {
 		now := c.now()
-		h.maxAt = now + instant(c.cfg.MaxHold)
+		h.maxAt = now + instant(o.maxHold)
 		l.timer.Reset(l.next(now))
 	}
 	l.mu.Unlock()
@@ -184,12 +191,14 @@ func (h *hold) leaked() bool {
 		h.weak, h.strong = weak.Make(h.strong), nil
 		return false
 	}
-	if none := (weak.Pointer[handle]{}); h.weak == none {
+	if h.weak == noHandle {
 		return false
 	}
 	collectGarbage(time.Now())
 	return h.weak.Value() == nil
 }
+
+var noHandle weak.Pointer[handle]
 
 // collectGarbage runs the garbage collector if it has not run for half a minute: an idle program
 // would never notice a guard that was dropped.
@@ -261,7 +270,10 @@ func (h *hold) end(now instant, cause error) bool {
 		close(h.lost)
 		h.lost = closedChan
 	}
-	cancel := h.cancel
+	cancel, open, told := h.cancel, h.resource, h.cause
+	if h.unlocking {
+		open = nil // Unlock closes it
+	}
 	l.mu.Unlock()
 	if first && cancel != nil {
 		cancel(cause)
@@ -270,8 +282,14 @@ func (h *hold) end(now instant, cause error) bool {
 		l.core.cfg.Logger.Warn("holdfast: hold ended", "key", h.info.Key, "token", h.info.Token, "cause", cause,
 			"locked at", &h.site)
 	}
+	if first && open != nil {
+		open.closeBehind()
+	}
 	if lost {
-		h.leave(h.cause)
+		if errors.Is(told, ErrUnlocked) { // lost while Unlock closes what it protects
+			told = cause
+		}
+		h.leave(told)
 	}
 	return first
 }
@@ -316,6 +334,9 @@ func (h *hold) unlock() error {
 	h.unlocking = true
 	l.mu.Unlock()
 	err := h.unlockFirst()
+	if h.closed != nil {
+		err = errors.Join(err, h.closed)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.outcome, h.settled = err, true
@@ -332,8 +353,13 @@ func (h *hold) unlockFirst() error {
 		h.end(now, errExpired)
 	}
 	unlocked := h.end(now, ErrUnlocked)
+	if h.resource != nil {
+		var lasted bool
+		now, lasted = h.closeFirst()
+		unlocked = unlocked && lasted
+	}
 	l.mu.Lock()
-	cause, under := h.cause, l.renewing
+	cause, under, lost := h.cause, l.renewing, l.lost
 	if under != nil {
 		l.stop() // no renewal beside a release, or past it; its answer may still say that the lease is lost
 	}
@@ -345,8 +371,8 @@ func (h *hold) unlockFirst() error {
 	case unlocked, errors.Is(cause, ErrClosed) && !l.expired(now):
 		cause = nil
 	case !errors.Is(cause, ErrMaxHold): // lost: very likely in the store as well. If not, it is released there
-		if errors.Is(cause, ErrClosed) {
-			cause = errExpired
+		if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrUnlocked) {
+			cause = cmp.Or(lost, errExpired)
 		}
 		c.drop(h.parent, l)()
 		h.leave(cause)
@@ -363,10 +389,13 @@ func (h *hold) unlockFirst() error {
 		h.leave(nil)
 		return nil
 	}
+	if cause == nil && (h.save != nil || h.every > 0) {
+		l.leave(h)
+	}
 	c.holdTimes.add(l.claim.Key, l.passes+1, time.Duration(now-l.granted), time.Now())
 	err := c.giveUp(h.parent, l)
 	if errors.Is(err, backend.ErrLost) {
-		if l.expired(c.now()) {
+		if l.expired(c.now()) && l.save == nil {
 			err = nil // the lease ran out by itself while the release was in flight
 		} else {
 			err = lostBecause(fmt.Errorf("the store says so: %w", err))

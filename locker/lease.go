@@ -37,6 +37,10 @@ type lease struct {
 	queued  bool    // it was waited for in the store's queue, so that those behind may not know of it
 	waiter  *waiter // that got the lease for the present hold; nil for the first
 
+	state     []byte        // what was stored when the lease was granted, for a Store
+	save      []byte        // what its release saves; nil if nothing
+	notBefore time.Duration // of the mark that its release leaves
+
 	mu       sync.Mutex // guards what follows, and the hold
 	hold     *hold      // the present one; nil before the first, and while the lease is handed on
 	until    instant    // the deadline
@@ -65,8 +69,9 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	}
 	l.core, l.claim, l.info, l.tell = c, w.claim, w.info, w.tell
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
-	l.claim.NoneInFlight = !w.unsure
+	l.claim.NoneInFlight, l.claim.Load, l.claim.NotBefore = !w.unsure, false, 0
 	l.claim.Before, l.queued = w.before, w.refToken != 0
+	l.state = g.State
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {

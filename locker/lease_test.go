@@ -29,7 +29,7 @@ func handedOver(t *testing.T, c *core, slow time.Duration) *hold {
 		t.Fatal(err)
 	}
 	time.Sleep(slow)
-	return c.newHold(t.Context(), l, Hold{Key: "k"}, ignore, site{}, nil)
+	return c.newHold(t.Context(), l, Hold{Key: "k"}, ignore, &call{}, nil)
 }
 
 // Whoever has been handed a lease may be slow to take it up: the lease is then renewed at once, or

@@ -68,19 +68,24 @@ func (c *core) acquire(ctx context.Context, op, key string, opts []Option, g *ha
 	if c.events != nil {
 		c.observeLease(ctx, EventGrant, l)
 	}
-	g.h = c.newHold(ctx, l, info, end, o.site, g)
+	g.h = c.newHold(ctx, l, info, end, &o, g)
 	return nil
 }
 
 // options adds the options of one call up.
 func (c *core) options(opts []Option) call {
-	o := call{ttl: c.cfg.TTL, failFast: c.cfg.Wait.FailFast}
+	o := call{ttl: c.cfg.TTL, maxHold: c.cfg.MaxHold, failFast: c.cfg.Wait.FailFast}
 	if len(opts) > 0 {
 		given := o // escapes
 		given.apply(opts)
 		o = given
 	}
 	o.wait = cmp.Or(o.wait, c.cfg.Wait.Mode)
+	if o.every > 0 { // in the queue nobody asks what a claim heeds
+		if o.wait = waiting.Poll; c.caps.Watch {
+			o.wait = waiting.Notify
+		}
+	}
 	return o
 }
 
@@ -113,7 +118,7 @@ func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*leas
 	}
 	var l *lease
 	var err error
-	if o.mode == backend.Exclusive && !o.reentrant {
+	if o.mode == backend.Exclusive && !o.reentrant && !o.load && o.every == 0 {
 		l, err = c.lockTogether(limited, key, info, o)
 	} else {
 		l, err = c.lockAlone(limited, op, key, info, o)
@@ -143,10 +148,18 @@ func (c *core) check(o *call) error {
 
 // lockAlone gets a lease that is shared with nobody.
 func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call) (*lease, error) {
-	runtime.Callers(siteSkip+1, o.site[:])
+	skip := siteSkip + 1
+	if o.load {
+		skip-- // Store.Update has no Client in between
+		if o.mode != backend.Exclusive || o.reentrant {
+			return nil, &backend.InvalidError{Field: "mode", Value: o.mode.String(), Reason: "is not exclusive: a value has one writer"}
+		}
+	}
+	runtime.Callers(skip, o.site[:])
 	w := &wait{core: c, info: info, mode: o.wait, failFast: o.failFast && op == opLock}
 	c.claim(ctx, op, key, o, &w.claim)
-	if o.mode != backend.Exclusive || o.reentrant { // a plain claim asks for nothing that a backend may lack
+	w.claim.Load, w.claim.NotBefore = o.load, o.every
+	if o.mode != backend.Exclusive || o.reentrant || o.every > 0 { // a plain claim asks for nothing that a backend may lack
 		if err := w.claim.Validate(c.caps); err != nil {
 			return nil, err
 		}
@@ -528,7 +541,7 @@ func (w *wait) withdraw(ctx context.Context) {
 	if !w.asked || !w.unsure && !w.claim.Queue {
 		return // every attempt was answered with a definite no, and there is no place in a queue
 	}
-	claim := w.claim // which a heartbeat may be reading
-	claim.NoneInFlight = !w.unsure
+	claim := w.claim                                   // which a heartbeat may be reading
+	claim.NoneInFlight, claim.NotBefore = !w.unsure, 0 // what it would have done was not done
 	w.core.forget(ctx, &claim, w.info)
 }

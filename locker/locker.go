@@ -237,11 +237,14 @@ func (c *core) drain(ctx context.Context) error {
 		}
 		_ = l.lose(lostBecause(ErrClosed))
 	}
-	owed := c.owed.drop()
+	owed, open := c.owed.drop(), c.stillOpen()
 	<-c.idle // soon: what is still under way waits for requests alone, which the backend bounds
 	var left []string
 	if len(held) > 0 {
 		left = append(left, fmt.Sprintf("not unlocked: %s", strings.Join(held, "; ")))
+	}
+	if len(open) > 0 {
+		left = append(left, fmt.Sprintf("what is protected is not closed: %s", strings.Join(open, ", ")))
 	}
 	if owed > 0 {
 		left = append(left, fmt.Sprintf("%d releases not confirmed", owed))

@@ -18,6 +18,9 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
+	load      bool          // the state, for Store
+	every     time.Duration // of Once
+	maxHold   time.Duration
 	waitLimit time.Duration
 	failFast  bool
 	wait      waiting.Mode // in place of Config.Wait's; empty for that
@@ -45,6 +48,9 @@ func Permit(limit int) Option {
 
 // TTL overrides Config.TTL for this hold. It never turns renewal off.
 func TTL(d time.Duration) Option { return func(c *call) { c.ttl = d } }
+
+// MaxHold overrides [Config.MaxHold] for this hold; zero or less is none.
+func MaxHold(d time.Duration) Option { return func(c *call) { c.maxHold = d } }
 
 // Reentrant lets the same owner lock the same key again, here or in another process; the key is
 // free when every hold is released. An owner is a name that only those share who may enter

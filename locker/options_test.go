@@ -190,3 +190,31 @@ func TestMutualExclusion(t *testing.T) {
 		t.Errorf("counter %d, want %d", counter, want)
 	}
 }
+
+// One call's MaxHold is that of its hold alone, also where a lease is handed on.
+func TestMaxHoldOfOneCall(t *testing.T) {
+	bubble(t, hook(), locker.Config{TTL: time.Minute, MaxHold: time.Hour}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for _, held := range []struct {
+			opts  []locker.Option
+			limit time.Duration // 0 is none within a day
+		}{
+			{[]locker.Option{locker.MaxHold(time.Second)}, time.Second},
+			{nil, time.Hour},
+			{[]locker.Option{locker.MaxHold(0)}, 0},
+		} {
+			g := mustLock(t, l, "k", held.opts...)
+			start := time.Now()
+			select {
+			case <-g.Context().Done():
+			case <-time.After(24 * time.Hour):
+			}
+			took := time.Since(start).Round(time.Millisecond)
+			switch err := g.Unlock(); {
+			case held.limit == 0 && (err != nil || took != 24*time.Hour), held.limit > 0 && took != held.limit:
+				t.Errorf("with MaxHold %v the hold ended after %v: %v", held.limit, took, err)
+			case held.limit > 0:
+				wantErr(t, err, locker.ErrMaxHold)
+			}
+		}
+	})
+}

@@ -38,8 +38,23 @@ func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
 // giveUp ends a lease and releases it in the store.
 func (c *core) giveUp(ctx context.Context, l *lease) error {
 	defer c.drop(ctx, l)()
-	return c.release(ctx, c.tellBefore(l), Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
+	claim := c.tellBefore(l)
+	leaves := l.save != nil || l.notBefore > 0
+	if leaves {
+		with := *claim
+		with.Save, with.NotBefore = l.save, l.notBefore
+		claim = &with
+	}
+	err := c.release(ctx, claim, Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
+	if leaves && errors.Is(err, errReleasedBefore) && !l.expired(c.now()) {
+		return nil // until now only that release can have ended the hold
+	}
+	return err
 }
+
+// errReleasedBefore is what a release comes to that leaves something, was not answered, and finds
+// the hold gone when it is repeated: the first has left it, or else the lease ran out before it.
+var errReleasedBefore = errors.New("the lease is over, and a release before was not answered")
 
 // expired reports whether the deadline has passed.
 func (l *lease) expired(now instant) bool {
@@ -107,6 +122,9 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 			// Whoever releases believed in the hold when it did. Until that belief's deadline only
 			// a release of this claim can have ended the hold, and the one that was not answered is
 			// such a release.
+			if claim.Save != nil || claim.NotBefore > 0 {
+				return errReleasedBefore // whoever knows the deadline decides
+			}
 			return nil
 		case released(err):
 			return err

@@ -1,0 +1,71 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Once is [Do] for a job that many instances try: fn runs unless it ran less than every ago, and ran
+// says whether it did. The time counts from when the last run began, by the store's clock, so it
+// does not matter how short fn is, or what the instances' clocks say.
+//
+// While one runs fn, others wait, and are told afterwards that it ran; ctx and [WaitLimit] bound
+// that. That it ran is noted in the request that unlocks, whether fn failed, panicked or not. What
+// is not noted is a run whose lock was lost, and one whose process crashed: then another may run
+// fn, as soon as the lease is over, and so more than once in the time. Without faults fn runs at
+// most once in it, and with them at least once. Its token, if the Binder puts it into the value,
+// tells the runs apart.
+//
+// A job of a schedule gives less than the period: of a try that comes early, by a timer that was
+// quick or a clock that was set, nothing is left until the next. With every at three quarters of
+// the period, instances whose clocks differ by up to half a period run the job once in each.
+//
+// The error is as Do's; it is nil where fn did not run because it is too early. A backend that has
+// no such marks (Capabilities.NotBefore: a quorum, and the layouts of other libraries) refuses with
+// [errors.ErrUnsupported]. opts must not ask for a lock that several hold.
+func Once[T any](ctx context.Context, l Locker[T], key string, every time.Duration,
+	fn func(ctx context.Context, v T) error, opts ...Option,
+) (ran bool, err error) {
+	switch {
+	case fn == nil:
+		return false, &Error{"once", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
+	case every < time.Millisecond || every > backend.MaxNotBefore:
+		return false, &Error{"once", key, &backend.InvalidError{
+			Field: "every", Value: every.String(), Reason: "must be 1ms to " + backend.MaxNotBefore.String(),
+		}}
+	}
+	g, err := l.Lock(ctx, key, append(slices.Clone(opts), func(c *call) { c.every = every })...)
+	if errors.Is(err, backend.ErrEarly) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	g.h.every, g.h.began = every, time.Now()
+	defer func() {
+		if unlock := g.Unlock(); unlock != nil {
+			err = errors.Join(err, unlock)
+		}
+	}()
+	v, err := g.Value()
+	if err != nil {
+		return false, err
+	}
+	ran = true
+	return ran, fn(g.Context(), v)
+}
+
+// leave has the release of the lease leave for later holders what h has for them.
+//
+// Safety: the time of a mark that is still to come is counted here before the release is sent, and
+// by the store from when it executes that. So the mark ends no sooner than h.every after h began.
+func (l *lease) leave(h *hold) {
+	l.save = h.save
+	if h.every > 0 {
+		l.notBefore = max(h.every-time.Since(h.began), 0)
+	}
+}

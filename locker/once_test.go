@@ -1,0 +1,217 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// once runs a job that takes no time.
+func once(t *testing.T, l *locker.Client[struct{}], every time.Duration) (ran bool) {
+	t.Helper()
+	called := false
+	ran, err := locker.Once(t.Context(), l, "job", every, func(context.Context, struct{}) error { called = true; return nil })
+	if err != nil || ran != called {
+		t.Errorf("Once = %v, %v, and called fn: %v", ran, err, called)
+	}
+	return ran
+}
+
+// ShedLock's lockAtLeastFor: a job that is quicker than the clocks agree is not run by the next
+// instance in the same period.
+func TestShedLockAtLeastFor(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for range 3 {
+			if !once(t, l, time.Minute) {
+				t.Fatal("the first did not run")
+			}
+			wantHeld(t, b, "job", false) // only the mark is left
+			for range 3 {
+				if once(t, l, time.Minute) {
+					t.Fatal("it ran again at once")
+				}
+				time.Sleep(19 * time.Second)
+			}
+			time.Sleep(3 * time.Second)
+		}
+	})
+}
+
+// gocron#841: instances whose clocks differ run a job of a schedule several times in one period, as
+// the lock of a short job is free again by the time that the next clock comes to the period.
+func TestGocron841(t *testing.T) {
+	const (
+		instances = 5
+		periods   = 20
+		period    = time.Minute
+	)
+	b := hook()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		runs := map[int]int{} // by period of the instances' schedule
+		var wg sync.WaitGroup
+		for i := range instances {
+			wg.Go(func() {
+				l, err := locker.New(b, locker.Bare, locker.Config{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer l.Close()
+				time.Sleep(time.Duration(i) * period / 2 / (instances - 1)) // its clock is late by up to half a period
+				for n := range periods {
+					start := time.Now()
+					_, err := locker.Once(context.Background(), l, "job", period*3/4, func(context.Context, struct{}) error {
+						mu.Lock()
+						runs[n]++
+						mu.Unlock()
+						time.Sleep(time.Duration(n) * time.Second) // the job is short, or not so short
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					time.Sleep(period - time.Since(start))
+				}
+			})
+		}
+		wg.Wait()
+		for n := range periods {
+			if runs[n] != 1 {
+				t.Errorf("period %d: %d runs", n, runs[n])
+			}
+		}
+	})
+}
+
+// The time counts from when a run began, also if it failed or panicked; a run that takes longer leaves
+// nothing to wait for.
+func TestOnceCountsFromTheBeginning(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		broken := errors.New("broken")
+		for _, job := range []struct {
+			takes time.Duration
+			end   func() error
+		}{
+			{0, func() error { return nil }},
+			{40 * time.Second, func() error { return broken }},
+			{59 * time.Second, func() error { panic(broken) }},
+			{2 * time.Minute, func() error { return nil }},
+		} {
+			start := time.Now()
+			func() {
+				defer func() { _ = recover() }()
+				ran, err := locker.Once(t.Context(), l, "job", time.Minute, func(context.Context, struct{}) error {
+					time.Sleep(job.takes)
+					return job.end()
+				})
+				if !ran || err != nil && !errors.Is(err, broken) {
+					t.Errorf("Once = %v, %v", ran, err)
+				}
+			}()
+			for !once(t, l, time.Millisecond) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			want := max(time.Minute, job.takes)
+			if took := time.Since(start); took < want || took > want+20*time.Millisecond {
+				t.Errorf("a job of %v could run again after %v", job.takes, took)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// While one runs it, others wait: if it crashes, they run it.
+func TestOnceCrash(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		b := hook()
+		bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+			c := backend.Claim{Key: "job", Owner: backend.NewOwner(), TTL: time.Minute, NotBefore: time.Hour}
+			if _, err := b.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if !crash {
+				time.AfterFunc(time.Second, func() { _ = b.Release(context.Background(), c) })
+			}
+			if ran := once(t, l, time.Hour); ran != crash {
+				t.Errorf("the other crashed: %v, and it ran here: %v", crash, ran)
+			}
+		})
+	}
+}
+
+// Marks are left by those who ran: not by a wait that was cancelled, a binder that failed, or a lock
+// that was lost.
+func TestOnceLeavesNoMarkWithoutARun(t *testing.T) {
+	b, renew, _ := switchable()
+	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+		fn := func(context.Context, struct{}) error { t.Error("fn ran"); return nil }
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			_, _ = b.Backend.TryAcquire(ctx, c) // granted, and not heard of
+			return backend.Grant{}, errSilence
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ran, err := locker.Once(ctx, l, "job", time.Hour, fn)
+		wantErr(t, err, context.DeadlineExceeded)
+		b.acquire = nil
+		unbound, newErr := locker.New(b, func(context.Context, locker.Hold) (int, error) { return 0, errSilence }, locker.Config{})
+		if newErr != nil {
+			t.Fatal(newErr)
+		}
+		defer unbound.Close()
+		again, err := locker.Once(t.Context(), unbound, "job", time.Hour, func(context.Context, int) error { return fn(nil, struct{}{}) })
+		wantErr(t, err, errSilence)
+		lost, err := locker.Once(t.Context(), l, "job", time.Hour, func(ctx context.Context, _ struct{}) error {
+			renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+			<-ctx.Done()
+			return nil
+		})
+		wantErr(t, err, locker.ErrLost)
+		renew(nil)
+		if ran || again || !lost {
+			t.Errorf("ran: %v, %v, %v, want false, false, true", ran, again, lost)
+		}
+		time.Sleep(time.Minute)
+		if !once(t, l, time.Hour) {
+			t.Error("a mark was left by who did not run")
+		}
+	})
+}
+
+func TestOnceRefuses(t *testing.T) {
+	fn := func(context.Context, struct{}) error { return nil }
+	l, err := locker.New(plain(), locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = locker.Once(t.Context(), l, "job", time.Hour, fn)
+	wantErr(t, err, errors.ErrUnsupported, locker.ErrNotAcquired)
+	m, err := locker.New(hook(), locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for what, err := range map[string]error{
+		"no fn":    second(locker.Once(t.Context(), m, "job", time.Hour, nil)),
+		"no time":  second(locker.Once(t.Context(), m, "job", 0, fn)),
+		"too long": second(locker.Once(t.Context(), m, "job", 1000*backend.MaxTTL, fn)),
+		"shared":   second(locker.Once(t.Context(), m, "job", time.Hour, fn, locker.Shared())),
+		"no key":   second(locker.Once(t.Context(), m, "", time.Hour, fn)),
+	} {
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second(_ bool, err error) error { return err }

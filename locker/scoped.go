@@ -1,0 +1,257 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// Scoped returns a [Binder] of values that have an end: open makes one for each hold, and closing
+// ends it, once.
+//
+// closing runs inside Unlock, in its goroutine, after the hold has ended and before the lock is
+// released or handed on; the lease is renewed meanwhile. Its error is joined to Unlock's, and a
+// panic of it becomes an error. Unlock waits for it for as long as it takes.
+//
+// When the hold ends by a loss, by [Config.MaxHold] or by [Client.Close], closing runs at once, in
+// a goroutine of its own, also while code under the lock still uses the value: such code must bear
+// that, as that of a closed connection does. A later Unlock waits for it and has its error.
+//
+// So, of one exclusive key, no two values of a process are open at a time, whatever happens: the
+// next holder's open waits until the last one's closing has returned, or fails with its own ctx.
+// (A process is here all Clients of one [backend.Backend].) The next holder of another process
+// waits for it after an Unlock, too. After a loss it cannot: the store grants the key when the
+// lease is over, and does not know of values. It then depends on closing to be done by that time,
+// for which there is what is left of the lease after the local deadline (a hundredth of the TTL and
+// 3 ms, after MaxHold two thirds of the TTL as a rule).
+//
+// The ctx that open gets must be the one that the Binder got, or derived from it. A Binder may call
+// several Scoped ones; they are closed in reverse. With nil for open or closing the Binder is nil,
+// which [New] refuses.
+func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
+	if open == nil || closing == nil {
+		return nil
+	}
+	return func(ctx context.Context, info Hold) (v T, err error) {
+		var none T
+		of, ok := ctx.Value(holdKey{}).(holdContext)
+		if !ok || of.h.info != info {
+			return none, &backend.InvalidError{Field: "ctx", Reason: "is not that of the hold: Scoped needs the one that the Binder got"}
+		}
+		r := &resource{hold: of.h, done: make(chan struct{})}
+		if err := r.enter(of); err != nil {
+			return none, err
+		}
+		opened := false
+		defer func() {
+			if !opened { // open failed, or panicked
+				r.leave()
+			}
+		}()
+		if v, err = open(ctx, info); err != nil {
+			return none, err
+		}
+		opened = true
+		r.closing = func() error { return closing(v) }
+		if cause := of.h.protect(r); cause != nil { // it ended while open was at work
+			return none, errors.Join(cause, r.close())
+		}
+		return v, nil
+	}
+}
+
+// A resource is what a hold's guard protects, from before it is opened until it is closed.
+type resource struct {
+	hold    *hold
+	closing func() error
+	done    chan struct{} // closed when it is closed
+	err     error         // of closing, when done is closed
+	inner   *resource     // that the same hold opened before
+
+	// Guarded by resources.
+	taken   bool // somebody closes it
+	counted bool // by the Client, which waits for it when it is closed itself
+}
+
+// resources are those that are open in this process, by key. They are few: one for each key that is
+// held with a Scoped binder.
+var resources = struct {
+	sync.Mutex
+	open map[string][]*resource
+}{open: map[string][]*resource{}}
+
+// enter waits until nothing is open that must not be beside r, and counts r as open.
+//
+// Safety: whoever comes here was granted the key by the store. What an exclusive claim finds open
+// then is of a hold that is over, whether it knows or not, and is closed when it does; so the store
+// is asked for it now. No two pass, as the look and the entry are one step under the mutex, and an
+// entry is left only when closing has returned.
+func (r *resource) enter(ctx holdContext) error {
+	key := r.hold.lease.claim.Key
+	for {
+		resources.Lock()
+		i := slices.IndexFunc(resources.open[key], r.excludedBy)
+		if i < 0 {
+			resources.open[key] = append(resources.open[key], r)
+			resources.Unlock()
+			return nil
+		}
+		other := resources.open[key][i]
+		resources.Unlock()
+		if l := other.hold.lease; l.holder() == other.hold {
+			l.core.add()
+			go func() {
+				defer l.core.done()
+				_ = l.check(context.Background(), other.hold)
+			}()
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return fmt.Errorf("what an earlier hold protects is still open: %w", ended(ctx))
+		}
+	}
+}
+
+// excludedBy reports whether r must not be open beside other: as their claims must not hold
+// together, and of permits no more than the limit.
+func (r *resource) excludedBy(other *resource) bool {
+	mine, theirs := r.hold.lease, other.hold.lease
+	switch {
+	case mine.core.b != theirs.core.b, r.hold == other.hold:
+		return false
+	case mine.claim.Reentrant && theirs.claim.Reentrant:
+		return mine.claim.Owner != theirs.claim.Owner
+	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive:
+		return true
+	}
+	return mine.claim.Mode == backend.Permit && theirs.holder() != other.hold
+}
+
+// leave is the end of what enter began.
+func (r *resource) leave() {
+	key := r.hold.lease.claim.Key
+	resources.Lock()
+	defer resources.Unlock()
+	resources.open[key] = slices.DeleteFunc(resources.open[key], func(o *resource) bool { return o == r })
+	if len(resources.open[key]) == 0 {
+		delete(resources.open, key)
+	}
+	close(r.done)
+}
+
+// close ends r and returns when it has ended, with the error of closing and of those that were
+// opened before r. Only its first call runs closing.
+func (r *resource) close() error {
+	resources.Lock()
+	first := !r.taken
+	r.taken = true
+	resources.Unlock()
+	if first {
+		r.run()
+	}
+	<-r.done
+	if r.inner != nil {
+		return errors.Join(r.err, r.inner.close())
+	}
+	return r.err
+}
+
+// run runs closing, and leaves whatever becomes of it.
+func (r *resource) run() {
+	defer r.leave()
+	defer func() {
+		if p := recover(); p != nil {
+			r.err = fmt.Errorf("close: panic: %v", p)
+			r.hold.lease.core.cfg.Logger.Error("holdfast: closing what a guard protects panicked",
+				"key", r.hold.info.Key, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if err := r.closing(); err != nil {
+		r.err = fmt.Errorf("close: %w", err)
+	}
+}
+
+// closeBehind closes r in a goroutine of its own, as the hold has ended without an Unlock. The
+// Client is not closed before, if it has time.
+func (r *resource) closeBehind() {
+	c := r.hold.lease.core
+	resources.Lock()
+	r.counted = true
+	resources.Unlock()
+	c.add()
+	go func() {
+		if err := r.close(); err != nil {
+			c.cfg.Logger.Warn("holdfast: could not close what a guard protected", "key", r.hold.info.Key, "error", err)
+		}
+		r.uncount()
+	}()
+}
+
+// uncount has the Client wait for r no more.
+func (r *resource) uncount() {
+	resources.Lock()
+	counted := r.counted
+	r.counted = false
+	resources.Unlock()
+	if counted {
+		r.hold.lease.core.done()
+	}
+}
+
+// stillOpen is for a Client that has no more time: it names what is open of it, and waits for it no
+// more.
+func (c *core) stillOpen() (keys []string) {
+	resources.Lock()
+	var open []*resource
+	for _, all := range resources.open {
+		for _, r := range all {
+			if r.hold.lease.core == c {
+				open = append(open, r)
+			}
+		}
+	}
+	resources.Unlock()
+	for _, r := range open {
+		keys = append(keys, fmt.Sprintf("%q", r.hold.info.Key))
+		r.hold.leave(lostBecause(ErrClosed)) // unless it has: its Unlock waits for closing
+		r.uncount()
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// protect has the end of the hold close r. If it has ended already, that is the caller's to do, and
+// the cause is returned.
+func (h *hold) protect(r *resource) error {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	if h.cause != nil {
+		return h.cause
+	}
+	r.inner, h.resource = h.resource, r
+	return nil
+}
+
+// closeFirst closes what the hold protects before its lease is given up, which is renewed
+// meanwhile. It returns the time, and whether the lease lasted.
+func (h *hold) closeFirst() (now instant, lasted bool) {
+	l := h.lease
+	now = l.core.now()
+	l.mu.Lock()
+	h.strong, h.weak = nil, noHandle // its guard is not dropped: it is being unlocked
+	if h.maxAt = 0; !l.over {
+		l.timer.Reset(l.next(now))
+	}
+	l.mu.Unlock()
+	h.closed = h.resource.close()
+	now = l.core.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now, l.lost == nil && now < l.until
+}
