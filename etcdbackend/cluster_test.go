@@ -225,6 +225,11 @@ func TestHolderCutOff(t *testing.T) {
 	}
 }
 
+// covers: G6
+func TestFlashSale(t *testing.T) {
+	backendtest.FlashSale(t, at(testserver.Etcd(t).Addr()), 400)
+}
+
 // covers: G6, B11
 func TestProcesses(t *testing.T) {
 	backendtest.Processes(t, at(testserver.Etcd(t).Addr()))

@@ -27,3 +27,8 @@ func TestFairProcesses(t *testing.T) {
 func TestKilledWaiter(t *testing.T) {
 	backendtest.KilledWaiter(t, testserver.SharedRedis(t).URL())
 }
+
+// covers: G6
+func TestFlashSale(t *testing.T) {
+	backendtest.FlashSale(t, testserver.SharedRedis(t).URL(), 1000)
+}

@@ -2,14 +2,24 @@ package rueidisbackend
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
+
+// Before TestMain, and before anything is started: this process may be one that FlashSale started.
+func init() { backendtest.Main() }
+
+// covers: G6
+func TestFlashSale(t *testing.T) {
+	backendtest.FlashSale(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"), 1000)
+}
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(m),

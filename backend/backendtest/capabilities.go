@@ -70,6 +70,7 @@ func (e *env) wishes(key string) map[string]struct {
 		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
 		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
 		"MinToken":    {with(func(c *backend.Claim) { c.MinToken = 1 }), backend.Capabilities{MinToken: true}},
+		"NotBefore":   {with(func(c *backend.Claim) { c.NotBefore = e.long }), backend.Capabilities{NotBefore: true}},
 		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
 	}
 }
@@ -89,12 +90,18 @@ func refusesOthers(e *env) {
 		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
 		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
 		plain.WaiterTTL, plain.Hold, plain.MinToken = wish.claim.WaiterTTL, wish.claim.Hold, wish.claim.MinToken
+		plain.NotBefore = wish.claim.NotBefore
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
-		if plain.Save != nil {
+		if plain.Save != nil || plain.NotBefore != 0 {
 			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)
 		}
 		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.MinToken = 0, 0, false, false, false, nil, 0
+		plain.NotBefore = 0
 		e.release(a, plain)
+	}
+	if !e.caps.State {
+		_, err := a.Saved(e.ctx, e.key("k"))
+		e.is("Saved, which the backend does not claim", err, errors.ErrUnsupported)
 	}
 }
 

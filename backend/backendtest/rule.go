@@ -23,9 +23,9 @@ type rule struct {
 func rules(bubble bool) []rule {
 	return slices.Concat(
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, floorRules, expiryRules, watchRules, lossRules,
-		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, modeRules, stateRules, queueRules, handoffRules,
+		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
 		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
-		once(lockerRules), once(guardRules), leftoverRules, contentionRules, faultRules, stormRules(bubble),
+		once(lockerRules), once(guardRules), once(scopedRules), storeRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
 

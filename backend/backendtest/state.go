@@ -65,6 +65,10 @@ var stateRules = []rule{
 		why: "Every kind of hold loads and saves: each may be granted by another path of a backend.",
 	},
 	{
+		name: "state/read", run: stateRead, needs: state,
+		why: "Who only looks needs no lock, and keeps nobody from it: Saved tells what the last holder saved, also while another holds.",
+	},
+	{
 		name: "state/race", run: stateRace, needs: state,
 		why: "State and grant are one step. A state that was read before the grant is the one before the last holder's.",
 	},

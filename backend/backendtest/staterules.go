@@ -327,6 +327,36 @@ func stateModes(e *env) {
 	}
 }
 
+func stateRead(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	reads := func(want []byte) {
+		e.Helper()
+		for _, client := range []backend.Backend{a, b} {
+			got, err := client.Saved(e.ctx, key)
+			if err != nil {
+				e.Fatalf("Saved = %v", err)
+			}
+			e.loaded(backend.Grant{State: got}, want)
+			if len(got) > 0 {
+				got[0] = '!'
+			}
+		}
+	}
+	reads(nil)
+	e.saved(a, key, "before")
+	reads([]byte("before"))
+	c := e.claim(key)
+	e.acquire(b, c)
+	reads([]byte("before"))
+	e.renewed(b, saving(c, "since"))
+	reads([]byte("since"))
+	e.release(b, saving(c, ""))
+	reads([]byte{})
+	_, err := a.Saved(e.ctx, "")
+	e.invalid("Saved of no key", err, "key")
+}
+
 // covers: A1, C2
 func stateRace(e *env) {
 	clients := []backend.Backend{e.open(), e.open(), e.open()}

@@ -32,6 +32,7 @@ type orders struct {
 	Workers  int // 0 is workersEach
 	Passes   int // see waiting.Config, as for Fallback
 	Fallback time.Duration
+	Sale     bool // buy, see FlashSale; History is a journal then
 	Turns    bool // record what FairProcesses looks at as well
 }
 
@@ -54,7 +55,11 @@ func Main() {
 	}
 	var o orders
 	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.Sale:
+		err = sell(o)
+	default:
 		err = work(o)
 	}
 	if err != nil {
