@@ -89,4 +89,14 @@ l.began = time.Now()`, Test: "./etcdbackend LeaseCounts",
 		Name: "etcd: a permit too many", Dir: "etcdbackend", Find: `n < e\.limit`, Put: "n <= e.limit",
 		Test: "./etcdbackend TestConformance$/one/permit/handed-over",
 	},
+	{
+		Name: "etcd: a mark is not compared", Dir: "etcdbackend",
+		Find: `w\.guards = append\(w\.guards, absent\(p\.early\(\)\)\)`,
+		Put:  `_ = w.guards`, Test: "./etcdbackend TestConformance$/one/early/r",
+	},
+	{
+		Name: "etcd: a release leaves what it has for who waits", Dir: "etcdbackend",
+		Find: `!r\.left && \(e\.granted \|\| sure\)`,
+		Put:  `!r.left`, Test: "./etcdbackend TestConformance$/one/state/not-in-line",
+	},
 }

@@ -132,4 +132,39 @@ var lockerMutants = []mutant{
 		Find: `now\.Sub\(s\.run\) >= longestRun`,
 		Put:  `false`, Test: "./locker StandingBack",
 	},
+	{
+		Name: "locker: what a guard protects is not closed before the release", Dir: "locker",
+		Find: `if h\.resource != nil \{`,
+		Put:  `if h.resource != nil { go h.resource.close() }; if false {`, Test: "./locker Scoped",
+	},
+	{
+		Name: "locker: what a guard protects stays open after a loss", Dir: "locker",
+		Find: `if first && open != nil \{`,
+		Put:  `if false {`, Test: "./locker Scoped",
+	},
+	{
+		Name: "locker: the next opens while the last one's is open", Dir: "locker",
+		Find: `if i < 0 \{( resources)`,
+		Put:  `if true {$1`, Test: "./locker Scoped",
+	},
+	{
+		Name: "locker: an Unlock that lost its lease while it closed is nil", Dir: "locker",
+		Find: `unlocked = unlocked && lasted`,
+		Put:  `_ = lasted`, Test: "./locker Scoped",
+	},
+	{
+		Name: "locker: a save that found the hold gone is taken for made", Dir: "locker",
+		Find: `errors\.Is\(err, errReleasedBefore\) && !l\.expired\(c\.now\(\)\)`,
+		Put:  `errors.Is(err, errReleasedBefore)`, Test: "./locker Store",
+	},
+	{
+		Name: "locker: a save that comes too late is taken for an end of the lease", Dir: "locker",
+		Find: `l\.expired\(c\.now\(\)\) && l\.save == nil`,
+		Put:  `l.expired(c.now())`, Test: "./locker Store",
+	},
+	{
+		Name: "locker: a claim that came to nothing leaves its mark", Dir: "locker",
+		Find: `claim\.NoneInFlight, claim\.NotBefore = !w\.unsure, 0`,
+		Put:  `claim.NoneInFlight = !w.unsure`, Test: "./locker Once",
+	},
 }

@@ -254,4 +254,29 @@ var redisMutants = []mutant{
 		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
 		Test: "./rueidisbackend Refusals",
 	},
+	{
+		Name: "redis: who does not hold saves", Dir: "internal/redis/script",
+		Find: `if leaves and code == OK then leave_state\(ARGV\[4\]`,
+		Put:  `if leaves then leave_state(ARGV[4]`, Test: "./redisbackend TestConformance$/state/not-",
+	},
+	{
+		Name: "redis: a renewal by who does not hold saves", Dir: "internal/redis/script",
+		Find: `if leaves and code == OK then leave_state\('0'`,
+		Put:  `if leaves then leave_state('0'`, Test: "./redisbackend TestConformance$/state/not-",
+	},
+	{
+		Name: "redis: handed over with the state before the last", Dir: "internal/redis/script",
+		Find: `saving or redis\.pcall`,
+		Put:  `redis.pcall`, Test: "./redisbackend TestConformance$/state/handed",
+	},
+	{
+		Name: "redis: half a release is written when out of memory", Dir: "internal/redis/script",
+		Find: `if saving then write\(false, `,
+		Put:  `if saving then redis.pcall(`, Test: "./internal/redis/script State",
+	},
+	{
+		Name: "redis: a mark is not heeded", Dir: "internal/redis/script",
+		Find: `if left > 0 then return commit`,
+		Put:  `if false then return commit`, Test: "./redisbackend TestConformance$/early",
+	},
 }
