@@ -69,9 +69,9 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	}
 	l.core, l.claim, l.info, l.tell = c, w.claim, w.info, w.tell
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
-	l.claim.NoneInFlight, l.claim.Load, l.claim.NotBefore = !w.unsure, false, 0
+	l.claim.NoneInFlight = !w.unsure
 	l.claim.Before, l.queued = w.before, w.refToken != 0
-	l.state = g.State
+	l.claim.Load, l.claim.NotBefore, l.state = false, 0, g.State
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {

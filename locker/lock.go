@@ -542,6 +542,7 @@ func (w *wait) withdraw(ctx context.Context) {
 		return // every attempt was answered with a definite no, and there is no place in a queue
 	}
 	claim := w.claim                                   // which a heartbeat may be reading
-	claim.NoneInFlight, claim.NotBefore = !w.unsure, 0 // what it would have done was not done
+	claim.NoneInFlight = !w.unsure
+	claim.NotBefore = 0 // what it would have done was not done
 	w.core.forget(ctx, &claim, w.info)
 }

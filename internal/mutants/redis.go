@@ -256,8 +256,8 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "redis: who does not hold saves", Dir: "internal/redis/script",
-		Find: `if leaves and code == OK then leave_state\(ARGV\[4\]`,
-		Put:  `if leaves then leave_state(ARGV[4]`, Test: "./redisbackend TestConformance$/state/not-",
+		Find: `if leaves and code == OK then leave_state\(ARGV\[5\]`,
+		Put:  `if leaves then leave_state(ARGV[5]`, Test: "./redisbackend TestConformance$/state/not-",
 	},
 	{
 		Name: "redis: a renewal by who does not hold saves", Dir: "internal/redis/script",
