@@ -541,7 +541,7 @@ func (w *wait) withdraw(ctx context.Context) {
 	if !w.asked || !w.unsure && !w.claim.Queue {
 		return // every attempt was answered with a definite no, and there is no place in a queue
 	}
-	claim := w.claim                                   // which a heartbeat may be reading
+	claim := w.claim // which a heartbeat may be reading
 	claim.NoneInFlight = !w.unsure
 	claim.NotBefore = 0 // what it would have done was not done
 	w.core.forget(ctx, &claim, w.info)
