@@ -206,7 +206,7 @@ func TestNoMoreTokensThanReserved(t *testing.T) {
 		}
 		return g, err
 	}
-	cfg := locker.Config{Wait: waiting.Config{PassTime: time.Hour}}
+	cfg := locker.Config{Wait: waiting.Config{Mode: waiting.Notify, PassTime: time.Hour}} // every grant comes by the hook
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		first := mustLock(t, l, "k")
 		var all sync.WaitGroup
