@@ -1,7 +1,12 @@
 package backendtest
 
 import (
+	"context"
+	"iter"
+	"maps"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -66,4 +71,60 @@ func (m *model) heard(g backend.Grant) backend.Grant {
 		g.State = nil
 	}
 	return g
+}
+
+// Saved returns the state of key.
+func (m *model) Saved(ctx context.Context, key string) ([]byte, error) {
+	if !m.caps.State {
+		return m.Base.Saved(ctx, key)
+	}
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.key(key).holds) > 0 && m.is("the state of a held key cannot be seen") {
+		return nil, nil
+	}
+	return slices.Clone(m.key(key).state), nil
+}
+
+// List tells of what is held or waited for.
+func (m *model) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	if !m.caps.Inspect {
+		return m.Base.List(ctx, prefix)
+	}
+	m.mu.Lock()
+	names := slices.Collect(maps.Keys(m.keys))
+	m.mu.Unlock()
+	return func(yield func(backend.Listed, error) bool) {
+		for _, name := range names {
+			matches := strings.HasPrefix(name, prefix)
+			if m.is("a prefix is a pattern") {
+				matches, _ = path.Match(prefix+"*", name)
+			}
+			state, err := m.Inspect(ctx, name)
+			listed := matches && err == nil && len(state.Holders)+len(state.Waiters) > 0
+			if (listed || matches && m.is("free locks are listed")) && !yield(backend.Listed{Key: name, State: state}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ForceRelease releases the hold that Inspect shows with the token.
+func (m *model) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	if !m.caps.Inspect {
+		return m.Base.ForceRelease(ctx, key, token)
+	}
+	if m.is("any hold is released by force") {
+		state, _ := m.Inspect(ctx, key)
+		for _, h := range state.Holders {
+			token = h.Token
+		}
+	}
+	return backend.ForceReleaseBy(ctx, m, key, token)
 }

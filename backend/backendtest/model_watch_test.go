@@ -108,9 +108,14 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 			h.expires = m.ending(h.claim.TTL)
 		}
 		holder := backend.Holder{
-			Owner: h.claim.Owner, Mode: h.claim.Mode, Token: h.grant.Token, TTL: time.Until(h.expires), Meta: h.claim.Meta,
+			Owner: h.claim.Owner, ID: h.claim.ID(), Mode: h.claim.Mode, Token: h.grant.Token, TTL: time.Until(h.expires), Meta: h.claim.Meta,
 		}
-		if m.is("inspect shows no owner") {
+		switch {
+		case m.is("an owner's name stands for its holds"):
+			holder.ID = h.claim.Owner
+		case m.is("a hold is known by its token alone"):
+			holder.ID = k.holds[len(k.holds)-1].claim.ID()
+		case m.is("inspect shows no owner"):
 			holder.Owner = ""
 		}
 		state.Holders = append(state.Holders, holder)
