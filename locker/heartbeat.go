@@ -21,7 +21,7 @@ import (
 const (
 	perKey          = backend.MaxHeartbeat
 	perClient       = 40 * backend.MaxHeartbeat
-	longestInterval = 25
+	longestInterval = 30
 )
 
 // heartbeats keep the places that claims of this client have in the store's queues: of all keys and
