@@ -224,7 +224,6 @@ func TestBadClaims(t *testing.T) {
 		"no limit":  func(c *backend.Claim) { c.Mode = backend.Permit },
 		"no linger": func(c *backend.Claim) { c.Queue = true },
 		"reentrant": func(c *backend.Claim) { c.Reentrant = true },
-		"load":      func(c *backend.Claim) { c.Load = true },
 	} {
 		c := claim(key(t))
 		change(&c)
