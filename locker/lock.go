@@ -502,15 +502,12 @@ func (w *wait) pause(err error) time.Duration {
 		}
 		return w.retry.Next()
 	}
-	var pause time.Duration
-	switch {
-	case w.wakes == nil:
+	pause := waiting.Jitter(w.core.cfg.Wait.Fallback)
+	if w.wakes == nil {
 		if w.poll == nil {
 			w.poll = waiting.NewBackoff(w.core.cfg.Wait.Initial, w.core.cfg.Wait.Max)
 		}
 		pause = w.poll.Next()
-	default:
-		pause = waiting.Jitter(w.core.cfg.Wait.Fallback)
 	}
 	if held.RetryAfter > 0 {
 		pause = min(pause, held.RetryAfter+waiting.Jitter(2*time.Millisecond))

@@ -50,7 +50,7 @@ func newRun() *cobra.Command {
   holdfast run db --shared -- pg_dump shop
   holdfast run encode --permits 4 -- ffmpeg ...`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+		RunE: r.run,
 	}
 	r.flags(cmd)
 	f := cmd.Flags()
@@ -250,7 +250,7 @@ func (r *runner) under(
 	if ctx.Err() != nil { // the signal came before the child
 		p.signal(terminate)
 	}
-	grace := min(r.killAfter, g.Until().Sub(time.Now())/3)
+	grace := min(r.killAfter, time.Until(g.Until())/3)
 	// The guard's context also ends with ctx, which a signal ends; the child gets that signal itself.
 	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
 	defer watch.Stop()
@@ -327,9 +327,8 @@ type waitTeller struct {
 	key string
 	o   *common
 
-	mu    sync.Mutex
-	began time.Time
-	told  string
+	mu   sync.Mutex
+	told string // of whom
 }
 
 // Begin implements [locker.Observer].

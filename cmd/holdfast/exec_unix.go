@@ -52,7 +52,7 @@ func (p *process) await() {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // an Errno as it is
+		case err == syscall.EINTR:
 		case err != nil:
 			p.end(exitFailed)
 			return

@@ -49,8 +49,7 @@ type client struct {
 // open opens the store that the flags and the configuration name. adjust, which may be nil, changes
 // how locks are taken.
 func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client, error) {
-	switch {
-	case o.output != "text" && o.output != "json":
+	if o.output != "text" && o.output != "json" {
 		return nil, usage("--output %q is neither text nor json", o.output)
 	}
 	f, err := config.Load(o.config)
