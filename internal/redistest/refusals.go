@@ -33,7 +33,14 @@ func Refusals(t *testing.T, scheme string) {
 		_, acquire := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
 		errs := []error{acquire}
 		if name != "memory" { // a release is taken all the same
-			errs = append(errs, b.Release(t.Context(), c))
+			err := b.Release(t.Context(), c)
+			for range 10 { // a client that leaves a replica closes the connection, maybe under this request
+				if backend.AnswerOf(err) != backend.Unknown {
+					break
+				}
+				err = b.Release(t.Context(), c)
+			}
+			errs = append(errs, err)
 		}
 		srv.MustDo(refusal.end...)
 		for i, err := range errs {
