@@ -76,13 +76,7 @@ func newLeader() *cobra.Command {
 			if len(args) > 1 {
 				return r.run(cmd, args)
 			}
-			return r.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				state, err := c.Inspect(ctx, key)
-				if err != nil {
-					return storeError(err)
-				}
-				return r.show(cmd.OutOrStdout(), viewOf(key, state))
-			})
+			return r.inspect(cmd, args)
 		},
 	}
 	r.flags(cmd)
@@ -92,7 +86,6 @@ func newLeader() *cobra.Command {
 func (r *runner) flags(cmd *cobra.Command) {
 	r.common.flags(cmd)
 	f := cmd.Flags()
-	f.SetInterspersed(true)
 	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
 	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second, "how long CMD may take to end after TERM; at most a third of the TTL")
@@ -192,7 +185,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string, argv []s
 	if err != nil {
 		return notAcquired(ctx, key, err)
 	}
-	status, lost, err := r.under(ctx, g, key, path, argv)
+	status, lost, err := r.under(ctx, g, c.config.MaxHold, key, path, argv)
 	unlock := g.Unlock()
 	switch {
 	case err != nil:
@@ -233,7 +226,7 @@ func holding(m backend.Meta) string {
 
 // under runs the command under g. lost is why the lock ended before the command did.
 func (r *runner) under(
-	ctx context.Context, g *locker.Guard[struct{}], key, path string, argv []string,
+	ctx context.Context, g *locker.Guard[struct{}], maxHold time.Duration, key, path string, argv []string,
 ) (status int, lost, err error) {
 	// The child is killed when the thread that made it ends, so that is this one.
 	runtime.LockOSThread()
@@ -254,13 +247,19 @@ func (r *runner) under(
 	// The guard's context also ends with ctx, which a signal ends; the child gets that signal itself.
 	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
 	defer watch.Stop()
-	if r.maxHold > 0 {
-		end := time.AfterFunc(r.maxHold, func() { p.signal(terminate) })
-		defer end.Stop()
-	}
-	kill := time.NewTimer(time.Hour)
-	kill.Stop()
+	longest, kill := time.NewTimer(maxHold), time.NewTimer(0)
+	defer longest.Stop()
 	defer kill.Stop()
+	if kill.Stop(); maxHold == 0 {
+		longest.Stop()
+	}
+	end := func(why error, within time.Duration) { // once: what comes later must not change the time to end
+		lost = why
+		watch.Stop()
+		longest.Stop()
+		p.signal(terminate)
+		kill.Reset(within)
+	}
 	for {
 		select {
 		case status := <-p.ended:
@@ -272,7 +271,10 @@ func (r *runner) under(
 			p.signal(s)
 		case <-p.stopped:
 			p.pause()
-			if lost = cause(g); lost != nil { // before the command goes on: it has no time left to end
+			if lost == nil {
+				lost = cause(g)
+			}
+			if lost != nil { // before the command goes on: it has no time left to end
 				p.kill()
 			} else {
 				p.resume()
@@ -283,21 +285,21 @@ func (r *runner) under(
 				p.kill()
 				continue
 			}
-			lost = cause(g)
-			p.signal(terminate)
-			kill.Reset(grace)
+			end(cause(g), grace)
+		case <-longest.C: // more than the grace is left of the lease, else watch was first
+			end(locker.ErrMaxHold, grace)
 		case <-watch.C:
 			left := time.Until(g.Until())
 			if left > grace {
 				watch.Reset(left - grace)
 				continue
 			}
-			// Renewals fail, or MaxHold has ended them. The command gets the rest of the lease to end.
-			if lost = cause(g); lost == nil {
-				lost = fmt.Errorf("%w: the store has not confirmed it for too long", locker.ErrLost)
+			// Renewals fail. The command gets the rest of the lease to end.
+			why := cause(g)
+			if why == nil {
+				why = fmt.Errorf("%w: the store has not confirmed it for too long", locker.ErrLost)
 			}
-			p.signal(terminate)
-			kill.Reset(max(left-left/10, 0))
+			end(why, max(left-left/10, 0))
 		case <-kill.C:
 			p.kill()
 		}

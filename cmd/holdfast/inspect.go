@@ -126,19 +126,21 @@ func newInspect() *cobra.Command {
 		Short:   "Show who holds a lock, since when, and who waits for it",
 		Example: "  holdfast inspect report --backend redis://localhost:6379\n  holdfast inspect report -o json",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				state, err := c.Inspect(ctx, key)
-				if err != nil {
-					return storeError(err)
-				}
-				return o.show(cmd.OutOrStdout(), viewOf(key, state))
-			})
-		},
+		RunE:    o.inspect,
 	}
 	o.flags(cmd)
 	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
+}
+
+func (o *common) inspect(cmd *cobra.Command, args []string) error {
+	return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
+		state, err := c.Inspect(ctx, key)
+		if err != nil {
+			return storeError(err)
+		}
+		return o.show(cmd.OutOrStdout(), viewOf(key, state))
+	})
 }
 
 func (o *common) show(w io.Writer, v lockView) error {
