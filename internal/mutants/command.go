@@ -3,7 +3,7 @@ package main
 // The command, and what tools do.
 var commandMutants = []mutant{
 	{
-		Name: "a command that was told of a loss goes on", Dir: "cmd/holdfast", Find: `kill\.Reset\(grace\)`, Put: "_ = grace",
+		Name: "a command that was told of a loss goes on", Dir: "cmd/holdfast", Find: `kill\.Reset\(within\)`, Put: "_ = within",
 		Test: "./cmd/holdfast RunLoses", Slow: true,
 	},
 	{

@@ -171,11 +171,12 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 // test runs tests with an overlay. It returns nil if they failed, as they should.
 func (r *runner) test(ctx context.Context, overlay, tests string, packages []string) (output string, err error) {
 	args := []string{
-		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-overlay=" + overlay, "-run=" + tests,
-		"-skip=^TestGolden",
+		"test", "-short", "-count=1", "-failfast", "-timeout=2m", "-vet=off", "-run=" + tests, "-skip=^TestGolden",
 	} // which compares texts
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = r.root
+	// For the go command that a test runs itself, too: those of cmd/holdfast build the binary.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	out, err := cmd.CombinedOutput()
 	output = string(out)
 	switch {
