@@ -110,13 +110,17 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 	defer cancel()
 	retry := waiting.NewBackoff(retryFirst, retryMost)
 	unknown := false
+	cause := err
 	for {
 		unknown = unknown || backend.AnswerOf(err) == backend.Unknown
 		if !waiting.Pause(ctx, retry.Next()) {
 			c.owed.add(ctx, claim, info)
-			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", err)
+			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", cause)
 		}
 		err = c.b.Release(ctx, *claim)
+		if ctx.Err() == nil { // the last request is cut short, and only says so
+			cause = err
+		}
 		switch {
 		case errors.Is(err, backend.ErrLost) && unknown:
 			// Whoever releases believed in the hold when it did. Until that belief's deadline only

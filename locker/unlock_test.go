@@ -125,6 +125,24 @@ func TestUnlockIsBounded(t *testing.T) {
 	}
 }
 
+// The request that the timeout cuts short says nothing about the store; the one before it does.
+func TestUnlockSaysWhyTheStoreDidNotAnswer(t *testing.T) {
+	b := hook()
+	b.release = func(ctx context.Context, _ backend.Claim) error {
+		if b.releases.Load() < 3 {
+			return backend.ErrUnavailable
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	bubble(t, b, locker.Config{ReleaseTimeout: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		err := mustLock(t, l, "k").Unlock()
+		if wantErr(t, err, backend.ErrUnavailable); b.releases.Load() != 3 {
+			t.Errorf("%d releases, %v", b.releases.Load(), err)
+		}
+	})
+}
+
 // covers: B3, G2
 func TestDroppedGuardIsNoticed(t *testing.T) {
 	b := hook()
