@@ -52,7 +52,7 @@ func TestDemoKill(t *testing.T) {
 	}
 }
 
-// A running is the binary at work, whose progress lines tests can wait for.
+// A running is the binary at work, after its first sale.
 type running struct {
 	out, progress *bufio.Reader
 	cmd           *exec.Cmd
@@ -73,10 +73,15 @@ func start(t *testing.T, args ...string) running {
 		t.Fatal(err)
 	}
 	r := running{bufio.NewReader(out), bufio.NewReader(errs), cmd}
-	if line, err := r.progress.ReadString('\n'); err != nil || !strings.HasPrefix(line, "sold ") {
-		t.Fatalf("progress %q, %v", line, err)
+	for { // the other processes may take more than a second to open the store
+		line, err := r.progress.ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, "sold ") {
+			t.Fatalf("progress %q, %v", line, err)
+		}
+		if !strings.HasPrefix(line, "sold 0 ") {
+			return r
+		}
 	}
-	return r
 }
 
 // finish reads all there is to read, which waits for the binary and its children, and returns the
