@@ -47,7 +47,7 @@ func (m Mode) String() string {
 	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// A Claim is one acquisition's wish to hold a key. It is a value: a backend keeps nothing of it
+// A Claim is one acquisition's request to hold a key. It is a value: a backend keeps nothing of it
 // that the store does not.
 type Claim struct {
 	Key   string // any UTF-8 of 1 to MaxKey bytes; bytes are identity, no case folding or normalisation
@@ -85,7 +85,7 @@ type Claim struct {
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
-	// On TryAcquire it is a wish, as it comes from a client's clock: the token granted is at least
+	// On TryAcquire it is a request, as it comes from a client's clock: the token granted is at least
 	// the lesser of MinToken and the store's own clock (microseconds since 1970) plus a quarter of
 	// TTL, see [MinTokenLimit]. On Renew it is an order: in the step that proves the hold, the
 	// hold's token becomes at least MinToken, and every later token of the key is above it and
@@ -156,10 +156,10 @@ func (c Claim) Validate(caps Capabilities) error {
 		}
 	}
 	if c.MinToken > MaxMinToken {
-		return invalid("floor", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
+		return invalid("min_token", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
 	}
 	if c.Queue && (c.WaiterTTL <= 0 || c.WaiterTTL > MaxTTL) {
-		return invalid("linger", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
+		return invalid("waiter_ttl", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
 	}
 	if c.Reentrant && (c.Hold == "" || len(c.Hold) > MaxOwner) {
 		return invalidName("hold", c.Hold)
@@ -243,7 +243,7 @@ func (c *Claim) validateMode() error {
 	return nil
 }
 
-// MinTokenLimit is the highest token that a TryAcquire of a claim with ttl may wish for, by a
+// MinTokenLimit is the highest token that a TryAcquire of a claim with ttl may ask for, by a
 // store's clock. A claimant whose clock is wrong must not push a key's tokens away from all clocks:
 // they are what keeps tokens rising when the store has lost its counters, and a quarter of the
 // lease is well within the time that such a store grants nothing.

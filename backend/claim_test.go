@@ -42,13 +42,13 @@ func TestValidateRefuses(t *testing.T) {
 		{"limit", func(c *backend.Claim) { c.Limit = 1 }},
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
 		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
-		{"linger", func(c *backend.Claim) { c.Queue = true }},
-		{"linger", func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, backend.MaxTTL+1 }},
+		{"waiter_ttl", func(c *backend.Claim) { c.Queue = true }},
+		{"waiter_ttl", func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, backend.MaxTTL+1 }},
 		{"hold", func(c *backend.Claim) { c.Reentrant = true }},
 		{"mode", func(c *backend.Claim) { c.Reentrant, c.Hold, c.Mode = true, "h", backend.Shared }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = -1 }},
-		{"floor", func(c *backend.Claim) { c.MinToken = backend.MaxMinToken + 1 }},
-		{"floor", func(c *backend.Claim) { c.MinToken = math.MaxUint64 }},
+		{"min_token", func(c *backend.Claim) { c.MinToken = backend.MaxMinToken + 1 }},
+		{"min_token", func(c *backend.Claim) { c.MinToken = math.MaxUint64 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 }},
 		{"reserve", func(c *backend.Claim) { c.Reserve, c.Mode = 2, backend.Shared }},
 	} {
@@ -97,7 +97,7 @@ func TestValidateAccepts(t *testing.T) {
 		"queue":         func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, 1 },
 		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
-		"floor":         func(c *backend.Claim) { c.MinToken = backend.MaxMinToken },
+		"min_token":     func(c *backend.Claim) { c.MinToken = backend.MaxMinToken },
 		"state":         func(c *backend.Claim) { c.Load, c.Save = true, []byte{} },
 	} {
 		claim := valid()

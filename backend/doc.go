@@ -39,7 +39,7 @@
 // # Time
 //
 // TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock
-// reaches the store in a wish for a token at most ([Claim.MinToken]), which is clamped. The caller
+// reaches the store in a request for a token at most ([Claim.MinToken]), which is clamped. The caller
 // counts its own deadline from before it sent the request, so its belief ends before the store's
 // lease.
 //

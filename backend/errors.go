@@ -150,7 +150,7 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // An InvalidError is [ErrInvalid] with the field that is wrong and why. It is returned before
 // anything is sent.
 type InvalidError struct {
-	Field  string // key, owner, ttl, mode, limit, meta, floor, url, or the name of an option
+	Field  string // key, owner, ttl, mode, limit, meta, min_token, waiter_ttl, url, or the name of an option
 	Value  string // shortened if long; empty if it may be secret
 	Reason string
 }

@@ -309,7 +309,7 @@ type write struct {
 
 // A result is what one transaction of an attempt came to.
 type result struct {
-	granted  *entry // holds; nil if that is not settled
+	granted  *entry // holds; nil if that is not decided
 	written  bool
 	revision int64  // the transaction's
 	lease    *lease // of what was written; nil if the server does not know it: nothing was written

@@ -21,10 +21,10 @@ type cohort struct {
 	lease     *lease // the process's; nil if it has none
 	acquiring bool   // a goroutine asks the store: the first caller itself, or the acquirer
 
-	cancel  context.CancelFunc // ends the acquirer; nil if there is none
-	stopped chan struct{}      // closed when it has ended and its claim is withdrawn
-	silence *time.Timer        // fails those who wait for a store that does not answer
-	asking  time.Time          // since when the store owes the acquirer an answer; zero: it does not
+	cancel     context.CancelFunc // ends the acquirer; nil if there is none
+	stopped    chan struct{}      // closed when it has ended and its claim is withdrawn
+	unanswered *time.Timer        // fails those who wait for a store that does not answer
+	asking     time.Time          // since when the store owes the acquirer an answer; zero: it does not
 
 	first, last *waiter // in the order in which they came
 	waiting     int
@@ -243,7 +243,7 @@ func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wa
 		co.asking = w.since
 		timeout = max(timeout-time.Since(w.since), 1)
 	}
-	co.silence = time.AfterFunc(timeout, func() { c.failSilent(k, co) })
+	co.unanswered = time.AfterFunc(timeout, func() { c.failUnanswered(k, co) })
 	if co.first == nil || c.closed {
 		cancel()
 	}
@@ -256,7 +256,7 @@ func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wa
 func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait) {
 	defer c.done()
 	ctx, end := c.observe(ctx, OpLease, w.info)
-	w.cohort, w.tell = co, end
+	w.cohort, w.finish = co, end
 	if c.cfg.Observer != nil {
 		c.sign(ctx, &w.claim)
 	}
@@ -314,9 +314,9 @@ func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *backend.
 // acquirerEnded forgets the acquirer. The caller has mu.
 func (co *cohort) acquirerEnded() {
 	co.cancel()
-	co.silence.Stop()
+	co.unanswered.Stop()
 	close(co.stopped)
-	co.acquiring, co.cancel, co.stopped, co.silence = false, nil, nil, nil
+	co.acquiring, co.cancel, co.stopped, co.unanswered = false, nil, nil, nil
 	co.refusal, co.trouble = nil, nil
 }
 
@@ -355,13 +355,13 @@ func (c *core) noteTrouble(co *cohort, err error) {
 	co.trouble = err
 }
 
-// failSilent fails those who have waited for longer than StoreTimeout without any answer of the
+// failUnanswered fails those who have waited for longer than StoreTimeout without any answer of the
 // store, and looks again when the next one may have.
-func (c *core) failSilent(k cohortKey, co *cohort) {
+func (c *core) failUnanswered(k cohortKey, co *cohort) {
 	timeout := c.storeTimeout(k.ttl)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if co.silence == nil { // the acquirer has ended
+	if co.unanswered == nil { // the acquirer has ended
 		return
 	}
 	for co.first != nil {
@@ -369,15 +369,15 @@ func (c *core) failSilent(k cohortKey, co *cohort) {
 		if co.asking.After(since) {
 			since = co.asking
 		}
-		if co.asking.IsZero() || !c.silent(since, timeout) {
+		if co.asking.IsZero() || !c.unanswered(since, timeout) {
 			next := timeout - time.Since(since)
 			if next <= 0 {
 				next = timeout / 8
 			}
-			co.silence.Reset(next)
+			co.unanswered.Reset(next)
 			return
 		}
-		co.pop().ready <- outcome{err: errSilent(timeout, co.trouble), stopped: co.stopped}
+		co.pop().ready <- outcome{err: errUnanswered(timeout, co.trouble), stopped: co.stopped}
 	}
 	co.cancel()
 }
@@ -406,9 +406,9 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 
 // drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who
 // wait in it are the acquirer's from now on. Its first attempt may come before the release or after
-// it: before, it is queued and handed the key; after, it is granted if it is the first. tell is to be
-// called at the end of the release, if there is one: it tells the observer.
-func (c *core) drop(ctx context.Context, l *lease) (tell func()) {
+// it: before, it is queued and handed the key; after, it is granted if it is the first. finish is to
+// be called at the end of the release, if there is one: it ends the operation for the observer.
+func (c *core) drop(ctx context.Context, l *lease) (finish func()) {
 	l.mu.Lock()
 	l.halt()
 	lost := l.lost
@@ -423,10 +423,10 @@ func (c *core) drop(ctx context.Context, l *lease) (tell func()) {
 		c.next(ctx, l.key, co, &l.claim, l.info)
 	}
 	c.mu.Unlock()
-	if !first || l.tell == nil {
+	if !first || l.finish == nil {
 		return func() {}
 	}
-	return func() { l.tell(info, lost) }
+	return func() { l.finish(info, lost) }
 }
 
 // giveBack deals with a lease that came too late for the one who waited for it.

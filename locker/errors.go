@@ -100,8 +100,8 @@ func (e *WouldTimeoutError) Is(target error) bool { return target == ErrWouldTim
 // Unwrap returns the answer.
 func (e *WouldTimeoutError) Unwrap() error { return e.Err }
 
-// errSilent is the error of a wait for a store that does not answer.
-func errSilent(timeout time.Duration, why error) error {
+// errUnanswered is the error of a wait for a store that does not answer.
+func errUnanswered(timeout time.Duration, why error) error {
 	if why == nil {
 		return fmt.Errorf("no answer from the store within %v", timeout)
 	}

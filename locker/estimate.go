@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -146,7 +146,7 @@ func (c *core) standBack(ctx context.Context, key string) {
 	}
 	c.holdTimes.mu.Unlock()
 	if pause > 0 {
-		waiting.Pause(ctx, chance.N(2*pause)) // so wide that two who do this meet, and know of each other
+		waiting.Pause(ctx, jitter.N(2*pause)) // so wide that two who do this meet, and know of each other
 	}
 }
 

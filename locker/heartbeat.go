@@ -196,7 +196,7 @@ func (b *heartbeats) noteSent(places []*place) {
 
 // answer deals with the answer to a heartbeat of p. A place that is gone, and a refusal, are for the
 // wait to see: it asks. Without an answer the heartbeat is repeated, until StoreTimeout: then the
-// wait asks, and finds out. (Those who wait in a cohort have a timeout each, see failSilent.) The
+// wait asks, and finds out. (Those who wait in a cohort have a timeout each, see failUnanswered.) The
 // caller has mu.
 func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Duration) {
 	c, w := b.core, p.wait
@@ -218,7 +218,7 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 		}
 		if w.cohort != nil {
 			c.noteTrouble(w.cohort, err)
-		} else if c.silent(p.asked, c.storeTimeout(w.claim.TTL)) {
+		} else if c.unanswered(p.asked, c.storeTimeout(w.claim.TTL)) {
 			p.ask <- struct{}{}
 			return
 		}

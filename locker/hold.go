@@ -127,23 +127,23 @@ type hold struct {
 	lease  *lease
 	info   Hold
 	parent context.Context   // Lock's, as the observer has it
-	tell   func(Hold, error) // tells the observer of the end
+	finish func(Hold, error) // ends the operation that the observer saw begin
 	site   site
 	maxAt  instant // when MaxHold ends it; zero without
 
 	// Guarded by lease.mu.
-	cause     error // why it ended; nil while it lasts
-	ended     instant
-	unlocking bool          // Unlock was called, or nobody can call it any more
-	outcome   error         // what Unlock returns, when done is closed
-	settled   bool          // outcome is there
-	done      chan struct{} // made by a second Unlock that waits for the first
-	left      bool          // told to the observer, and not counted any more
-	lost      chan struct{} // closed on loss; made when asked for
-	ctx       context.Context
-	cancel    context.CancelCauseFunc // of ctx; both made when somebody looks
-	strong    *handle                 // keeps the guard, until the first renewal
-	weak      weak.Pointer[handle]    // knows it, from then on
+	cause      error // why it ended; nil while it lasts
+	ended      instant
+	unlocking  bool          // Unlock was called, or nobody can call it any more
+	outcome    error         // what Unlock returns, when done is closed
+	hasOutcome bool          // outcome is there
+	done       chan struct{} // made by a second Unlock that waits for the first
+	left       bool          // told to the observer, and not counted any more
+	lost       chan struct{} // closed on loss; made when asked for
+	ctx        context.Context
+	cancel     context.CancelCauseFunc // of ctx; both made when somebody looks
+	strong     *handle                 // keeps the guard, until the first renewal
+	weak       weak.Pointer[handle]    // knows it, from then on
 
 	save     []byte        // what its release saves, for Store
 	every    time.Duration // of Once,
@@ -152,18 +152,18 @@ type hold struct {
 	closed   error         // of closing it, by unlock
 }
 
-// newHold makes a hold of the lease for g, and tell of its end. The caller is counted; the count
-// goes on to the hold.
+// newHold makes a hold of the lease for g; finish ends its operation for the observer. The caller is
+// counted; the count goes on to the hold.
 //
 // Until the first renewal the hold just keeps the guard, which costs nothing, and most holds are
 // over by then. The renewals notice when it is dropped, see leaked.
-func (c *core) newHold(ctx context.Context, l *lease, info Hold, tell func(Hold, error), o *call, g *handle) *hold {
+func (c *core) newHold(ctx context.Context, l *lease, info Hold, finish func(Hold, error), o *call, g *handle) *hold {
 	l.mu.Lock()
 	h := &l.firstHold
 	if h.lease != nil {
 		h = &hold{}
 	}
-	h.lease, h.info, h.parent, h.tell, h.site, h.strong = l, info, ctx, tell, o.site, g
+	h.lease, h.info, h.parent, h.finish, h.site, h.strong = l, info, ctx, finish, o.site, g
 	l.hold = h
 	lost := l.lost
 	if lost == nil && o.maxHold > 0 {
@@ -308,7 +308,7 @@ func (h *hold) leave(err error) {
 	h.left = true
 	h.lease.mu.Unlock()
 	if first {
-		h.tell(h.info, err)
+		h.finish(h.info, err)
 		h.lease.core.done()
 	}
 }
@@ -322,7 +322,7 @@ func (h *hold) unlock() error {
 	if h.unlocking {
 		if h.done == nil {
 			h.done = make(chan struct{})
-			if h.settled {
+			if h.hasOutcome {
 				close(h.done)
 			}
 		}
@@ -339,7 +339,7 @@ func (h *hold) unlock() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.outcome, h.settled = err, true
+	h.outcome, h.hasOutcome = err, true
 	if h.done != nil {
 		close(h.done)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -22,10 +22,10 @@ import (
 // (rueidislock was 1.4 s late, waiting for a reply). A lease that was lost never comes back, even
 // if a late reply says yes: another may have been granted the key in between.
 type lease struct {
-	core  *core
-	claim backend.Claim
-	info  Hold              // key and mode, for the observer
-	tell  func(Hold, error) // tells it of the end of a lease that the acquirer got; else nil
+	core   *core
+	claim  backend.Claim
+	info   Hold              // key and mode, for the observer
+	finish func(Hold, error) // ends its operation, for a lease that the acquirer got; else nil
 
 	// In a cohort, guarded by core.mu; without one, only its hold uses them.
 	cohort  *cohort // nil without one
@@ -67,7 +67,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	if w.room = nil; l == nil {
 		l = &lease{}
 	}
-	l.core, l.claim, l.info, l.tell = c, w.claim, w.info, w.tell
+	l.core, l.claim, l.info, l.finish = c, w.claim, w.info, w.finish
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
 	l.claim.NoneInFlight = !w.unsure
 	l.claim.Before, l.queued = w.before, w.refToken != 0
@@ -90,7 +90,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 // renewed together.
 func (l *lease) interval() instant {
 	third := l.claim.TTL / 3
-	return instant(third - third/10 + chance.N(third/5+1))
+	return instant(third - third/10 + jitter.N(third/5+1))
 }
 
 // next is how long it is until the timer has something to do. The caller has mu.
@@ -304,7 +304,7 @@ func (l *lease) watch(ctx context.Context) {
 			retry.Reset()
 		}
 		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
-			return // renewals tell
+			return // the renewal decides
 		}
 	}
 }

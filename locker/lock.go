@@ -201,7 +201,7 @@ type wait struct {
 
 	cohort   *cohort           // for which it asks; nil: for one caller
 	room     *lease            // for the lease, where there is some already
-	tell     func(Hold, error) // with cohort: tells the observer of the end of the lease
+	finish   func(Hold, error) // with cohort: ends the operation of the lease
 	failFast bool              // of that caller
 
 	asked      bool           // an attempt was made
@@ -317,10 +317,10 @@ func (w *wait) trouble(err error) {
 // heard takes note that the store answers.
 func (c *core) heard() { c.answered.Store(int64(time.Since(c.base))) }
 
-// silent reports whether the store has given a claim no definite answer since then for longer than
-// the timeout. While others of this client are answered, the store is busy rather than away, and a
+// unanswered reports whether the store has given a claim no definite answer since then for longer
+// than the timeout. While others of this client are answered, the store is busy rather than away, and a
 // claim is given four times as long.
-func (c *core) silent(since time.Time, timeout time.Duration) bool {
+func (c *core) unanswered(since time.Time, timeout time.Duration) bool {
 	now := time.Now()
 	alone, all := now.Sub(since), now.Sub(c.base.Add(time.Duration(c.answered.Load())))
 	return alone >= timeout && (all >= timeout || alone >= 4*timeout)
@@ -384,12 +384,12 @@ func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 
 // hopeless reports whether another attempt is: nobody waits any more, the store refuses, or has
 // been silent for too long, or the wait would be too long. (Silence in a cohort is each waiter's,
-// see failSilent.)
+// see failUnanswered.)
 func (w *wait) hopeless(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || w.core.closing.Err() != nil ||
 		backend.Refused(err) || errors.Is(err, backend.ErrLost) || errors.Is(err, ErrWouldTimeout) ||
 		w.cohort == nil && backend.AnswerOf(err) != backend.Yes && !errors.Is(err, backend.ErrHeld) &&
-			!errors.Is(err, backend.ErrQuarantined) && w.core.silent(w.since, w.core.storeTimeout(w.claim.TTL))
+			!errors.Is(err, backend.ErrQuarantined) && w.core.unanswered(w.since, w.core.storeTimeout(w.claim.TTL))
 }
 
 // subscribe asks for wake-ups and reports whether it has them. Where they are not to be had,

@@ -150,7 +150,7 @@ func (many observers) Event(ctx context.Context, e Event) {
 	}
 }
 
-// observe tells the observer, if there is one, and returns what to call at the end.
+// observe reports an operation to the observer, if there is one, and returns what to call at the end.
 func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
 	if c.cfg.Observer == nil {
 		return ctx, ignore
@@ -160,17 +160,17 @@ func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context,
 
 func ignore(Hold, error) {}
 
-// observeWake tells the observer that a wait goes on.
+// observeWake reports to the observer that a wait goes on.
 func (c *core) observeWake(ctx context.Context, reason string, before ...backend.Past) {
 	if c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason, Before: before})
 	}
 }
 
-// tellBefore returns the claim of a lease for its release, which tells whom it lets in who held
+// claimForRelease returns the claim of a lease for its release, which tells whom it lets in who held
 // before. Those who wait know who held when they came, and later holders came out of the queue: so
 // for a free lock nothing is told.
-func (c *core) tellBefore(l *lease) *backend.Claim {
+func (c *core) claimForRelease(l *lease) *backend.Claim {
 	if c.events == nil || !l.queued {
 		return &l.claim
 	}
@@ -182,7 +182,7 @@ func (c *core) tellBefore(l *lease) *backend.Claim {
 	return &claim
 }
 
-// observeTurn tells the observer why a wait in a cohort goes on.
+// observeTurn reports to the observer why a wait in a cohort goes on.
 func (c *core) observeTurn(ctx context.Context, l *lease) {
 	if c.events == nil {
 		return
@@ -194,7 +194,7 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	}
 }
 
-// observeLease tells the EventObserver what becomes of a lease. Once it was passed on, it is another's
+// observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is another's
 // to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	told := Lease{Claim: l.claim.Meta}

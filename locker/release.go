@@ -38,7 +38,7 @@ func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
 // giveUp ends a lease and releases it in the store.
 func (c *core) giveUp(ctx context.Context, l *lease) error {
 	defer c.drop(ctx, l)()
-	claim := c.tellBefore(l)
+	claim := c.claimForRelease(l)
 	leaves := l.save != nil || l.notBefore > 0
 	if leaves {
 		with := *claim

@@ -52,7 +52,7 @@ func TestUnansweredClaimIsWithdrawn(t *testing.T) {
 	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		if c.NoneInFlight {
-			t.Error("released as settled: an attempt that lands late would hold the lock for a TTL")
+			t.Error("released as if none were in flight: an attempt that lands late would hold the lock for a TTL")
 		}
 		return b.Backend.Release(ctx, c)
 	}

@@ -110,7 +110,7 @@ func TestReleaseOvertakesAcquire(t *testing.T) {
 	}
 }
 
-// A settled release leaves nothing but the counter.
+// A release with none in flight leaves nothing but the counter.
 func TestSettledRelease(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	b := opened(t, srv.URL())
@@ -215,15 +215,15 @@ func TestPrefixAndRetention(t *testing.T) {
 func TestBadClaims(t *testing.T) {
 	b := opened(t, testserver.SharedRedis(t).URL())
 	for name, change := range map[string]func(*backend.Claim){
-		"no key":    func(c *backend.Claim) { c.Key = "" },
-		"huge key":  func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) },
-		"no owner":  func(c *backend.Claim) { c.Owner = "" },
-		"no ttl":    func(c *backend.Claim) { c.TTL = 0 },
-		"short ttl": func(c *backend.Claim) { c.TTL = script.MinTTL - 1 },
-		"long ttl":  func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
-		"no limit":  func(c *backend.Claim) { c.Mode = backend.Permit },
-		"no linger": func(c *backend.Claim) { c.Queue = true },
-		"reentrant": func(c *backend.Claim) { c.Reentrant = true },
+		"no key":        func(c *backend.Claim) { c.Key = "" },
+		"huge key":      func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) },
+		"no owner":      func(c *backend.Claim) { c.Owner = "" },
+		"no ttl":        func(c *backend.Claim) { c.TTL = 0 },
+		"short ttl":     func(c *backend.Claim) { c.TTL = script.MinTTL - 1 },
+		"long ttl":      func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
+		"no limit":      func(c *backend.Claim) { c.Mode = backend.Permit },
+		"no waiter TTL": func(c *backend.Claim) { c.Queue = true },
+		"reentrant":     func(c *backend.Claim) { c.Reentrant = true },
 	} {
 		c := claim(key(t))
 		change(&c)

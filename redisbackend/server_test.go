@@ -20,10 +20,10 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, srv.URL())
-	held, settled, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)), claim(key(t))
+	held, noneInFlight, repeated, unsure := claim(key(t)), claim(key(t)), claim(key(t)), claim(key(t))
 	acquired(t, b, held)
-	acquired(t, b, settled)
-	settled.NoneInFlight = true
+	acquired(t, b, noneInFlight)
+	noneInFlight.NoneInFlight = true
 	grant := acquired(t, b, repeated)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 
@@ -43,7 +43,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("repeated acquire: %+v, %v", g, err)
 	}
 	want(t, "release", b.Release(t.Context(), held), nil)
-	want(t, "settled release", b.Release(t.Context(), settled), nil)
+	want(t, "release with none in flight", b.Release(t.Context(), noneInFlight), nil)
 	want(t, "release of what never held", b.Release(t.Context(), unsure), backend.ErrLost)
 	srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 	for _, c := range []backend.Claim{held, unsure} {
@@ -208,7 +208,7 @@ func TestReplica(t *testing.T) {
 	want(t, "renew", before.Renew(t.Context(), c), backend.ErrUnavailable)
 	want(t, "release", before.Release(t.Context(), c), backend.ErrUnavailable)
 	c.NoneInFlight = true
-	want(t, "settled release", before.Release(t.Context(), c), backend.ErrUnavailable)
+	want(t, "release with none in flight", before.Release(t.Context(), c), backend.ErrUnavailable)
 	_, err = backend.Open(t.Context(), replica.URL())
 	want(t, "open", err, backend.ErrUnavailable)
 }

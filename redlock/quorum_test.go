@@ -125,7 +125,7 @@ func TestRenewByMajority(t *testing.T) {
 // covers: K3, K1
 func TestTokensRiseOverMajorities(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
-		floor := q.ahead(q.peers[0])
+		least := q.ahead(q.peers[0])
 		last := uint64(0)
 		next := func(without *peer) {
 			q.Helper()
@@ -141,8 +141,8 @@ func TestTokensRiseOverMajorities(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		next(q.peers[1]) // the token is that of the node ahead, and the third is told
-		if last <= floor {
-			q.Fatalf("token %d, though a node of the majority has given %d", last, floor)
+		if last <= least {
+			q.Fatalf("token %d, though a node of the majority has given %d", last, least)
 		}
 		next(q.peers[0])
 		next(q.peers[2])

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 )
 
 // A verb is what a node is asked to do with a claim.
@@ -342,7 +342,7 @@ func (r *round) refusal() (err error, final bool) {
 // happened, the longer.
 func (r *round) jitter() time.Duration {
 	d := min(max(time.Since(r.began), time.Millisecond), maxNodeTimeout)
-	return d + chance.N(d<<min(r.tries, 4))
+	return d + jitter.N(d<<min(r.tries, 4))
 }
 
 // taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not

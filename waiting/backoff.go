@@ -5,7 +5,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 )
 
 // A Backoff says how long to sleep before the next question. It is not for concurrent use: each
@@ -31,7 +31,7 @@ func NewBackoff(initial, limit time.Duration) *Backoff {
 // Next returns the next sleep: at least a millisecond, so that no loop spins, and at most the
 // limit.
 func (w *Backoff) Next() time.Duration {
-	return max(time.Millisecond, min(chance.N(2*w.b.NextBackOff()), w.b.MaxInterval))
+	return max(time.Millisecond, min(jitter.N(2*w.b.NextBackOff()), w.b.MaxInterval))
 }
 
 // Reset starts again from the initial sleep.
@@ -43,5 +43,5 @@ func Jitter(d time.Duration) time.Duration {
 	if d < 5 {
 		return d
 	}
-	return d - d/5 + chance.N(2*(d/5))
+	return d - d/5 + jitter.N(2*(d/5))
 }

@@ -49,12 +49,12 @@ func constantCapabilities(e *env) {
 	}
 }
 
-// wishes are claims that need a capability each.
-func (e *env) wishes(key string) map[string]struct {
+// needs are claims that need a capability each.
+func (e *env) needs(key string) map[string]struct {
 	claim backend.Claim
 	need  backend.Capabilities
 } {
-	type wish = struct {
+	type needed = struct {
 		claim backend.Claim
 		need  backend.Capabilities
 	}
@@ -63,7 +63,7 @@ func (e *env) wishes(key string) map[string]struct {
 		change(&c)
 		return c
 	}
-	return map[string]wish{
+	return map[string]needed{
 		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
 		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
 		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, e.long }), backend.Capabilities{Queue: true}},
@@ -78,19 +78,19 @@ func (e *env) wishes(key string) map[string]struct {
 // covers: Q12
 func refusesOthers(e *env) {
 	a, b := e.open(), e.open()
-	for what, wish := range e.wishes(e.key("k")) {
-		if e.caps.Missing(wish.need) == nil {
+	for what, needed := range e.needs(e.key("k")) {
+		if e.caps.Missing(needed.need) == nil {
 			continue // claimed: the rules of that capability apply
 		}
-		_, err := a.TryAcquire(e.ctx, wish.claim)
+		_, err := a.TryAcquire(e.ctx, needed.claim)
 		e.is("TryAcquire with "+what+", which the backend does not claim", err, errors.ErrUnsupported)
-		e.untouched(b, wish.claim.Key)
-		plain := e.claim(wish.claim.Key)
+		e.untouched(b, needed.claim.Key)
+		plain := e.claim(needed.claim.Key)
 		e.acquire(a, plain)
-		plain.Mode, plain.Limit, plain.Queue = wish.claim.Mode, wish.claim.Limit, wish.claim.Queue
-		plain.Reentrant, plain.Load, plain.Save = wish.claim.Reentrant, wish.claim.Load, wish.claim.Save
-		plain.WaiterTTL, plain.Hold, plain.MinToken = wish.claim.WaiterTTL, wish.claim.Hold, wish.claim.MinToken
-		plain.NotBefore = wish.claim.NotBefore
+		plain.Mode, plain.Limit, plain.Queue = needed.claim.Mode, needed.claim.Limit, needed.claim.Queue
+		plain.Reentrant, plain.Load, plain.Save = needed.claim.Reentrant, needed.claim.Load, needed.claim.Save
+		plain.WaiterTTL, plain.Hold, plain.MinToken = needed.claim.WaiterTTL, needed.claim.Hold, needed.claim.MinToken
+		plain.NotBefore = needed.claim.NotBefore
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
 		if plain.Save != nil || plain.NotBefore != 0 {
 			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)

@@ -102,7 +102,7 @@ func doneIsUndone(e *env) {
 		if err := a.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("Release of a cancelled attempt = %v, want nil or ErrLost", err)
 		}
-		e.buried(b, c)
+		e.tombstoned(b, c)
 		e.free(b, key)
 
 		holder := e.claim(key)
@@ -145,7 +145,7 @@ func cancelledMidway(e *env) {
 		if err := b.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("Release = %v", err)
 		}
-		e.buried(a, c)
+		e.tombstoned(a, c)
 		e.free(b, key)
 	}
 }

@@ -187,7 +187,7 @@ func fairCancelRace(e *env) {
 			e.is("Release by the one that leaves", left, backend.ErrLost)
 		}
 		e.turn(b, next)
-		e.buried(a, gone)
+		e.tombstoned(a, gone)
 		e.release(b, next)
 	}
 	e.free(a, key)

@@ -32,8 +32,8 @@ func FaultyWith(b backend.Backend, seed uint64, f Faults) *FaultyBackend {
 //   - A definite answer is given only when nothing of its request is on its way any more: a request
 //     that is executed twice is answered after the second time. (A copy that lands after a definite
 //     answer needs a client that retries by itself, which a backend must turn off: the claim would
-//     rightly be called settled.) The answer is the last one of TryAcquire and Renew, and the first
-//     one of Release, since the second can only say that the first was there.
+//     rightly say that none is in flight.) The answer is the last one of TryAcquire and Renew, and
+//     the first one of Release, since the second can only say that the first was there.
 //   - After an unknown answer the request, and its copy, may be executed at any time up to 1.5
 //     times the claim's TTL later: tombstones last longer.
 //   - Watch fails, or is subscribed when it returns.
@@ -47,7 +47,7 @@ type FaultyBackend struct {
 	seed   uint64
 	start  time.Time
 	n      atomic.Uint64
-	calm   atomic.Bool
+	ended  atomic.Bool
 	ctx    context.Context // of watches; ends with Close
 	cancel context.CancelFunc
 
@@ -60,9 +60,9 @@ type FaultyBackend struct {
 // longestLog is how many of the last faults are remembered.
 const longestLog = 400
 
-// Calm ends the faults for requests and wake-ups from now on. Those under way take their course;
+// EndFaults ends the faults for requests and wake-ups from now on. Those under way take their course;
 // [FaultyBackend.Settle] waits for them.
-func (f *FaultyBackend) Calm() { f.calm.Store(true) }
+func (f *FaultyBackend) EndFaults() { f.ended.Store(true) }
 
 // Settle returns when every request that was under way has been executed, those included whose
 // callers have left. It is called when nothing new is asked and no watch is open.
@@ -98,7 +98,7 @@ func (f *FaultyBackend) begin() bool {
 // next draws what befalls the next request.
 func (f *FaultyBackend) next(verb string, c backend.Claim) plan {
 	n := f.n.Add(1)
-	if f.calm.Load() {
+	if f.ended.Load() {
 		return plan{n: n}
 	}
 	p := f.faults.plan(f.seed, n, c)

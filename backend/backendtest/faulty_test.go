@@ -205,11 +205,11 @@ func TestWakeUps(t *testing.T) {
 				default:
 				}
 			}
-			fb.Calm()
+			fb.EndFaults()
 			cycle(t, store.Backend)
 			time.Sleep(2 * time.Minute) // one may still be delayed
 			if len(wake) != 1 {
-				t.Error("lost a wake-up when calm")
+				t.Error("lost a wake-up after the faults")
 			}
 		})
 		return signals

@@ -85,7 +85,7 @@ func (w *faultyWatch) forward(ctx context.Context) {
 			close(w.out)
 			return
 		case <-falsely.C:
-			if !w.f.calm.Load() {
+			if !w.f.ended.Load() {
 				w.signal(backend.Wake{})
 			}
 			falsely.Reset(w.interval())
@@ -106,7 +106,7 @@ func (w *faultyWatch) forward(ctx context.Context) {
 // say which is first.
 func (w *faultyWatch) hand(ctx context.Context, wake backend.Wake, falsely *time.Timer) bool {
 	switch u := w.random.Float64(); {
-	case w.f.calm.Load():
+	case w.f.ended.Load():
 	case u < w.f.faults.LoseWake:
 		w.f.note("watch %d of %s: wake-up lost", w.n, short(w.key))
 		return true

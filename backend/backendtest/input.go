@@ -73,7 +73,7 @@ func badClaims(e *env) {
 		"meta":    func(c *backend.Claim) { c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1) },
 	}
 	if e.caps.Queue {
-		bad["linger"] = func(c *backend.Claim) { c.Queue = true }
+		bad["waiter_ttl"] = func(c *backend.Claim) { c.Queue = true }
 	}
 	if e.caps.Reentrant {
 		bad["hold"] = func(c *backend.Claim) { c.Reentrant = true }
@@ -146,7 +146,7 @@ func oddReleases(e *env) {
 		never.TTL = ttl
 		e.lost(fmt.Sprintf("Release with a TTL of %v of a claim that never held", ttl), a.Release(e.ctx, never))
 		never.TTL = e.long
-		e.buried(b, never)
+		e.tombstoned(b, never)
 		c := e.claim(key)
 		e.acquire(a, c)
 		c.TTL = ttl

@@ -138,7 +138,7 @@ func oddOwners(e *env) {
 			}
 		}
 		e.release(a, c)
-		e.buried(b, c)
+		e.tombstoned(b, c)
 		e.free(b, key)
 	}
 }

@@ -178,7 +178,7 @@ func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend
 	if own := k.entered(c); own != nil && !m.is("re-entry has a new token") {
 		g.Token, g.Reserved = own.grant.Token, own.grant.Reserved
 	} else {
-		g.Token = max(m.token+1, m.wish(c))
+		g.Token = max(m.token+1, m.minToken(c))
 		m.token = g.Token + uint64(g.Reserved) - 1
 	}
 	switch {
@@ -334,7 +334,7 @@ func (m *model) release(c backend.Claim) error {
 		k.leaveLine(c.ID())
 	}
 	h := k.of(c.ID())
-	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when settled") && c.NoneInFlight) {
+	if h == nil && len(k.holds) > 0 && (m.is("anybody may release") || m.is("anybody may release when none is in flight") && c.NoneInFlight) {
 		h = k.holds[0]
 	}
 	switch {

@@ -233,7 +233,7 @@ func reentrantTombstone(e *env) {
 	gone, stays := e.enters(key, e.prefix+"owner"), e.enters(key, e.prefix+"owner")
 	e.lost("Release before any attempt landed", a.Release(e.ctx, gone))
 	e.acquire(b, stays)
-	e.buried(a, gone)
+	e.tombstoned(a, gone)
 	e.release(b, stays)
 	e.free(a, key)
 }

@@ -22,7 +22,7 @@ var queueRules = []rule{
 	},
 	{
 		name: "queue/lapsed", run: queueLapsed, needs: queue,
-		why: "A place whose claim gave no sign of life is passed over, and its claim goes to the end.",
+		why: "A place whose claim sent no heartbeat is passed over, and its claim goes to the end.",
 	},
 	{
 		name: "queue/refreshed", run: queueRefreshed, needs: queue,
@@ -207,7 +207,7 @@ func queueLateAttempt(e *env) {
 	gone := e.inLine(key)
 	e.stand(b, gone, 1)
 	e.lost("Release of a claim in line", b.Release(e.ctx, gone))
-	e.buried(b, gone)
+	e.tombstoned(b, gone)
 	e.stand(b, e.inLine(key), 1)
 }
 

@@ -30,7 +30,7 @@ var releaseRules = []rule{
 		why: "What was never granted is released after every unanswered attempt. It is ErrLost and leaves no lock.",
 	},
 	{
-		name: "release/settled", run: releaseSettled,
+		name: "release/none-in-flight", run: releaseNoneInFlight,
 		why: "NoneInFlight says that no tombstone is needed, and that the caller looks at the time itself. Everything else stays.",
 	},
 }
@@ -38,12 +38,12 @@ var releaseRules = []rule{
 // covers: C1, C2, A12
 func releaseByAnother(e *env) {
 	a, b := e.open(), e.open()
-	for _, settled := range []bool{false, true} {
+	for _, noneInFlight := range []bool{false, true} {
 		key := e.key("k")
 		holder := e.claim(key)
 		e.acquire(a, holder)
 		other := e.claim(key)
-		other.NoneInFlight = settled
+		other.NoneInFlight = noneInFlight
 		e.lost("Release by a claim that does not hold", b.Release(e.ctx, other))
 		e.held(b, e.claim(key))
 		if err := a.Renew(e.ctx, holder); err != nil {
@@ -102,16 +102,16 @@ func releaseAfterTakeover(e *env) {
 // covers: C9
 func releaseNeverHeld(e *env) {
 	a, b := e.open(), e.open()
-	for _, settled := range []bool{false, true} {
+	for _, noneInFlight := range []bool{false, true} {
 		key := e.key("k")
 		c := e.claim(key)
-		c.NoneInFlight = settled
+		c.NoneInFlight = noneInFlight
 		e.lost("Release of a claim that never held", a.Release(e.ctx, c))
 		e.free(b, key)
 	}
 }
 
-func releaseSettled(e *env) {
+func releaseNoneInFlight(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
 	c := e.claim(key)

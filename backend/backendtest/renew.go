@@ -106,10 +106,10 @@ func renewNeverRevives(e *env) {
 // covers: B5
 func renewAfterRelease(e *env) {
 	a, b := e.open(), e.open()
-	for _, settled := range []bool{false, true} {
+	for _, noneInFlight := range []bool{false, true} {
 		key := e.key("k")
 		c := e.claim(key)
-		c.NoneInFlight = settled
+		c.NoneInFlight = noneInFlight
 		e.acquire(a, c)
 		e.release(a, c)
 		e.lost("Renew after Release", a.Renew(e.ctx, c))

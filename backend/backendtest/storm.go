@@ -195,7 +195,7 @@ func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
 // landed, nothing may be left; and then everybody must get every key.
 func (s *storm) calmDown() {
 	for _, fb := range s.faulty {
-		fb.Calm()
+		fb.EndFaults()
 	}
 	for _, l := range s.lockers {
 		s.closeLocker(l)

@@ -42,10 +42,10 @@ func lateAttempt(e *env) {
 	c := e.claim(key)
 	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
 	for _, client := range []backend.Backend{b, a} {
-		e.buried(client, c)
+		e.tombstoned(client, c)
 	}
 	e.free(b, key)
-	e.buried(b, c)
+	e.tombstoned(b, c)
 }
 
 // covers: A4
@@ -55,7 +55,7 @@ func lateCopy(e *env) {
 	c := e.claim(key)
 	e.acquire(a, c)
 	e.release(a, c)
-	e.buried(b, c)
+	e.tombstoned(b, c)
 	e.lost("Renew of a released claim", a.Renew(e.ctx, c))
 	e.free(b, key)
 }
@@ -72,14 +72,14 @@ func tombstoneOutlivesOthers(e *env) {
 		e.acquire(b, unsettled)
 		e.release(b, unsettled)
 	}
-	e.buried(a, c)
+	e.tombstoned(a, c)
 	holder := e.claim(key)
 	e.acquire(b, holder)
 	if err := b.Renew(e.ctx, holder); err != nil {
 		e.Fatalf("Renew = %v", err)
 	}
 	e.release(b, holder)
-	e.buried(a, c)
+	e.tombstoned(a, c)
 }
 
 // covers: A4, X10
@@ -95,7 +95,7 @@ func tombstoneWhileHeld(e *env) {
 		e.Fatalf("a withdrawn claim, while another holds = %v, want ErrLost or ErrHeld", err)
 	}
 	e.release(a, holder)
-	e.buried(b, c)
+	e.tombstoned(b, c)
 	e.free(a, key)
 }
 
@@ -108,7 +108,7 @@ func manyTombstones(e *env) {
 		last = e.claim(key)
 		e.lost("Release before any attempt landed", a.Release(e.ctx, last))
 	}
-	e.buried(b, last)
+	e.tombstoned(b, last)
 	c := e.claim(key)
 	e.acquire(b, c)
 	e.held(a, e.claim(key))
@@ -116,7 +116,7 @@ func manyTombstones(e *env) {
 		e.Fatalf("Renew of a key with many tombstones = %v", err)
 	}
 	e.release(b, c)
-	e.buried(a, c)
+	e.tombstoned(a, c)
 	e.free(a, key)
 }
 
@@ -128,7 +128,7 @@ func tombstoneOfExpired(e *env) {
 	e.acquire(a, c)
 	e.ranOut(b, c)
 	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
-	e.buried(b, c)
+	e.tombstoned(b, c)
 }
 
 // covers: A4
@@ -137,11 +137,11 @@ func tombstoneLasts(e *env) {
 	c := e.brief(e.key("k"))
 	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
 	e.pause(c.TTL + c.TTL/2)
-	e.buried(b, c)
+	e.tombstoned(b, c)
 }
 
-// buried must refuse c with ErrLost for ever.
-func (e *env) buried(b backend.Backend, c backend.Claim) {
+// tombstoned must refuse c with ErrLost for ever.
+func (e *env) tombstoned(b backend.Backend, c backend.Claim) {
 	e.Helper()
 	g, err := b.TryAcquire(e.ctx, c)
 	if err == nil {

@@ -60,7 +60,7 @@ func lostReply(e *env) {
 			return err == nil
 		})
 	}
-	fb.Calm()
+	fb.EndFaults()
 	e.unlock(e.lock(l, e.key("Lock")))
 }
 

@@ -69,8 +69,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// A crew is the workers of one process.
-type crew struct {
+// A team is the workers of one process.
+type team struct {
 	orders
 	locker *locker.Client[struct{}]
 	rec    *history.Recorder
@@ -87,7 +87,7 @@ func work(o orders) error {
 		return err
 	}
 	defer func() { _ = b.Close() }()
-	c := &crew{orders: o}
+	c := &team{orders: o}
 	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func work(o orders) error {
 
 // obey reads what the parent says. When it says no more, everybody stops, and the process ends even
 // if somebody does not.
-func (c *crew) obey(stop context.CancelFunc) {
+func (c *team) obey(stop context.CancelFunc) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		c.hold.Store(in.Text() == sayHold)
@@ -130,14 +130,14 @@ func (c *crew) obey(stop context.CancelFunc) {
 	time.AfterFunc(2*patience, func() { os.Exit(2) })
 }
 
-func (c *crew) say(line string) {
+func (c *team) say(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Println(line)
 }
 
 // compete locks and unlocks until ctx is done.
-func (c *crew) compete(ctx context.Context, worker string) error {
+func (c *team) compete(ctx context.Context, worker string) error {
 	for ctx.Err() == nil {
 		asked := history.Now()
 		g, err := c.locker.Lock(ctx, c.Key)
@@ -161,7 +161,7 @@ func (c *crew) compete(ctx context.Context, worker string) error {
 }
 
 // believe records a hold from now on, for a moment of work, or for as long as the parent wants.
-func (c *crew) believe(ctx context.Context, g *locker.Guard[struct{}], event history.Event) error {
+func (c *team) believe(ctx context.Context, g *locker.Guard[struct{}], event history.Event) error {
 	belief, err := c.rec.Begin(event, history.At(g.Until()))
 	if err != nil {
 		return err

@@ -218,7 +218,7 @@ func (s *Store) raise(l *lock, h *hold, token uint64) {
 }
 
 // Release forgets c, in the line or as a holder, lets in whom that lets in, and only then wakes: a
-// waiter that was woken before would find the key held and sleep again. Unless c is settled it
+// waiter that was woken before would find the key held and sleep again. Unless none of c is in flight it
 // leaves a tombstone, which an attempt of c that lands later runs into.
 //
 // Cancel and grant: c is in line, or holds, or neither, and this step ends each. A grant that was

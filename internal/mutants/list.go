@@ -35,7 +35,7 @@ var contract = []mutant{
 		Test: "./backend Namespaced",
 	},
 	{
-		Name: "a wish for a token may run away from the clock", Dir: "backend", Find: `now\.Add\(ttl / 4\)`, Put: "now.Add(4000 * ttl)",
+		Name: "a minimum token may run away from the clock", Dir: "backend", Find: `now\.Add\(ttl / 4\)`, Put: "now.Add(4000 * ttl)",
 		Test: "./backend MinTokenLimit",
 	},
 	{

@@ -57,17 +57,17 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "lua: no tombstone is left", Dir: "internal/redis/script",
-		Find: `bury\(lock\.tombs, id, tonumber\(ARGV\[3\]\)\)`,
+		Find: `addTombstone\(lock\.tombs, id, tonumber\(ARGV\[3\]\)\)`,
 		Put:  ``, Test: "./internal/redis/script Tombstone",
 	},
 	{
 		Name: "lua: tombstones are not looked at", Dir: "internal/redis/script",
-		Find: `if buried\(lock\.tombs, id\) then return \{LOST\} end`,
+		Find: `if isTombstoned\(lock\.tombs, id\) then return \{LOST\} end`,
 		Put:  ``, Test: "./internal/redis/script Tombstone",
 	},
 	{
 		Name: "lua: dialect: tombstones are not looked at", Dir: "internal/redis/script",
-		Find: `if buried\(tombs, id\) then return \{LOST\} end`,
+		Find: `if isTombstoned\(tombs, id\) then return \{LOST\} end`,
 		Put:  ``, Test: "./internal/redis/script Dialect|Tombstone",
 	},
 	{

@@ -117,7 +117,7 @@ type confirmation struct {
 	rounds int // connections that broke before they confirmed
 }
 
-func (c *confirmation) settled() bool {
+func (c *confirmation) answered() bool {
 	select {
 	case <-c.done:
 		return true
@@ -313,7 +313,7 @@ func (s *Subscription) broken(err error) {
 	defer s.mu.Unlock()
 	for name, c := range s.channels {
 		c.sent = false
-		if c.state.settled() {
+		if c.state.answered() {
 			c.state = newConfirmation()
 			continue
 		}
@@ -339,7 +339,7 @@ func (s *Subscription) Confirmed(channel string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.channels[channel]
-	return c != nil && c.state.settled()
+	return c != nil && c.state.answered()
 }
 
 // watch enters topic in hub and waits until channel, on which its messages come, is confirmed. For
@@ -377,7 +377,7 @@ func (s *Subscription) watch(
 }
 
 func (s *Subscription) await(ctx context.Context, state *confirmation) error {
-	if state.settled() { // somebody watches already: no timer for the common case
+	if state.answered() { // somebody watches already: no timer for the common case
 		return state.err
 	}
 	timer := time.NewTimer(s.store.cfg.RequestTimeout)
@@ -438,7 +438,7 @@ func (s *Subscription) confirm(name string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.channels[name]; c != nil && !c.state.settled() {
+	if c := s.channels[name]; c != nil && !c.state.answered() {
 		c.lived = true
 		close(c.state.done)
 	}

@@ -16,7 +16,7 @@ backend:                 # the contract; whoever writes a backend gets no depend
 backend/membackend:      backend internal/memstore
 backend/backendtest:     backend locker waiting internal/history
 
-waiting:                 github.com/cenkalti/backoff/v4 internal/chance  # knows nothing of locks
+waiting:                 github.com/cenkalti/backoff/v4 internal/jitter  # knows nothing of locks
 
 # Backends know their own client and the contract; never locker, never each other.
 internal/redis/script:     backend
@@ -24,17 +24,17 @@ internal/redis:     backend waiting internal/redis/script  # what both Redis bac
 redisbackend:            backend internal/redis/script internal/redis github.com/redis/go-redis/v9/...
 rueidisbackend:          backend waiting internal/redis/script internal/redis github.com/redis/rueidis/...
 etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/... go.uber.org/zap
-redlock:                 backend waiting internal/chance  # never a concrete backend
+redlock:                 backend waiting internal/jitter  # never a concrete backend
 
 # What applications import: no store's client and no telemetry comes with it.
-locker:                  backend waiting internal/chance
+locker:                  backend waiting internal/jitter
 locker/fence:            locker backend  # the stores come by the caller; database/sql and net/http are the library's own
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
 tracing:                 locker backend internal/blame internal/keyclass go.opentelemetry.io/otel/...
 tracing/contention:      locker backend internal/blame internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
 
 internal/blame:          backend
-internal/chance:         # jitter, which the simulation makes its own
+internal/jitter:         # jitter, which the simulation makes its own
 internal/history:
 internal/keyclass:
 internal/memstore:       backend waiting

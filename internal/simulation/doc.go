@@ -11,7 +11,7 @@
 // A seed decides everything: how many nodes, clients and keys there are, how fast each node's clock
 // runs, when nodes crash, restart with and without their memory and step their clocks, when clients
 // pause and cancel, and what befalls the n-th request of each connection. The code under test draws
-// its jitter from internal/chance, which here makes it of the virtual time and of who draws. What
+// its jitter from internal/jitter, which here makes it of the virtual time and of who draws. What
 // happens at one moment, in goroutines that may run in any order, passes gates that put it in an
 // order of its own, a nanosecond apart. So a seed that failed fails again, and TestRepeats sees
 // that the whole history of requests, answers and holds is the same twice. (Nothing orders two

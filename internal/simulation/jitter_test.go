@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// jitter is what the code under test draws. It follows from who draws and from the moment, which
+// draw is what the code under test draws. It follows from who draws and from the moment, which
 // follows from the seed.
-func jitter() float64 {
+func draw() float64 {
 	return rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), callers())).Float64()
 }
 

@@ -5,10 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 )
 
 func TestMain(m *testing.M) {
-	chance.Use(jitter)
+	jitter.Use(draw)
 	goleak.VerifyTestMain(m)
 }

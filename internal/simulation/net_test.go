@@ -40,8 +40,8 @@ func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant
 		}
 		if err == nil && sentAt(ctx) < c.n.sent[cl.Key+cl.Owner].released {
 			mark := c.n.sent[cl.Key+cl.Owner]
-			c.n.w.violate("after %v an attempt took %q on a node where its own release had been at %v (settled: %v, restarts since: %d)",
-				time.Since(c.n.w.start), cl.Key, mark.at, mark.settled, c.n.boots-mark.boots)
+			c.n.w.violate("after %v an attempt took %q on a node where its own release had been at %v (noneInFlight: %v, restarts since: %d)",
+				time.Since(c.n.w.start), cl.Key, mark.at, mark.noneInFlight, c.n.boots-mark.boots)
 		}
 		return err
 	})

@@ -29,10 +29,10 @@ type node struct {
 // A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its
 // own acquire.
 type sentMark struct {
-	released uint64 // when the latest release that was executed had been sent
-	settled  bool   // and what it said
-	boots    int    // of the node when it was executed
-	at       time.Duration
+	released     uint64 // when the latest release that was executed had been sent
+	noneInFlight bool   // and what it said
+	boots        int    // of the node when it was executed
+	at           time.Duration
 }
 
 func newNode(w *world, i int) *node {

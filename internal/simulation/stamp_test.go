@@ -13,7 +13,7 @@ import (
 
 // A stamp is a client's way to a node. It notes in which order the client sends, and lets a paused
 // client neither send nor hear. What it sends of the client's wall clock, which is the token that
-// it wishes for, is by a clock that is set differently.
+// it asks for, is by a clock that is set differently.
 type stamp struct {
 	backend.Backend
 	c    *client
@@ -65,7 +65,7 @@ func (s *stamp) send(ctx context.Context, verb string, c backend.Claim) (*reques
 func (r *request) heard() {
 	c := r.c
 	c.gate.pass(r.name)
-	if c.stops > 0 && !c.w.calm.Load() {
+	if c.stops > 0 && !c.w.quiet.Load() {
 		if dice := rand.New(rand.NewPCG(c.w.seed^r.hash(), uint64(time.Since(c.w.start)))); dice.Float64() < c.stops {
 			c.pause(fraction(dice, 2*c.w.ttl))
 		}

@@ -56,7 +56,7 @@ type world struct {
 	nodes    []*node
 	clients  []*client
 	start    time.Time
-	calm     atomic.Bool
+	quiet    atomic.Bool
 	held     chan struct{} // has something in its one slot when somebody has begun to hold
 	log      history.Log
 	trace    trace
@@ -150,14 +150,14 @@ func (w *world) run() {
 	}
 	work.Wait()
 	calm()
-	w.calm.Store(true)
+	w.quiet.Store(true)
 	chaos.Wait()
 	for _, n := range w.nodes {
 		n.crash(false)
 	}
 	for _, c := range w.clients {
 		for _, f := range c.faulty {
-			f.Calm()
+			f.EndFaults()
 		}
 	}
 	time.Sleep(2 * w.ttl) // until nobody is paused any more

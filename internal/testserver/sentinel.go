@@ -46,9 +46,9 @@ func Sentinel(t testing.TB, opts ...Option) *SentinelSet {
 	for range sentinelCount {
 		set.Sentinels = append(set.Sentinels, sentinel(t, set.Primary))
 	}
-	set.pace(100) // they meet by announcing themselves, every two seconds unless hurried
+	set.hello(100) // they meet by announcing themselves, every two seconds unless hurried
 	await(t, "sentinels that know each other", set.complete)
-	set.pace(2000)
+	set.hello(2000)
 	return set
 }
 
@@ -70,9 +70,9 @@ func sentinel(t testing.TB, primary *Server) *Server {
 	return run(t, cfg)
 }
 
-// pace sets how often sentinels announce themselves. Servers before 7.0 cannot be told, and take
+// hello sets how often sentinels announce themselves. Servers before 7.0 cannot be told, and take
 // longer.
-func (s *SentinelSet) pace(milliseconds int) {
+func (s *SentinelSet) hello(milliseconds int) {
 	for _, node := range s.Sentinels {
 		_, _ = node.Do("SENTINEL", "DEBUG", "publish-period", fmt.Sprint(milliseconds))
 	}

@@ -161,7 +161,7 @@ end
 local function long()
   load('m', 'w:' .. id)
   -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
-  if buried(lock.tombs, id) then return {LOST} end
+  if isTombstoned(lock.tombs, id) then return {LOST} end
   local lease, client, place_ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
   local claim = read_place('0 0  ' .. (ARGV[6] or 'x') .. ' ' .. ARGV[3])
   local ttl = ARGV[2] - claim.keep - 1

@@ -47,7 +47,7 @@ local function keep_beside(ms, keep)
 end
 
 local function acquire()
-  if buried(tombs, id) then return {LOST} end
+  if isTombstoned(tombs, id) then return {LOST} end
   local keep, reserve, says = string.match(ARGV[3], '^(%d+) [^ ]+ (%d+) (.*)$')
   keep, reserve = tonumber(keep), tonumber(reserve)
   local lease = ARGV[2] - keep
@@ -88,7 +88,7 @@ end
 local function release()
   if owner == id then run('DEL', key) else primary() end -- taken when out of memory, not by a replica
   if tonumber(ARGV[3]) > 0 then
-    bury(tombs, id, tonumber(ARGV[3]))
+    addTombstone(tombs, id, tonumber(ARGV[3]))
     keep_beside(0, tonumber(ARGV[2]))
   end
   if owner ~= id then return {LOST} end

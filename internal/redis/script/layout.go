@@ -299,7 +299,7 @@ func (l Layout) Probe() []string {
 
 // Keep is how long a key outlives the last lease.
 //
-// The token counter is what must outlive it: until the clock has passed the last token, which a wish may have put a quarter of
+// The token counter is what must outlive it: until the clock has passed the last token, which a minimum token may have put a quarter of
 // a TTL ahead, and for as long as the server's clock may be set back.
 func (l Layout) Keep(c backend.Claim) time.Duration { return roundUp(max(clamp(c.TTL)/2, l.retention)) }
 

@@ -153,17 +153,17 @@ func TestArguments(t *testing.T) {
 	}
 	check("renew", l.Renew(c), []string{"o%20w%3Bn%25", "11", "15000", "0"})
 	check("release", l.Release(c), []string{"o%20w%3Bn%25", "15000", "3021"})
-	floor := c
-	floor.MinToken = 7
-	check("floor", l.Acquire(floor), []string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
+	minToken := c
+	minToken.MinToken = 7
+	check("minToken", l.Acquire(minToken), []string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "7", "2750"})
 	check("guarded", l.Guarded(time.Minute, 0).Acquire(c),
 		[]string{owner, "15012", "15000 " + owner + " 1 ", "", "1", "x", "0", "2750", "60000 62200"})
 	c.NoneInFlight = true
-	check("guarded settled", l.Guarded(time.Minute, 0).Release(c), []string{owner, "15000", "0", "", "60000 62200"})
+	check("guarded none in flight", l.Guarded(time.Minute, 0).Release(c), []string{owner, "15000", "0", "", "60000 62200"})
 	told := c
 	told.Before = []backend.Past{{Token: 7, For: 3}}
 	check("telling", l.Release(told), []string{owner, "15000", "0", "\xff" + `[{"token":7,"for":3}]`})
-	check("settled", l.Release(c), []string{"o%20w%3Bn%25", "15000"})
+	check("none in flight", l.Release(c), []string{"o%20w%3Bn%25", "15000"})
 	c.TTL, c.NoneInFlight = time.Hour, false
 	check("long", l.Release(c), []string{"o%20w%3Bn%25", "1800000", "7203000"})
 	for _, ttl := range []time.Duration{0, -1, 1<<63 - 1} { // a release is not validated, and still must not overflow

@@ -101,8 +101,8 @@ local function long()
     message[2] = grant .. before .. state
   end
   if not none_in_flight then
-    bury(lock.tombs, id, tonumber(ARGV[3]))
-    lock.buried = true
+    addTombstone(lock.tombs, id, tonumber(ARGV[3]))
+    lock.tombstoned = true
   end
   -- Those who do not wait in the queue are woken if one of them could be let in.
   if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or

@@ -597,14 +597,14 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 			r.granted(other)
 		}
 		least := first.Token + 1000
-		for _, wish := range []uint64{least, 5} {
-			if err := DecodeRenew(renew(r, c, wish)); err != nil {
+		for _, minToken := range []uint64{least, 5} {
+			if err := DecodeRenew(renew(r, c, minToken)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			s := r.state()
 			reserved := uint64(max(first.Reserved, 1)) - 1
 			if s.Holders[0].Token != least || s.Token < least+reserved {
-				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, wish, s, least)
+				t.Errorf("%s: after a renewal with %d: %+v, want token %d", name, minToken, s, least)
 			}
 			if name == "re-entrant" && s.Holders[1].Token != least || name == "reader" && s.Holders[1].Token == least {
 				t.Errorf("%s: the other's token is %d", name, s.Holders[1].Token)

@@ -15,9 +15,9 @@ const minute = time.Minute
 
 var seq atomic.Int64 // keys of this binary
 
-func (r rig) release(owner string, settled bool) error {
+func (r rig) release(owner string, noneInFlight bool) error {
 	r.t.Helper()
-	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: settled}
+	c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: noneInFlight}
 	return DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
 }
 

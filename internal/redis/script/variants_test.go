@@ -216,9 +216,9 @@ func TestDialect(t *testing.T) {
 	if err := r.tryRelease(plainClaim("b")); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("released by another: %v", err)
 	}
-	floor := plainClaim("a")
-	floor.MinToken = first.Token + 1000
-	if err := r.tryRenew(floor); err != nil {
+	minToken := plainClaim("a")
+	minToken.MinToken = first.Token + 1000
+	if err := r.tryRenew(minToken); err != nil {
 		t.Errorf("renew: %v", err)
 	}
 	if err := r.tryRelease(plainClaim("a")); err != nil {

@@ -36,8 +36,8 @@ func pass(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	const settled = 100 * time.Millisecond // for what the last pair left to do behind its back
-	time.Sleep(settled)
+	const quiet = 100 * time.Millisecond // for what the last pair left to do behind its back
+	time.Sleep(quiet)
 	if err := coverage.ClearCounters(); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func pass(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(settled)
+	time.Sleep(quiet)
 	dir := os.Getenv(passEnv)
 	return errors.Join(coverage.WriteMetaDir(dir), coverage.WriteCountersDir(dir))
 }

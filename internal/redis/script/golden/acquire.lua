@@ -262,15 +262,15 @@ local function write_tombstones(tombs)
   return table.concat(list)
 end
 
-local function buried(tombs, who)
+local function isTombstoned(tombs, who)
   for _, tomb in ipairs(tombs) do
     if tomb.id == who then return true end
   end
 end
 
--- bury adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
 -- that everyone's work is bounded: then the one that ends first makes room.
-local function bury(tombs, who, ms)
+local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
     if tombs[i].id == who then table.remove(tombs, i) end
@@ -373,7 +373,7 @@ local function commit(keep, frees, reply)
   end
   if lock.turned then changes.o, changes.m, changes.b = lock.owner, lock.meta, lock.count end
   -- Tombstones that are over go with the next write; they are no reason for one.
-  if lock.buried or (cache.z and next(changes)) then
+  if lock.tombstoned or (cache.z and next(changes)) then
     local list = #tombs > 0 and write_tombstones(tombs)
     if list ~= cache.z then changes.z = list end
   end
@@ -755,7 +755,7 @@ end
 local function long()
   load('m', 'w:' .. id)
   -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
-  if buried(lock.tombs, id) then return {LOST} end
+  if isTombstoned(lock.tombs, id) then return {LOST} end
   local lease, client, place_ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
   local claim = read_place('0 0  ' .. (ARGV[6] or 'x') .. ' ' .. ARGV[3])
   local ttl = ARGV[2] - claim.keep - 1

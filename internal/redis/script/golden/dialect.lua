@@ -80,15 +80,15 @@ local function write_tombstones(tombs)
   return table.concat(list)
 end
 
-local function buried(tombs, who)
+local function isTombstoned(tombs, who)
   for _, tomb in ipairs(tombs) do
     if tomb.id == who then return true end
   end
 end
 
--- bury adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
 -- that everyone's work is bounded: then the one that ends first makes room.
-local function bury(tombs, who, ms)
+local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
     if tombs[i].id == who then table.remove(tombs, i) end
@@ -141,7 +141,7 @@ local function keep_beside(ms, keep)
 end
 
 local function acquire()
-  if buried(tombs, id) then return {LOST} end
+  if isTombstoned(tombs, id) then return {LOST} end
   local keep, reserve, says = string.match(ARGV[3], '^(%d+) [^ ]+ (%d+) (.*)$')
   keep, reserve = tonumber(keep), tonumber(reserve)
   local lease = ARGV[2] - keep
@@ -182,7 +182,7 @@ end
 local function release()
   if owner == id then run('DEL', key) else primary() end -- taken when out of memory, not by a replica
   if tonumber(ARGV[3]) > 0 then
-    bury(tombs, id, tonumber(ARGV[3]))
+    addTombstone(tombs, id, tonumber(ARGV[3]))
     keep_beside(0, tonumber(ARGV[2]))
   end
   if owner ~= id then return {LOST} end

@@ -231,15 +231,15 @@ local function write_tombstones(tombs)
   return table.concat(list)
 end
 
-local function buried(tombs, who)
+local function isTombstoned(tombs, who)
   for _, tomb in ipairs(tombs) do
     if tomb.id == who then return true end
   end
 end
 
--- bury adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
 -- that everyone's work is bounded: then the one that ends first makes room.
-local function bury(tombs, who, ms)
+local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
     if tombs[i].id == who then table.remove(tombs, i) end
@@ -342,7 +342,7 @@ local function commit(keep, frees, reply)
   end
   if lock.turned then changes.o, changes.m, changes.b = lock.owner, lock.meta, lock.count end
   -- Tombstones that are over go with the next write; they are no reason for one.
-  if lock.buried or (cache.z and next(changes)) then
+  if lock.tombstoned or (cache.z and next(changes)) then
     local list = #tombs > 0 and write_tombstones(tombs)
     if list ~= cache.z then changes.z = list end
   end
@@ -695,8 +695,8 @@ local function long()
     message[2] = grant .. before .. state
   end
   if not none_in_flight then
-    bury(lock.tombs, id, tonumber(ARGV[3]))
-    lock.buried = true
+    addTombstone(lock.tombs, id, tonumber(ARGV[3]))
+    lock.tombstoned = true
   end
   -- Those who do not wait in the queue are woken if one of them could be let in.
   if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or

@@ -89,7 +89,7 @@ local function commit(keep, frees, reply)
   end
   if lock.turned then changes.o, changes.m, changes.b = lock.owner, lock.meta, lock.count end
   -- Tombstones that are over go with the next write; they are no reason for one.
-  if lock.buried or (cache.z and next(changes)) then
+  if lock.tombstoned or (cache.z and next(changes)) then
     local list = #tombs > 0 and write_tombstones(tombs)
     if list ~= cache.z then changes.z = list end
   end

@@ -6,79 +6,79 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-var floored = backend.Capabilities{MinToken: true, Fencing: true}
+var minToken = backend.Capabilities{MinToken: true, Fencing: true}
 
-var floorRules = []rule{
+var minTokenRules = []rule{
 	{
-		name: "floor/granted", run: floorGranted, needs: floored,
+		name: "min-token/granted", run: minTokenGranted, needs: minToken,
 		why: "A quorum asks all its nodes for one token. A node that grants a lower one costs every lock a second round trip.",
 	},
 	{
-		name: "floor/never-lowers", run: floorNeverLowers, needs: floored,
+		name: "min-token/never-lowers", run: minTokenNeverLowers, needs: minToken,
 		why: "A claimant whose clock is behind asks for a token that was given long ago: two holders with one token.",
 	},
 	{
-		name: "floor/clamped", run: floorClamped, needs: floored,
+		name: "min-token/clamped", run: minTokenClamped, needs: minToken,
 		why: "A claimant whose clock is years ahead must not push the key's tokens there: a store that forgets its counters" +
 			" goes on from its own clock, below every token that it gave before.",
 	},
 	{
-		name: "floor/written-back", run: floorWrittenBack, needs: floored,
+		name: "min-token/written-back", run: minTokenWrittenBack, needs: minToken,
 		why: "The token of a quorum's hold is the highest that a node gave. Unless the others remember it, the next holder" +
 			" of a majority without that node gets a lower one (16 of 100 simulated schedules).",
 	},
 	{
-		name: "floor/repeat", run: floorRepeat, needs: floored,
+		name: "min-token/repeat", run: minTokenRepeat, needs: minToken,
 		why: "After a token was raised, a repeat of the claim must not bring the old one back: one hold would have two.",
 	},
 	{
-		name: "floor/by-another", run: floorByAnother, needs: floored,
+		name: "min-token/by-another", run: minTokenByAnother, needs: minToken,
 		why: "Only who holds may raise the token. From anybody else, and after the end, it is a denial of service, or worse:" +
 			" the proof that nobody was granted in between is missing.",
 	},
 	{
-		name: "floor/reserved", run: floorReserved, needs: floored,
+		name: "min-token/reserved", run: minTokenReserved, needs: minToken,
 		why: "The tokens that a hold has reserved begin at its own. If its own is raised, they rise with it, or the next" +
 			" holder gets one of them.",
 	},
 	{
-		name: "floor/limit", run: floorLimit, needs: floored,
+		name: "min-token/limit", run: minTokenLimit, needs: minToken,
 		why: "A token near the end of its type ends a key for ever: nothing can be above it.",
 	},
 }
 
 // ahead is a token that the store's clock has not reached, and that a claim with a long lease may
-// wish for. The store's clock is taken to be near the test's.
+// ask for. The store's clock is taken to be near the test's.
 func (e *env) ahead() uint64 { return backend.MinTokenLimit(time.Now(), e.long/4) }
 
 // covers: K3
-func floorGranted(e *env) {
+func minTokenGranted(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
 	c.MinToken = e.ahead()
 	g := e.acquire(a, c)
 	if g.Token < c.MinToken {
-		e.Errorf("granted token %d for a floor of %d", g.Token, c.MinToken)
+		e.Errorf("granted token %d for a minimum token of %d", g.Token, c.MinToken)
 	}
 	e.release(a, c)
 	e.above(g.Token, e.acquire(a, e.claim(c.Key)))
 }
 
 // covers: K3
-func floorNeverLowers(e *env) {
+func minTokenNeverLowers(e *env) {
 	a, b := e.open(), e.open()
 	first := e.claim(e.key("k"))
 	g := e.acquire(a, first)
 	e.release(a, first)
-	for _, floor := range []uint64{1, g.Token} {
+	for _, least := range []uint64{1, g.Token} {
 		c := e.claim(first.Key)
-		c.MinToken = floor
+		c.MinToken = least
 		next := e.acquire(b, c)
 		e.above(g.Token, next)
 		below := c
 		below.MinToken = 1
 		if err := b.Renew(e.ctx, below); err != nil {
-			e.Fatalf("Renew with a floor below the token = %v", err)
+			e.Fatalf("Renew with a minimum token below the token = %v", err)
 		}
 		e.release(b, c)
 		g = next
@@ -87,18 +87,18 @@ func floorNeverLowers(e *env) {
 }
 
 // covers: K3, D1
-func floorClamped(e *env) {
+func minTokenClamped(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
 	c.MinToken = backend.MaxMinToken
 	g := e.acquire(a, c)
 	if most := backend.MinTokenLimit(time.Now().Add(time.Hour), c.TTL); g.Token > most {
-		e.Errorf("a floor far in the future was granted as token %d, want at most the store's clock and a quarter of the TTL", g.Token)
+		e.Errorf("a minimum token far in the future was granted as token %d, want at most the store's clock and a quarter of the TTL", g.Token)
 	}
 }
 
 // covers: K3
-func floorWrittenBack(e *env) {
+func minTokenWrittenBack(e *env) {
 	a, b := e.open(), e.open()
 	for _, mode := range []backend.Mode{backend.Exclusive, backend.Shared} {
 		if mode == backend.Shared && !e.caps.Shared {
@@ -120,7 +120,7 @@ func floorWrittenBack(e *env) {
 }
 
 // covers: K3, A2
-func floorRepeat(e *env) {
+func minTokenRepeat(e *env) {
 	a, b := e.open(), e.open()
 	c := e.claim(e.key("k"))
 	g := e.acquire(a, c)
@@ -133,7 +133,7 @@ func floorRepeat(e *env) {
 	}
 	c.MinToken = g.Token + 20
 	if again, err = b.TryAcquire(e.ctx, c); err != nil || again.Token != g.Token+10 {
-		e.Errorf("a repeat with a floor = token %d, %v, want the same token, %d", again.Token, err, g.Token+10)
+		e.Errorf("a repeat with a minimum token = token %d, %v, want the same token, %d", again.Token, err, g.Token+10)
 	}
 	if e.caps.Inspect {
 		state, err := a.Inspect(e.ctx, c.Key)
@@ -144,27 +144,27 @@ func floorRepeat(e *env) {
 }
 
 // covers: K3, B4
-func floorByAnother(e *env) {
+func minTokenByAnother(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
 	far := e.ahead() + 1<<40
 	other := e.claim(key)
 	other.MinToken = far
-	e.lost("Renew with a floor of a claim that was never granted", a.Renew(e.ctx, other))
+	e.lost("Renew with a minimum token of a claim that was never granted", a.Renew(e.ctx, other))
 	holder := e.claim(key)
 	e.acquire(a, holder)
-	e.lost("Renew with a floor of a claim that does not hold", b.Renew(e.ctx, other))
+	e.lost("Renew with a minimum token of a claim that does not hold", b.Renew(e.ctx, other))
 	e.release(a, holder)
 	late := holder
 	late.MinToken = far
-	e.lost("Renew with a floor after the release", a.Renew(e.ctx, late))
+	e.lost("Renew with a minimum token after the release", a.Renew(e.ctx, late))
 	if g := e.acquire(b, e.claim(key)); g.Token >= far {
 		e.Errorf("granted token %d: somebody who did not hold has raised it", g.Token)
 	}
 }
 
 // covers: K7
-func floorReserved(e *env) {
+func minTokenReserved(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
 	c.Reserve = 5
@@ -179,23 +179,23 @@ func floorReserved(e *env) {
 }
 
 // covers: I2, K8
-func floorLimit(e *env) {
+func minTokenLimit(e *env) {
 	a := e.open()
 	c := e.claim(e.key("k"))
 	c.MinToken = backend.MaxMinToken + 1
 	_, err := a.TryAcquire(e.ctx, c)
-	e.is("TryAcquire with a floor over the limit", err, backend.ErrInvalid)
+	e.is("TryAcquire with a minimum token over the limit", err, backend.ErrInvalid)
 	c.MinToken = 0
 	e.acquire(a, c)
 	c.MinToken = backend.MaxMinToken + 1
-	e.is("Renew with a floor over the limit", a.Renew(e.ctx, c), backend.ErrInvalid)
+	e.is("Renew with a minimum token over the limit", a.Renew(e.ctx, c), backend.ErrInvalid)
 }
 
-// raise must renew c with a floor.
-func (e *env) raise(b backend.Backend, c backend.Claim, floor uint64) {
+// raise must renew c with a minimum token.
+func (e *env) raise(b backend.Backend, c backend.Claim, least uint64) {
 	e.Helper()
-	c.MinToken = floor
+	c.MinToken = least
 	if err := b.Renew(e.ctx, c); err != nil {
-		e.Fatalf("Renew with floor %d = %v", floor, err)
+		e.Fatalf("Renew with minimum token %d = %v", least, err)
 	}
 }

@@ -1,7 +1,7 @@
-// Package chance draws the jitter of everything that waits at random. It is one place, so that a
+// Package jitter draws the jitter of everything that waits at random. It is one place, so that a
 // simulation can have it follow from its seed; what must not be guessed, such as the names of
 // owners, is not drawn here.
-package chance
+package jitter
 
 import (
 	"math/rand/v2"

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// wish is the lowest token that c may have, as far as its floor goes.
-func (m *model) wish(c backend.Claim) uint64 {
+// minToken is the lowest token that c may have, as far as its minimum goes.
+func (m *model) minToken(c backend.Claim) uint64 {
 	switch {
-	case m.is("floor ignored"):
+	case m.is("minimum token ignored"):
 		return 0
-	case m.is("floor not clamped"):
+	case m.is("minimum token not clamped"):
 		return c.MinToken
-	case m.is("floor is the token") && c.MinToken > 0:
+	case m.is("minimum token is the token") && c.MinToken > 0:
 		m.token = c.MinToken - 1
 	}
 	return min(c.MinToken, backend.MinTokenLimit(time.Now(), c.TTL))
@@ -21,7 +21,7 @@ func (m *model) wish(c backend.Claim) uint64 {
 
 // raise lets a renewal raise the token of its hold.
 func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
-	if c.MinToken <= h.grant.Token && !m.is("a late floor lowers") || c.MinToken == 0 || m.is("floor not written back") {
+	if c.MinToken <= h.grant.Token && !m.is("a late minimum token lowers") || c.MinToken == 0 || m.is("minimum token not written back") {
 		return
 	}
 	if !m.is("raised for others alone") {

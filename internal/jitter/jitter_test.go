@@ -1,4 +1,4 @@
-package chance_test
+package jitter_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-go/holdfast/internal/chance"
+	"github.com/holdfast-go/holdfast/internal/jitter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestDrawn(t *testing.T) {
 	least, most := time.Second, time.Duration(0)
 	for range 10_000 {
-		d := chance.N(time.Second)
+		d := jitter.N(time.Second)
 		least, most = min(least, d), max(most, d)
 	}
 	if least < 0 || least > 10*time.Millisecond || most < 990*time.Millisecond || most >= time.Second {
@@ -23,12 +23,12 @@ func TestDrawn(t *testing.T) {
 }
 
 func TestUse(t *testing.T) {
-	restore := chance.Use(func() float64 { return 0.25 })
-	if d, f := chance.N(time.Second), chance.Float64(); d != time.Second/4 || f != 0.25 {
+	restore := jitter.Use(func() float64 { return 0.25 })
+	if d, f := jitter.N(time.Second), jitter.Float64(); d != time.Second/4 || f != 0.25 {
 		t.Errorf("drew %v and %v from a source of quarters", d, f)
 	}
 	restore()
-	if a, b := chance.Float64(), chance.Float64(); a == b {
+	if a, b := jitter.Float64(), jitter.Float64(); a == b {
 		t.Errorf("drew %v twice", a)
 	}
 }
