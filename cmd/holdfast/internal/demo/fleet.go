@@ -17,6 +17,7 @@ type fleet struct {
 	tally    *tally
 	children []*child
 	fail     context.CancelCauseFunc // ends all of them because of one
+	begin    func()                  // called when all are ready
 }
 
 // A child is one process, which runs [WorkerCommand].
@@ -34,10 +35,10 @@ const killAfter = closeGrace + 2*time.Second
 
 // runFleet runs spec in n processes until they are done or ctx ends. The error is the first that
 // one of them reported.
-func runFleet(ctx context.Context, s spec, n, victim int, t *tally) error {
+func runFleet(ctx context.Context, s spec, n, victim int, t *tally, begin func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &fleet{tally: t, fail: cancel}
+	f := &fleet{tally: t, fail: cancel, begin: begin}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := 1; i <= n; i++ {
@@ -99,7 +100,7 @@ func (f *fleet) letGo(ctx context.Context) {
 			return
 		}
 	}
-	f.tally.begin()
+	f.begin()
 	for _, c := range f.children {
 		_, _ = io.WriteString(c.in, "\n")
 	}

@@ -84,13 +84,16 @@ func (s *sale) run(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	defer ledger.close()
-	saleCtx, cancel := context.WithTimeoutCause(ctx, s.duration, errTimeUp)
-	defer cancel()
+	saleCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 
 	working, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() { s.tally.progress(working, os.Stderr, s.stock) })
-	failed := s.work(saleCtx)
+	failed := s.work(saleCtx, func() { // when all processes are ready
+		s.tally.begin()
+		time.AfterFunc(s.duration, func() { cancel(errTimeUp) })
+	})
 	elapsed := time.Since(s.tally.since) // nobody else has the tally any more
 	stop()
 	shown.Wait()
@@ -111,15 +114,16 @@ func (s *sale) run(ctx context.Context) (*result, error) {
 	return r, nil
 }
 
-func (s *sale) work(ctx context.Context) error {
+func (s *sale) work(ctx context.Context, begin func()) error {
 	if s.processes == 1 {
+		begin()
 		return s.spec.work(ctx, s.store, s.tally.add)
 	}
 	victim := 0
 	if s.kill {
 		victim = s.processes
 	}
-	return runFleet(ctx, s.spec, s.processes, victim, s.tally)
+	return runFleet(ctx, s.spec, s.processes, victim, s.tally, begin)
 }
 
 // result puts together what the ledger and the tally know, when nothing moves any more.
