@@ -14,31 +14,45 @@ type turns struct{ rec *history.Recorder }
 
 // A place is one claim that may be made to the store.
 type place struct {
-	asked, answered time.Duration // the first attempt; when there were more, the last that was refused
-	again           bool          // there were: it may have lost its place, as a stopped process does
+	asked, answered time.Duration // the first attempt
+	kept            time.Duration // the last one that was refused was answered
+	lost            bool          // it may have lost its place meanwhile, as a stopped process does
 }
 
 type placeKey struct{}
 
-// Begin follows claims, a worker's own and those of its cohort, and their attempts.
+// placeKept is for how long a place lasts at least that nobody refreshes.
+const placeKept = 500 * time.Millisecond
+
+// Begin follows claims, a worker's own and those of its cohort, and their attempts. The first claim
+// of a cohort is that of the first who came, whose attempt was refused.
 func (r *turns) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
 	end := func(locker.Hold, error) {}
-	switch op {
-	case locker.OpLock, locker.OpLease:
+	p, _ := ctx.Value(placeKey{}).(*place)
+	switch {
+	case op == locker.OpLock, op == locker.OpLease && p == nil:
 		ctx = context.WithValue(ctx, placeKey{}, &place{})
-	case locker.OpAttempt:
-		p, ok := ctx.Value(placeKey{}).(*place)
-		if !ok {
-			break
-		}
-		asked, again := history.Now(), p.asked != 0
-		end = func(_ locker.Hold, err error) {
-			if !again || err != nil {
-				p.asked, p.answered, p.again = asked, history.Now(), again
-			}
-		}
+	case op == locker.OpLease:
+		own := *p
+		ctx = context.WithValue(ctx, placeKey{}, &own)
+	case op == locker.OpAttempt && p != nil:
+		asked := history.Now()
+		end = func(_ locker.Hold, err error) { p.attempted(asked, history.Now(), err != nil) }
 	}
 	return ctx, end
+}
+
+// attempted takes note of an attempt.
+func (p *place) attempted(asked, answered time.Duration, refused bool) {
+	switch {
+	case p.asked == 0:
+		p.asked, p.answered = asked, answered
+	case !refused:
+		return
+	case asked-p.kept > placeKept:
+		p.lost, p.answered = true, answered
+	}
+	p.kept = answered
 }
 
 // Event records a grant. If it is not known well enough when the claim took its place, the turn is
@@ -47,7 +61,7 @@ func (r *turns) Event(ctx context.Context, e locker.Event) {
 	p, ok := ctx.Value(placeKey{}).(*place)
 	switch {
 	case !ok || e.Kind != locker.EventGrant || p.asked == 0:
-	case !p.again && p.answered-p.asked <= fairSlack:
+	case !p.lost && p.answered-p.asked <= fairSlack:
 		r.note(fairLine, p.asked, history.Now())
 	default:
 		r.note(fairLate, p.answered, history.Now())
