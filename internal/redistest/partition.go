@@ -63,8 +63,9 @@ func HolderCutOff(t *testing.T, scheme string) {
 
 func cutOff(t *testing.T, srv *testserver.Server, scheme string, locks int, ttl time.Duration) {
 	proxy := testserver.NewProxy(t, srv.Addr())
-	holder := Quiet(t, Closing(t, scheme+"://"+proxy.Addr()), locker.Config{TTL: ttl})
-	other := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{TTL: ttl})
+	cfg := locker.Config{TTL: ttl, StoreTimeout: time.Minute} // a busy machine may answer after half of the TTL
+	holder := Quiet(t, Closing(t, scheme+"://"+proxy.Addr()), cfg)
+	other := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), cfg)
 	guards := make([]*locker.Guard[struct{}], locks)
 	key := func(i int) string { return fmt.Sprintf("%s-%d", t.Name(), i) }
 	for i := range guards {

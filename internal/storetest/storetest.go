@@ -49,7 +49,7 @@ func Want(t testing.TB, what string, err, target error) {
 // Eventually polls until ready returns nil.
 func Eventually(t testing.TB, what string, ready func() error) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(3 * Patience)
 	for {
 		err := ready()
 		if err == nil {
