@@ -9,20 +9,17 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	_ "github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// The README shows the body of this example.
-func Example() {
-	ctx := context.Background()
-	b, err := backend.Open(ctx, "mem://") // or redis://host:6379: nothing below changes
-	if err != nil {
-		panic(err)
-	}
+// A value is made anew for each hold, here with the hold's fencing token. The stock remembers the
+// highest token that it has seen, and refuses whoever comes with a lower one.
+func ExampleBinder() {
+	ctx, b := context.Background(), membackend.New()
 	defer b.Close()
 
-	type shelf struct{ token uint64 } // what the guards protect: made anew for each hold, with its fencing token
+	type shelf struct{ token uint64 }
 	bind := func(_ context.Context, h locker.Hold) (shelf, error) { return shelf{h.Token}, nil }
 	l, err := locker.New(b, bind, locker.Config{TTL: 10 * time.Second})
 	if err != nil {
@@ -32,7 +29,7 @@ func Example() {
 
 	left, highest := 2, uint64(0) // the stock, and the highest token it has seen
 	for range 3 {
-		err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, s shelf) error { // ctx ends if the lock is lost
+		err = locker.Do(ctx, l, "sku-1", func(ctx context.Context, s shelf) error {
 			if s.token < highest || left == 0 {
 				return errors.New("sold out, or a newer holder was here")
 			}

@@ -1,0 +1,38 @@
+package locker_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/backend"
+	_ "github.com/holdfast-go/holdfast/backend/membackend" // for mem://, as redisbackend for redis://
+	"github.com/holdfast-go/holdfast/locker"
+)
+
+// The README shows the body of this example.
+func Example() {
+	ctx := context.Background()
+	b := must(backend.Open(ctx, "mem://")) // or redis://host:6379, etcd://host:2379: nothing below changes
+	defer b.Close()
+	l := must(locker.New(b, locker.Bare, locker.Config{}))
+	defer l.Close()
+	err := locker.Do(ctx, l, "sku-1", func(ctx context.Context, _ struct{}) error {
+		return sell(ctx) // nobody else is here, in any process; ctx ends if the lock is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// sold one
+	// <nil>
+}
+
+func sell(context.Context) error {
+	fmt.Println("sold one")
+	return nil
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
