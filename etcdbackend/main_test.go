@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +13,16 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Before TestMain, and before anything is started: this process may be one that Processes started.
 func init() { backendtest.Main() }
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testserver.Around(m, func(t testing.TB) {
+		_ = os.Setenv("ETCD_ADDR", testserver.Etcd(t).Addr()) // where the examples find it
+	}))
 }
 
 // What the tests of all backends on servers say.

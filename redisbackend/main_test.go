@@ -1,6 +1,7 @@
 package redisbackend
 
 import (
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testserver.StopAfter(m))
+	goleak.VerifyTestMain(testserver.StopAfter(testserver.Around(m, func(t testing.TB) {
+		_ = os.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
+	})))
 }
 
 // What the tests of all backends on servers say.

@@ -2,6 +2,7 @@ package rueidisbackend
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,7 +23,9 @@ func TestFlashSale(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testserver.StopAfter(m),
+	goleak.VerifyTestMain(testserver.StopAfter(testserver.Around(m, func(t testing.TB) {
+		_ = os.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
+	})),
 		// rueidis closes the connections of nodes that left a cluster five seconds later, also
 		// after Close.
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
