@@ -88,6 +88,11 @@ interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the str
 fencing: servers ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
 	cd internal/fencing && $(GO) vet ./... && $(GO) test -count=1 -parallel=16 ./...
 
+.PHONY: generations
+generations: ## see how the old ways to lock with Redis fail, and holdfast not; half a minute
+	@.ci/deps
+	@$(GO) run ./cmd/holdfast generations
+
 .PHONY: soak
 soak: servers ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s

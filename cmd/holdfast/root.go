@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/generations"
 )
 
 // The exit statuses.
@@ -72,7 +73,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(),
-		demo.Command(), demo.WorkerCommand(), newVersion(),
+		demo.Command(), demo.WorkerCommand(), generations.Command(), newVersion(),
 	)
 	return root
 }

@@ -3,6 +3,7 @@ package testserver
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
 )
@@ -27,6 +28,12 @@ func Hosted(run func(t testing.TB) error) (err error) {
 		}
 	}()
 	return run(h)
+}
+
+// CanStartRedis returns nil if there is a redis-server to start.
+func CanStartRedis() error {
+	_, err := exec.LookPath(redisServer())
+	return err
 }
 
 // Around wraps a test binary's *testing.M like [StopAfter]: start may start servers, which run until

@@ -1,0 +1,177 @@
+package generations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lease is long enough for a busy machine to renew in.
+const lease = 6 * time.Second
+
+// played plays scenarios on a server of their own.
+func played(t *testing.T, out *strings.Builder, asJSON bool, only ...scenario) error {
+	srv := testserver.Redis(t)
+	st := &stage{t: t, ttl: lease, server: &redis.Options{Addr: srv.Addr()}, url: srv.URL()}
+	return st.all(t.Context(), out, asJSON, only)
+}
+
+// Each old way fails, holdfast holds, and the page shows what the command prints.
+//
+// covers: A1, A13, B3, B14, C1, C2, C3, C6, R1, R3
+func TestStory(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/generations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(shown) != len(scenarios) {
+		t.Fatalf("the page shows %d scenarios of %d", len(shown), len(scenarios))
+	}
+	for i, sc := range scenarios {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := played(t, &out, false, sc); err != nil {
+				t.Errorf("%v:\n%s", err, out.String())
+			}
+			_, told, _ := strings.Cut(out.String(), "\n") // its title, where it is number 1
+			if got, want := normal(told), normal(shown[i][1]); got != want {
+				t.Errorf("the command prints\n%s\nand docs/generations.md shows\n%s", got, want)
+			}
+			if title := fmt.Sprintf("## %d. %s\n", i+1, sc.title); !strings.Contains(string(page), title) {
+				t.Errorf("docs/generations.md has no heading %q", title)
+			}
+		})
+	}
+}
+
+var (
+	// The length of holdfast's leases, and a TTL that Redis has rounded.
+	leases = regexp.MustCompile(`max_ttl is \S+`)
+	ttls   = regexp.MustCompile(`(?m) (29|30)$`)
+	blanks = regexp.MustCompile(`\s*\n\s*`)
+)
+
+func normal(text string) string {
+	text = ttls.ReplaceAllString(leases.ReplaceAllString(text, "max_ttl is N"), " 30")
+	return strings.TrimSpace(blanks.ReplaceAllString(text, "\n"))
+}
+
+// What comes otherwise than it is told is an error of the whole, on either side, and undone.
+func TestUnexpected(t *testing.T) {
+	silent := func(*scene) {}
+	safe := func(s *scene) {
+		rdb := s.redis(resource)
+		s.command("A", rdb, "OK", "SET", resource, lockValue)
+		s.command("B", rdb, "1", "SETNX", resource, lockValue) // as if that could fail
+	}
+	twice := func(s *scene) {
+		a, b := s.party("A", s.url), s.party("B", s.url)
+		a.tries(resource)
+		b.tries(resource)
+	}
+	for name, sc := range map[string]scenario{
+		"an old way that does not fail": {old: safe, holdfast: silent},
+		"holdfast that does not hold":   {old: silent, holdfast: twice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := played(t, &out, false, sc); !errors.Is(err, ErrUnexpected) {
+				t.Errorf("all = %v, want ErrUnexpected", err)
+			}
+			if n := strings.Count(out.String(), "UNEXPECTED: "); n != 1 {
+				t.Errorf("%d sides are unexpected in\n%s", n, out.String())
+			}
+		})
+	}
+}
+
+// A key that is there already is somebody's, and stays as it is.
+func TestSomebodysKey(t *testing.T) {
+	srv := testserver.Redis(t)
+	srv.MustDo("SET", resource, "a web shop's")
+	st := &stage{t: t, ttl: lease, server: &redis.Options{Addr: srv.Addr()}, url: srv.URL()}
+	side := st.play(t.Context(), setnxExpire.old, "", func(string, ...any) {})
+	if side.AsExpected || !strings.Contains(side.Outcome, "there already") {
+		t.Errorf("%+v", side)
+	}
+	if v := srv.MustDo("GET", resource); v != "a web shop's" {
+		t.Errorf("the key is %q now", v)
+	}
+	srv.MustDo("DEL", resource)
+	if side = st.play(t.Context(), setnxExpire.old, "", func(string, ...any) {}); !side.AsExpected {
+		t.Errorf("%+v", side)
+	}
+	if n := srv.MustDo("DBSIZE"); n != "0" {
+		t.Errorf("%s keys are left", n)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var out strings.Builder
+	if err := played(t, &out, true, othersLock, longWork); err != nil {
+		t.Error(err)
+	}
+	d := json.NewDecoder(strings.NewReader(out.String()))
+	for number := 1; number <= 2; number++ {
+		var r Result
+		if err := d.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Number != number || !r.Old.AsExpected || !r.Holdfast.AsExpected || len(r.Old.Steps) == 0 || r.Holdfast.Steps[0].Got != "granted" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if d.More() {
+		t.Errorf("more than two objects in %s", out.String())
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, o := range []options{
+		{output: "yaml"},
+		{output: "text", backend: "etcd://localhost"},
+		{output: "text", backend: "redis://:secret@localhost?max_ttl=30s"},
+		{output: "text", backend: "redis://:se/cret@localhost"},
+	} {
+		err := run(t.Context(), new(strings.Builder), o)
+		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "cret") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("HOLDFAST_REDIS_SERVER", "")
+	if err := run(t.Context(), new(strings.Builder), options{output: "text"}); err == nil || !strings.Contains(err.Error(), "apt-get install redis-server") {
+		t.Errorf("without a redis-server: %v", err)
+	}
+}
+
+// An interrupted run ends at once, and says nothing of what it did not get to.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out strings.Builder
+	srv := testserver.Redis(t)
+	st := &stage{t: t, ttl: lease, server: &redis.Options{Addr: srv.Addr()}, url: srv.URL()}
+	hangs := scenario{title: "hangs", old: func(s *scene) { cancel(); s.must("wait", s.ctx.Err()) }}
+	if err := st.all(ctx, &out, false, []scenario{hangs}); !errors.Is(err, context.Canceled) {
+		t.Errorf("all = %v", err)
+	}
+	if strings.Contains(out.String(), "UNEXPECTED") {
+		t.Errorf("it told\n%s", out.String())
+	}
+}
