@@ -59,13 +59,15 @@ var scenarios = []scenario{setnxExpire, clientDeadline, longWork, othersLock, ch
 const long = `The ways to lock with Redis that people have copied from each other, one after the other, each in
 the scenario in which it fails, on a real Redis. Beside it holdfast in the same scenario.
 
-Keys and times of the old ways are those of the texts that taught them. Nobody waits for 100 seconds: where
-the story says that a lease is over, "PEXPIRE key 0" ends it, which is what Redis does then. The leases of
-holdfast are waited for. The crash of a holder of holdfast's locks is one whose requests do not arrive any more.
+Keys and times of the old ways are those of the texts that taught them. Nobody waits for 100
+seconds: where a lease is over, "PEXPIRE key 0" ends it, which is what Redis does then. The leases
+of holdfast are waited for. A crash is a client whose renewals and releases arrive no more.
 
-Redis servers are started for it on free ports, and stopped; redis-server must be in PATH. With --backend the
-first six scenarios run on that server; they refuse keys that are there already, and delete their own. The
-last two always start their own.`
+Redis servers are started on free ports, and stopped; redis-server must be in PATH. With --backend
+the first six scenarios run on that server: they refuse to touch keys that are there already, and
+delete their own. The last two always start their own. HOLDFAST_BACKEND is not looked at.
+
+Exit status: 0 everything came as it is told, 1 it did not, or a server could not be started, 2 wrong usage.`
 
 // options are the flags.
 type options struct {

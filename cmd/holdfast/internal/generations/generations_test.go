@@ -101,6 +101,20 @@ func TestUnexpected(t *testing.T) {
 	}
 }
 
+// Where the story says that holdfast fails, too, it does: A's lock and B's are held together.
+func TestWithoutTheGuard(t *testing.T) {
+	for name, sc := range map[string]scenario{"failover": failover, "restart": restart} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := &stage{t: t, ttl: time.Minute, unguarded: true}
+			side := st.play(t.Context(), sc.holdfast, "", func(string, ...any) {})
+			if side.AsExpected || !strings.HasPrefix(side.Outcome, "B's TryLock "+resourceName+": nil, and not ") {
+				t.Errorf("%+v", side)
+			}
+		})
+	}
+}
+
 // A key that is there already is somebody's, and stays as it is.
 func TestSomebodysKey(t *testing.T) {
 	srv := testserver.Redis(t)

@@ -22,6 +22,8 @@ type stage struct {
 	server *redis.Options // the one Redis of the first six
 	url    string         // the same for holdfast
 	ttl    time.Duration  // of holdfast's leases
+
+	unguarded bool // for a test: the last two without max_ttl
 }
 
 // A scene is one side of a scenario while it is played. Its methods end it when something comes

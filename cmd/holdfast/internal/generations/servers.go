@@ -81,6 +81,9 @@ func (s *scene) promote(primary *testserver.Server, replica *redis.Client) {
 
 // guarded is the URL of a server with the guard against servers that forget.
 func (s *scene) guarded(srv *testserver.Server) string {
+	if s.unguarded {
+		return srv.URL()
+	}
 	return srv.URL() + "?max_ttl=" + s.ttl.String()
 }
 
