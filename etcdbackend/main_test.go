@@ -1,7 +1,6 @@
 package etcdbackend
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ func init() { backendtest.Main() }
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.Around(m, func(t testing.TB) {
-		_ = os.Setenv("ETCD_ADDR", testserver.Etcd(t).Addr()) // where the examples find it
+		t.Setenv("ETCD_ADDR", testserver.Etcd(t).Addr()) // where the examples find it
 	}))
 }
 

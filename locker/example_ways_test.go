@@ -137,17 +137,18 @@ func ExamplePermit() {
 	}
 	defer l.Close()
 
-	for range 3 {
-		g, err := l.TryLock(ctx, "exports", locker.Permit(2))
-		fmt.Println(err == nil, errors.Is(err, backend.ErrHeld))
-		if err == nil {
-			defer g.Unlock()
-		}
-	}
+	one, err := l.TryLock(ctx, "exports", locker.Permit(2))
+	fmt.Println(err)
+	two, err := l.TryLock(ctx, "exports", locker.Permit(2))
+	fmt.Println(err)
+	_, err = l.TryLock(ctx, "exports", locker.Permit(2))
+	fmt.Println("a third is refused:", errors.Is(err, backend.ErrHeld))
+	fmt.Println(one.Unlock(), two.Unlock())
 	// Output:
-	// true false
-	// true false
-	// false true
+	// <nil>
+	// <nil>
+	// a third is refused: true
+	// <nil> <nil>
 }
 
 // Who gives the same owner may enter again, also from another process. The key is free when every

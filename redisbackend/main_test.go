@@ -1,7 +1,6 @@
 package redisbackend
 
 import (
-	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -13,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(testserver.Around(m, func(t testing.TB) {
-		_ = os.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
+		t.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
 	})))
 }
 

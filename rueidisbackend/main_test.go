@@ -2,7 +2,6 @@ package rueidisbackend
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,7 +23,7 @@ func TestFlashSale(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(testserver.Around(m, func(t testing.TB) {
-		_ = os.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
+		t.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it
 	})),
 		// rueidis closes the connections of nodes that left a cluster five seconds later, also
 		// after Close.

@@ -74,6 +74,18 @@ func (h *host) Name() string                   { return "hosted" }
 func (h *host) Cleanup(f func())               { h.cleanups = append(h.cleanups, f) }
 func (h *host) Fatalf(format string, a ...any) { panic(fatal{fmt.Errorf(format, a...)}) }
 
+func (h *host) Setenv(key, value string) {
+	was, there := os.LookupEnv(key)
+	if err := os.Setenv(key, value); err != nil {
+		h.Fatalf("testserver: %w", err)
+	}
+	h.Cleanup(func() {
+		if _ = os.Unsetenv(key); there {
+			_ = os.Setenv(key, was)
+		}
+	})
+}
+
 func (h *host) TempDir() string {
 	dir, err := os.MkdirTemp("", "testserver")
 	if err != nil {

@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ func TestHosted(t *testing.T) {
 	errOwn := errors.New("run's own")
 	if err := Hosted(func(t testing.TB) error {
 		srv = Redis(t)
+		t.Setenv("HOLDFAST_HOSTED", "yes")
 		if pong, err := srv.Do("PING"); pong != "PONG" {
 			return err
 		}
@@ -21,6 +23,9 @@ func TestHosted(t *testing.T) {
 	}
 	if _, err := srv.Do("PING"); err == nil {
 		t.Error("the server outlives Hosted")
+	}
+	if _, there := os.LookupEnv("HOLDFAST_HOSTED"); there {
+		t.Error("so does a variable")
 	}
 }
 
