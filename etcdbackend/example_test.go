@@ -21,8 +21,8 @@ func Example() {
 		panic(err)
 	}
 	defer b.Close()
-	fmt.Println("line:", b.Capabilities().Queue, "tokens:", b.Capabilities().Fencing)
-	// Output: line: true tokens: true
+	fmt.Println("queue:", b.Capabilities().Queue, "tokens:", b.Capabilities().Fencing)
+	// Output: queue: true tokens: true
 }
 
 // With the etcd client that the program has. It stays the program's, and is closed after the
