@@ -92,7 +92,7 @@ var _ backend.Backend = (*Backend)(nil)
 // [backend.ErrUnavailable] or [backend.ErrDenied] if the server cannot be reached or refuses the
 // connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
-	b := &Backend{conns: newConns(), cfg: store.Config{
+	b := &Backend{cfg: store.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
 		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
 	}}
@@ -103,6 +103,7 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 	if err := usable(option); err != nil {
 		return nil, err
 	}
+	b.conns = newConns(b.cfg.RequestTimeout)
 	b.store.Secrets = []string{option.Password, option.Sentinel.Password}
 	b.watch = newWatches(b)
 	if cfg.HeldAnswers {
@@ -157,9 +158,6 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	o.ConnLifetime = 0
 	if o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
-	}
-	if o.MaxFlushDelay == 0 {
-		o.MaxFlushDelay = flushDelay // rueidis lets no lone request wait
 	}
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,10 +14,10 @@ import (
 
 const (
 	ringScale  = 11                 // rueidis' queue of requests in flight on a connection has 2,048 places,
-	inFlight   = 1<<ringScale/2 - 8 // of which we use half: a request that was left keeps its place until it is answered
+	inFlight   = 1<<ringScale/2 - 8 // half of them for requests in their callers' goroutines, half for all others
 	bufferSize = 64 << 10           // bytes, each way
 	refresh    = 5 * time.Second
-	flushDelay = 20 * time.Microsecond // for which one of many waits for others to go with it, see ADR 0017
+	ticks      = 8 // of a request timeout, see conns.tick
 )
 
 // conns knows how the client's connections are.
@@ -27,12 +28,24 @@ const (
 // after a dial, a close, or a request that was left behind, requests run in goroutines of their
 // own until one that began later has been answered. Answers come in order: then whatever was left
 // before is off the queue, and the connection is there.
+//
+// A request in its caller's goroutine has no timer of its own. It is counted at the tick at which
+// it began, and if it is in flight eight ticks later, a whole request timeout, the connections are
+// closed. That ends no other request too early: they share one connection, on which answers come
+// in order, so those that were sent later have no answer either.
 type conns struct {
 	cluster     bool // has many connections, and is never stable
 	disruptions atomic.Uint64
 	stableAt    atomic.Uint64 // the disruptions when the last request that was answered began
 	answers     atomic.Uint64 // requests that were answered
-	slots       chan struct{} // held by each request in flight
+	slots       chan struct{} // held by each request that has a time-out of its own
+
+	direct  atomic.Int64            // requests in their callers' goroutines
+	began   [2 * ticks]atomic.Int64 // of them, those that began at each tick
+	tick    atomic.Uint64
+	ticking atomic.Bool // timer is set
+	timer   *time.Timer
+	every   time.Duration // between two ticks
 
 	reopened atomic.Int64 // when the connections were last closed on suspicion, in Unix seconds
 	closed   atomic.Bool
@@ -40,9 +53,11 @@ type conns struct {
 	open     map[*conn]struct{}
 }
 
-func newConns() *conns {
-	c := &conns{open: map[*conn]struct{}{}, slots: make(chan struct{}, inFlight)}
+func newConns(timeout time.Duration) *conns {
+	c := &conns{open: map[*conn]struct{}{}, slots: make(chan struct{}, inFlight), every: timeout / ticks}
 	c.disruptions.Store(1)
+	c.timer = time.AfterFunc(timeout, c.look)
+	c.timer.Stop()
 	return c
 }
 
@@ -50,6 +65,45 @@ func newConns() *conns {
 func (c *conns) stable() bool { return !c.cluster && c.stableAt.Load() == c.disruptions.Load() }
 
 func (c *conns) disrupted() { c.disruptions.Add(1) }
+
+// enter counts a request in its caller's goroutine, until leave. ok is false if it may not run
+// there, or too many do.
+func (c *conns) enter() (tick uint64, ok bool) {
+	if !c.stable() {
+		return 0, false
+	}
+	if c.direct.Add(1) > inFlight {
+		c.direct.Add(-1)
+		return 0, false
+	}
+	tick = c.tick.Load()
+	c.began[tick%(2*ticks)].Add(1)
+	c.tickOn()
+	return tick, true
+}
+
+func (c *conns) leave(tick uint64) {
+	c.began[tick%(2*ticks)].Add(-1)
+	c.direct.Add(-1)
+}
+
+// look is the timer's function.
+func (c *conns) look() {
+	now := c.tick.Add(1)
+	if c.began[(now-ticks)%(2*ticks)].Load() > 0 {
+		c.closeAll()
+	}
+	c.ticking.Store(false) // before the look at direct: who counts a request does it the other way round
+	if c.direct.Load() > 0 {
+		c.tickOn()
+	}
+}
+
+func (c *conns) tickOn() {
+	if !c.ticking.Load() && c.ticking.CompareAndSwap(false, true) {
+		c.timer.Reset(c.every)
+	}
+}
 
 // answered notes the answer to a request that began at so many disruptions.
 func (c *conns) answered(began uint64) {
@@ -63,6 +117,16 @@ func (c *conns) answered(began uint64) {
 type conn struct {
 	net.Conn
 	of *conns
+}
+
+// Write sends what rueidis has put together. While other requests are in flight it lets those
+// goroutines go first that can, as they may have more to send: that goes together then. Without,
+// each request is a packet, whose system call costs more than all else of it.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.of.direct.Load() > 1 {
+		runtime.Gosched()
+	}
+	return c.Conn.Write(p)
 }
 
 // Close closes the connection.

@@ -18,9 +18,43 @@ type transport struct{ *Backend }
 
 var errNotSent = errors.New("too many requests are in flight")
 
+// do sends a command, and returns the reply when it is there, when ctx is done, or after
+// RequestTimeout. rueidis sends the commands of many goroutines together, on one connection and as
+// they come, so as a rule it runs in the caller's goroutine and without a timer, see conns.
+func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	tick, ok := b.conns.enter()
+	if !ok {
+		return b.doSlowly(ctx, command)
+	}
+	m, err := b.client.Do(ctx, command).ToMessage()
+	b.conns.leave(tick)
+	if err == nil {
+		b.conns.answers.Add(1)
+		return m, nil
+	}
+	switch code, isReply := replyCode(err); {
+	case isReply:
+		b.conns.answers.Add(1)
+		if code == "READONLY" {
+			b.conns.reopen()
+		}
+	case ctx.Err() != nil: // its place in rueidis' queue is still taken
+		b.conns.disrupted()
+	case b.conns.tick.Load()-tick >= ticks:
+		err = context.DeadlineExceeded
+	}
+	return m, err
+}
+
+// doSlowly is do by way of send.
+func (b *Backend) doSlowly(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
+	reply, err := b.send(ctx, func(ctx context.Context) (any, error) { return b.client.Do(ctx, command).ToMessage() })
+	m, _ := reply.(rueidis.RedisMessage)
+	return m, err
+}
+
 // send makes a request by calling do, which must heed its context as rueidis does. It returns when
-// ctx is done, or after RequestTimeout. rueidis sends the requests of many goroutines together, on
-// one connection and as they come, so as a rule do runs in the caller's goroutine, see conns.
+// ctx is done, or after RequestTimeout.
 func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
@@ -102,43 +136,41 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	if r.Replicas > 0 {
 		return t.acknowledged(ctx, r)
 	}
-	reply, err = t.send(ctx, func(ctx context.Context) (any, error) {
-		return runScript(r, func(command, what string) rueidis.RedisResult {
-			words := t.client.B().Arbitrary(command, what, strconv.Itoa(len(r.Keys)))
-			if t.conns.cluster {
-				words = words.Keys(r.Keys...)
-			} else {
-				words = words.Args(r.Keys...) // without a look at which slot they are of
-			}
-			return t.client.Do(ctx, words.Args(r.Args...).Build())
-		})
-	})
+	reply, err = t.script(r, func(c rueidis.Completed) (rueidis.RedisMessage, error) { return t.do(ctx, c) })
 	return reply, 0, err
 }
 
 // Set executes a plain SET.
 func (t transport) Set(ctx context.Context, key string, args ...string) (wrote bool, err error) {
-	_, err = t.send(ctx, func(ctx context.Context) (any, error) {
-		return nil, t.client.Do(ctx, t.client.B().Arbitrary("SET").Keys(key).Args(args...).Build()).Error()
-	})
+	_, err = t.do(ctx, t.client.B().Arbitrary("SET").Keys(key).Args(args...).Build())
 	if rueidis.IsRedisNil(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// runScript runs a script by its name, and by its source if the server does not know it: a new
+// script runs a script by its name, and by its source if the server does not know it: a new
 // server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
 // Neither is marked as read-only, so rueidis repeats nothing.
-func runScript(r store.Request, do func(command, what string) rueidis.RedisResult) (any, error) {
-	message, err := do("EVALSHA", r.Script.SHA1).ToMessage()
+func (t transport) script(r store.Request, do func(rueidis.Completed) (rueidis.RedisMessage, error)) (any, error) {
+	message, err := do(t.command(r, "EVALSHA", r.Script.SHA1))
 	if code, _ := replyCode(err); code == "NOSCRIPT" {
-		message, err = do("EVAL", r.Script.Source).ToMessage()
+		message, err = do(t.command(r, "EVAL", r.Script.Source))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return message.ToAny()
+}
+
+func (t transport) command(r store.Request, name, script string) rueidis.Completed {
+	words := t.client.B().Arbitrary(name, script, strconv.Itoa(len(r.Keys)))
+	if t.conns.cluster {
+		words = words.Keys(r.Keys...)
+	} else {
+		words = words.Args(r.Keys...) // without a look at which slot they are of
+	}
+	return words.Args(r.Args...).Build()
 }
 
 // acknowledged executes a script and waits for replicas, on a connection of its own, since WAIT
@@ -152,9 +184,8 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int,
 	reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
 		var a acknowledged
 		err := t.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
-			a.reply, err = runScript(r, func(command, what string) rueidis.RedisResult {
-				words := c.B().Arbitrary(command, what, strconv.Itoa(len(r.Keys))).Args(r.Keys...).Args(r.Args...)
-				return c.Do(ctx, words.Build())
+			a.reply, err = t.script(r, func(command rueidis.Completed) (rueidis.RedisMessage, error) {
+				return c.Do(ctx, command).ToMessage()
 			})
 			if err != nil {
 				return err

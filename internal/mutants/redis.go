@@ -251,6 +251,10 @@ var redisMutants = []mutant{
 		Put: `replyCode(err); err != nil || code == "NOSCRIPT" {`, Test: "./rueidisbackend SentOnce",
 	},
 	{
+		Name: "rueidis: a silent connection is kept", Dir: "rueidisbackend", Find: `> 0 \{(\n\t\tc\.closeAll)`,
+		Put: "< 0 {$1", Test: "./rueidisbackend SilentConnection",
+	},
+	{
 		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
 		Test: "./rueidisbackend Refusals",
 	},
