@@ -112,10 +112,14 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 	if !w.claim.Queue {
 		c.standBack(ctx, k.key)
 	}
+	if c.likelyHeld(&w.claim) {
+		w.subscribe(ctx)
+	}
 	answered := false
 	defer func() {
 		if !answered { // the backend panicked: the claim is withdrawn, and those who came meanwhile are seen to
 			w.unsure = true
+			w.stop()
 			c.owed.add(ctx, &w.claim, w.info)
 			c.stopAsking(ctx, k, co, w)
 		}
@@ -123,6 +127,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 	l, err = w.attempt(ctx)
 	answered = true
 	if err == nil {
+		w.stop()
 		c.mu.Lock()
 		co.acquiring, co.lease, l.cohort, l.key = false, l, co, k
 		c.mu.Unlock()
@@ -144,6 +149,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 		c.mu.Unlock()
 	} else {
 		c.mu.Unlock()
+		w.stop()
 		w.withdraw(ctx)
 		c.stopAsking(ctx, k, co, w)
 	}

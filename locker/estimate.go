@@ -23,7 +23,7 @@ type holdTimes struct {
 type holdTime struct {
 	mean      time.Duration
 	seen      time.Time // when the last of them ended
-	contended time.Time // when another's hold was last in the way; kept only where the store has no queue
+	contended time.Time // when another's hold was last in the way
 	run       time.Time // when the present row of holds began, each right behind the one before
 }
 
@@ -152,10 +152,20 @@ func (c *core) standBack(ctx context.Context, key string) {
 
 // contended takes note that another's hold is in the way.
 func (c *core) contended(claim *backend.Claim) {
-	if claim.Queue {
-		return
-	}
 	c.holdTimes.mu.Lock()
 	defer c.holdTimes.mu.Unlock()
 	c.holdTimes.entry(claim.Key).contended = time.Now()
+}
+
+// likelyHeld reports whether a claim that queues had better subscribe before its first attempt:
+// another's hold was in the way just now. Then its place in the queue needs no second attempt. With
+// an observer that one says in whose name the process waits.
+func (c *core) likelyHeld(claim *backend.Claim) bool {
+	if !claim.Queue || c.cfg.Observer != nil {
+		return false
+	}
+	c.holdTimes.mu.Lock()
+	defer c.holdTimes.mu.Unlock()
+	s := c.holdTimes.keys[claim.Key]
+	return s != nil && time.Since(s.contended) <= contendedFor
 }

@@ -343,11 +343,17 @@ func (w *wait) run(ctx context.Context) (l *lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if w.cohort != nil { // others have the key: subscribe before the attempt, which saves another one
-		w.subscribe(ctx)
+	refused := w.wakes != nil && !w.unanswered // by an attempt that came after the subscription
+	if refused {
+		err = w.last
+	} else if w.wakes == nil && (w.cohort != nil || w.core.likelyHeld(&w.claim)) {
+		w.subscribe(ctx) // before the attempt, which saves another one
 	}
-	for waits := w.cohort != nil; ; waits = true {
-		if l, err = w.attemptUntilClosed(ctx); err == nil || w.hopeless(ctx, err) {
+	for waits := w.cohort != nil; ; waits, refused = true, false {
+		if !refused {
+			l, err = w.attemptUntilClosed(ctx)
+		}
+		if err == nil || w.hopeless(ctx, err) {
 			break
 		}
 		if !waits {
@@ -399,11 +405,11 @@ func (w *wait) subscribe(ctx context.Context) bool {
 	if w.noWakes || !w.core.caps.Watch || w.mode == waiting.Poll {
 		return false
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	watch, cancel := context.WithCancel(context.WithoutCancel(ctx)) // lasts until stop, also when the acquirer goes on
 	slow := time.AfterFunc(w.core.cfg.Wait.Fallback, cancel)
-	closing := context.AfterFunc(w.core.closing, cancel)
-	wakes, err := w.core.b.Watch(ctx, w.claim)
-	if inTime := slow.Stop(); !closing() || !inTime || err != nil {
+	left, closing := context.AfterFunc(ctx, cancel), context.AfterFunc(w.core.closing, cancel)
+	wakes, err := w.core.b.Watch(watch, w.claim)
+	if inTime := slow.Stop(); !left() || !closing() || !inTime || err != nil {
 		cancel()
 		w.noWakes = errors.Is(err, errors.ErrUnsupported)
 		return false

@@ -36,6 +36,51 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	})
 }
 
+// Where another's hold was in the way just now, a Lock subscribes before it asks, and its place in the
+// queue needs no second question. A Lock of a key that is free after all leaves no subscription.
+//
+// covers: W1
+func TestKnownContentionIsOneQuestion(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{Wait: waiting.Config{Passes: -1}}, func(t *testing.T, l *locker.Client[struct{}]) {
+		other, err := locker.New(b.Backend, locker.Bare, locker.Config{}) // as another process
+		if err != nil {
+			t.Fatal(err)
+		}
+		for round, want := range []int64{2, 1, 1} {
+			g := mustLock(t, other, "k")
+			time.AfterFunc(20*time.Millisecond, func() { _ = g.Unlock() })
+			before := b.acquires.Load()
+			if err := mustLock(t, l, "k").Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.acquires.Load() - before; got != want {
+				t.Errorf("round %d: %d questions, want %d", round, got, want)
+			}
+		}
+		var watching context.Context
+		b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+			watching = ctx
+			return b.Backend.Watch(ctx, c)
+		}
+		if err := mustLock(t, l, "k").Unlock(); err != nil { // free
+			t.Fatal(err)
+		}
+		if watching == nil || watching.Err() == nil {
+			t.Error("no subscription before the question, or one that goes on")
+		}
+		g := mustLock(t, other, "k") // and released before the subscription is there, so that no signal comes
+		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
+			return make(chan backend.Wake), g.Unlock()
+		}
+		start := time.Now()
+		defer mustLock(t, l, "k").Unlock()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("slept %v beside a free lock", d)
+		}
+	})
+}
+
 // The lock is released after the first question and before the subscription: only the question
 // after the subscription can find it free, since no signal will come.
 // covers: W1

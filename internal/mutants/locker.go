@@ -3,6 +3,11 @@ package main
 // What belief in a lease rests on.
 var lockerMutants = []mutant{
 	{
+		Name: "locker: a first question comes before its subscription", Dir: "locker",
+		Find: `(\tif c\.likelyHeld\(&w\.claim\) \{\n\t\tw\.subscribe\(ctx\)\n\t\}\n)([\s\S]*?\n\tl, err = w\.attempt\(ctx\)\n)`,
+		Put:  `$2$1`, Test: "./locker KnownContention",
+	},
+	{
 		Name: "locker: a deadline is counted from the answer", Dir: "locker",
 		Find: `deadlineOf\(sent, max\(`,
 		Put:  `deadlineOf(c.now(), max(`, Test: "./locker .",
