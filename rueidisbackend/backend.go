@@ -28,7 +28,8 @@ type Config struct {
 	// that. Each key that is locked once costs the server some 100 bytes meanwhile. Default 15s.
 	Retention time.Duration
 
-	// RequestTimeout bounds each request, also when ctx has no deadline. Default 3s.
+	// RequestTimeout bounds each request, also when ctx has no deadline. A server that is slow, but
+	// goes on answering this client, is given up to twice as long. Default 3s.
 	RequestTimeout time.Duration
 
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.

@@ -30,9 +30,10 @@ const (
 // before is off the queue, and the connection is there.
 //
 // A request in its caller's goroutine has no timer of its own. It is counted at the tick at which
-// it began, and if it is in flight eight ticks later, a whole request timeout, the connections are
-// closed. That ends no other request too early: they share one connection, on which answers come
-// in order, so those that were sent later have no answer either.
+// it began, and if it is in flight eight ticks later, a whole request timeout, and nothing was
+// answered meanwhile, the connections are closed. That ends no other request too early: they share
+// one connection, on which answers come in order, so those that were sent later have no answer
+// either. A server that answers others is busy, and a request is given nearly twice as long.
 type conns struct {
 	cluster     bool // has many connections, and is never stable
 	disruptions atomic.Uint64
@@ -44,6 +45,8 @@ type conns struct {
 	began   [2 * ticks]atomic.Int64 // of them, those that began at each tick
 	tick    atomic.Uint64
 	ticking atomic.Bool // timer is set
+	moved   uint64      // the tick of the last look that found new answers
+	before  uint64      // the answers by then
 	timer   *time.Timer
 	every   time.Duration // between two ticks
 
@@ -90,8 +93,18 @@ func (c *conns) leave(tick uint64) {
 // look is the timer's function.
 func (c *conns) look() {
 	now := c.tick.Add(1)
-	if c.began[(now-ticks)%(2*ticks)].Load() > 0 {
-		c.closeAll()
+	if answers := c.answers.Load(); answers != c.before {
+		c.moved, c.before = now, answers
+	}
+	age := uint64(2*ticks - 1)
+	if now-c.moved >= ticks {
+		age = ticks
+	}
+	for ; age < 2*ticks; age++ {
+		if c.began[(now-age)%(2*ticks)].Load() > 0 {
+			c.closeAll()
+			break
+		}
 	}
 	c.ticking.Store(false) // before the look at direct: who counts a request does it the other way round
 	if c.direct.Load() > 0 {

@@ -7,11 +7,18 @@ import (
 	"time"
 )
 
-// A request in its caller's goroutine has no timer. When it has had no answer for a request timeout,
-// and not before seven eighths of one, its connection is closed.
+// A request in its caller's goroutine has no timer. When nothing was answered for a request timeout,
+// and not before seven eighths of one, its connection is closed; while others are answered, not before
+// two of them are nearly over.
 //
 // covers: E2
 func TestSilentConnectionIsClosed(t *testing.T) {
+	for name, busy := range map[string]bool{"silent": false, "busy": true} {
+		t.Run(name, func(t *testing.T) { silentConnection(t, busy) })
+	}
+}
+
+func silentConnection(t *testing.T, busy bool) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 800 * time.Millisecond
 		c := newConns(timeout)
@@ -47,14 +54,21 @@ func TestSilentConnectionIsClosed(t *testing.T) {
 		began := time.Now()
 		silent := enter()
 		time.Sleep(timeout * 6 / 8)
-		c.leave(enter()) // an answer to a later one does not help
+		c.leave(enter())
 		if closed() {
 			t.Fatal("closed too early")
 		}
-		for !closed() && time.Since(began) < 2*timeout {
+		for !closed() && time.Since(began) < 3*timeout {
 			time.Sleep(time.Millisecond)
+			if busy {
+				c.answers.Add(1)
+			}
 		}
-		if took := time.Since(began); took < timeout*7/8 || took > timeout {
+		least, most := timeout*7/8, timeout
+		if busy {
+			least, most = timeout*14/8, 2*timeout
+		}
+		if took := time.Since(began); took < least || took > most {
 			t.Errorf("closed after %v", took)
 		}
 		c.leave(silent)

@@ -19,7 +19,7 @@ type transport struct{ *Backend }
 var errNotSent = errors.New("too many requests are in flight")
 
 // do sends a command, and returns the reply when it is there, when ctx is done, or after
-// RequestTimeout. rueidis sends the commands of many goroutines together, on one connection and as
+// RequestTimeout, or twice that if the server goes on answering others. rueidis sends the commands of many goroutines together, on one connection and as
 // they come, so as a rule it runs in the caller's goroutine and without a timer, see conns.
 func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
 	tick, ok := b.conns.enter()
@@ -40,7 +40,7 @@ func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.Re
 		}
 	case ctx.Err() != nil: // its place in rueidis' queue is still taken
 		b.conns.disrupted()
-	case b.conns.tick.Load()-tick >= ticks:
+	case b.conns.tick.Load()-tick >= ticks: // conns.look has closed the connection
 		err = context.DeadlineExceeded
 	}
 	return m, err

@@ -251,8 +251,12 @@ var redisMutants = []mutant{
 		Put: `replyCode(err); err != nil || code == "NOSCRIPT" {`, Test: "./rueidisbackend SentOnce",
 	},
 	{
-		Name: "rueidis: a silent connection is kept", Dir: "rueidisbackend", Find: `> 0 \{(\n\t\tc\.closeAll)`,
+		Name: "rueidis: a silent connection is kept", Dir: "rueidisbackend", Find: `> 0 \{(\n\t+c\.closeAll)`,
 		Put: "< 0 {$1", Test: "./rueidisbackend SilentConnection",
+	},
+	{
+		Name: "rueidis: a busy connection counts as a silent one", Dir: "rueidisbackend", Find: `now-c\.moved >= ticks`, Put: "now-c.moved < 1<<62",
+		Test: "./rueidisbackend SilentConnection",
 	},
 	{
 		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
