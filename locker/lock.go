@@ -409,7 +409,8 @@ func (w *wait) subscribe(ctx context.Context) bool {
 	slow := time.AfterFunc(w.core.cfg.Wait.Fallback, cancel)
 	left, closing := context.AfterFunc(ctx, cancel), context.AfterFunc(w.core.closing, cancel)
 	wakes, err := w.core.b.Watch(watch, w.claim)
-	if inTime := slow.Stop(); !left() || !closing() || !inTime || err != nil {
+	stays, goesOn, inTime := left(), closing(), slow.Stop()
+	if !stays || !goesOn || !inTime || err != nil {
 		cancel()
 		w.noWakes = errors.Is(err, errors.ErrUnsupported)
 		return false

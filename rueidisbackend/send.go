@@ -19,8 +19,9 @@ type transport struct{ *Backend }
 var errNotSent = errors.New("too many requests are in flight")
 
 // do sends a command, and returns the reply when it is there, when ctx is done, or after
-// RequestTimeout, or twice that if the server goes on answering others. rueidis sends the commands of many goroutines together, on one connection and as
-// they come, so as a rule it runs in the caller's goroutine and without a timer, see conns.
+// RequestTimeout, or twice that if the server goes on answering others. rueidis sends the commands
+// of many goroutines together, on one connection and as they come, so as a rule it runs in the
+// caller's goroutine and without a timer, see conns.
 func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
 	tick, ok := b.conns.enter()
 	if !ok {
