@@ -7,33 +7,33 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A place is where a claim stands in line. It ends at until, unless its claim asks again.
-type place struct {
-	claim backend.Claim
-	until time.Time
+// A Place is where a claim stands in line. It ends at Until, unless its claim asks again.
+type Place struct {
+	Claim backend.Claim
+	Until time.Time
 }
 
 // stand gives c the last place in line, or keeps the place it has for its WaiterTTL from now.
 func (l *lock) stand(c backend.Claim, now time.Time) {
 	until := now.Add(c.WaiterTTL)
 	if i := l.position(c.ID()) - 1; i >= 0 {
-		l.line[i].until = later(l.line[i].until, until)
-		l.line[i].claim.Meta = c.Meta
+		l.line[i].Until = later(l.line[i].Until, until)
+		l.line[i].Claim.Meta = c.Meta
 		return
 	}
 	c.Save, c.Before = nil, nil // nothing of the caller's is kept
-	l.line = append(l.line, place{c, until})
+	l.line = append(l.line, Place{Claim: c, Until: until})
 }
 
 // position is a claim's place in line, from 1, or 0.
 func (l *lock) position(id string) int {
-	return 1 + slices.IndexFunc(l.line, func(p place) bool { return p.claim.ID() == id })
+	return 1 + slices.IndexFunc(l.line, func(p Place) bool { return p.Claim.ID() == id })
 }
 
 // leave takes a claim out of the line and reports whether it was in it.
 func (l *lock) leave(id string) bool {
 	n := len(l.line)
-	l.line = slices.DeleteFunc(l.line, func(p place) bool { return p.claim.ID() == id })
+	l.line = slices.DeleteFunc(l.line, func(p Place) bool { return p.Claim.ID() == id })
 	return len(l.line) < n
 }
 
@@ -50,12 +50,13 @@ func (l *lock) leave(id string) bool {
 // token, and tokens rise with grants, so the grant was made after the refused attempt was executed,
 // and that after it was sent.
 func (s *Store) advance(key string, l *lock, now time.Time, asker string, before ...backend.Past) {
-	for len(l.line) > 0 && l.fits(l.line[0].claim) {
-		c := l.line[0].claim
+	for len(l.line) > 0 && l.fits(l.line[0].Claim) {
+		c := l.line[0].Claim
 		l.line = slices.Delete(l.line, 0, 1)
 		g := s.grant(l, c, now, min(c.WaiterTTL, c.TTL))
 		if c.ID() != asker {
 			g.Before = before
+			l.holdOf(c.ID()).Handed = &g
 			s.hub.Deliver(claimTopic(key, c.ID()), backend.Wake{Granted: true, Grant: g})
 		}
 	}

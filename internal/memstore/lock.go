@@ -14,33 +14,34 @@ import (
 // is none; fits lets nobody in who would change it; and a hold leaves only when it is released or
 // has run out, so every lease that somebody may believe in is among them.
 type lock struct {
-	holds []hold  // in order of grant; those that have run out are dropped by expire
-	line  []place // first come, first
+	holds []Hold  // in order of grant; those that have run out are dropped by expire
+	line  []Place // first come, first
 	token uint64  // the last token granted
 }
 
-// A hold is one lease of an acquisition.
-type hold struct {
-	id, owner string // Claim.ID and Claim.Owner
-	mode      backend.Mode
-	limit     int
-	reentrant bool
-	token     uint64
-	reserved  int // tokens from token upward
-	expires   time.Time
-	meta      backend.Meta
+// A Hold is one lease of an acquisition.
+type Hold struct {
+	ID, Owner string // Claim.ID and Claim.Owner
+	Mode      backend.Mode
+	Limit     int
+	Reentrant bool
+	Token     uint64
+	Reserved  int // tokens from Token upward
+	Expires   time.Time
+	Meta      backend.Meta
+	Handed    *backend.Grant // the grant, if it was handed over and its claim has not asked since
 }
 
 // expire drops what has run out: the holds, and the places of those who sent no heartbeat.
 func (l *lock) expire(now time.Time) {
-	l.holds = slices.DeleteFunc(l.holds, func(h hold) bool { return !h.expires.After(now) })
-	l.line = slices.DeleteFunc(l.line, func(p place) bool { return !p.until.After(now) })
+	l.holds = slices.DeleteFunc(l.holds, func(h Hold) bool { return !h.Expires.After(now) })
+	l.line = slices.DeleteFunc(l.line, func(p Place) bool { return !p.Until.After(now) })
 }
 
 // holdOf returns the hold of an acquisition, which may be changed, or nil.
-func (l *lock) holdOf(id string) *hold {
+func (l *lock) holdOf(id string) *Hold {
 	for i := range l.holds {
-		if l.holds[i].id == id {
+		if l.holds[i].ID == id {
 			return &l.holds[i]
 		}
 	}
@@ -50,14 +51,14 @@ func (l *lock) holdOf(id string) *hold {
 // drop ends the hold of an acquisition and reports whether there was one.
 func (l *lock) drop(id string) bool {
 	n := len(l.holds)
-	l.holds = slices.DeleteFunc(l.holds, func(h hold) bool { return h.id == id })
+	l.holds = slices.DeleteFunc(l.holds, func(h Hold) bool { return h.ID == id })
 	return len(l.holds) < n
 }
 
 // entered returns a hold of c's re-entrant owner, or nil.
-func (l *lock) entered(c backend.Claim) *hold {
+func (l *lock) entered(c backend.Claim) *Hold {
 	for i := range l.holds {
-		if h := &l.holds[i]; c.Reentrant && h.reentrant && h.owner == c.Owner {
+		if h := &l.holds[i]; c.Reentrant && h.Reentrant && h.Owner == c.Owner {
 			return h
 		}
 	}
@@ -71,7 +72,7 @@ func (l *lock) fits(c backend.Claim) bool {
 		return true
 	}
 	switch {
-	case c.Mode != l.holds[0].mode:
+	case c.Mode != l.holds[0].Mode:
 		return false
 	case c.Mode == backend.Permit:
 		return len(l.holds) < c.Limit
@@ -85,13 +86,13 @@ func (l *lock) mismatch(c backend.Claim) error {
 		return nil
 	}
 	for _, h := range l.holds {
-		if h.mode == backend.Permit && h.limit != c.Limit {
-			return &backend.MismatchError{InUse: h.limit, Asked: c.Limit}
+		if h.Mode == backend.Permit && h.Limit != c.Limit {
+			return &backend.MismatchError{InUse: h.Limit, Asked: c.Limit}
 		}
 	}
 	for _, p := range l.line {
-		if p.claim.Mode == backend.Permit && p.claim.Limit != c.Limit {
-			return &backend.MismatchError{InUse: p.claim.Limit, Asked: c.Limit}
+		if p.Claim.Mode == backend.Permit && p.Claim.Limit != c.Limit {
+			return &backend.MismatchError{InUse: p.Claim.Limit, Asked: c.Limit}
 		}
 	}
 	return nil
@@ -102,8 +103,8 @@ func (l *lock) open() bool {
 	if len(l.line) > 0 {
 		return false
 	}
-	return len(l.holds) == 0 || l.holds[0].mode == backend.Shared ||
-		l.holds[0].mode == backend.Permit && len(l.holds) < l.holds[0].limit
+	return len(l.holds) == 0 || l.holds[0].Mode == backend.Shared ||
+		l.holds[0].Mode == backend.Permit && len(l.holds) < l.holds[0].Limit
 }
 
 // refusal is what c is told. Who is behind others in line is not told when to ask: the first in
@@ -114,7 +115,7 @@ func (l *lock) refusal(c backend.Claim, now time.Time) error {
 
 // refused is refusal for a claim whose position is known; 0 is none.
 func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
-	held := &backend.HeldError{Token: l.token, Position: position, Holder: l.holds[0].meta}
+	held := &backend.HeldError{Token: l.token, Position: position, Holder: l.holds[0].Meta}
 	var soonest time.Time
 	sooner := func(t time.Time) bool {
 		if soonest.IsZero() || t.Before(soonest) {
@@ -125,14 +126,14 @@ func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
 	}
 	if !l.fits(c) {
 		for _, h := range l.holds {
-			if sooner(h.expires) {
-				held.Holder = h.meta
+			if sooner(h.Expires) {
+				held.Holder = h.Meta
 			}
 		}
 	}
 	if held.Position == 0 {
 		for _, p := range l.line {
-			sooner(p.until)
+			sooner(p.Until)
 		}
 	}
 	if held.Position <= 1 {
@@ -145,15 +146,15 @@ func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
 func (l *lock) state(now time.Time) backend.State {
 	state := backend.State{Token: l.token}
 	for _, h := range l.holds {
-		if h.expires.After(now) {
+		if h.Expires.After(now) {
 			state.Holders = append(state.Holders, backend.Holder{
-				Owner: h.owner, ID: h.id, Mode: h.mode, Token: h.token, TTL: h.expires.Sub(now), Meta: h.meta,
+				Owner: h.Owner, ID: h.ID, Mode: h.Mode, Token: h.Token, TTL: h.Expires.Sub(now), Meta: h.Meta,
 			})
 		}
 	}
 	for _, p := range l.line {
-		if p.until.After(now) {
-			w := backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta}
+		if p.Until.After(now) {
+			w := backend.Waiter{Owner: p.Claim.Owner, Mode: p.Claim.Mode, Meta: p.Claim.Meta}
 			state.Waiters = append(state.Waiters, w)
 		}
 	}

@@ -122,8 +122,8 @@ func (s *Store) acquire(c backend.Claim) (backend.Grant, error) {
 	s.advance(c.Key, l, now, c.ID())
 	defer s.forget(c.Key, l)
 	if h := l.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant stands
-		h.expires = later(h.expires, now.Add(c.TTL))
-		return backend.Grant{Token: h.token, TTL: c.TTL, Reserved: h.reserved, State: s.load(c)}, nil
+		h.Expires, h.Handed = later(h.Expires, now.Add(c.TTL)), nil
+		return backend.Grant{Token: h.Token, TTL: c.TTL, Reserved: h.Reserved, State: s.load(c)}, nil
 	}
 	if until := s.marks[c.Key]; c.NotBefore > 0 && now.Before(until) {
 		return backend.Grant{}, &backend.EarlyError{RetryAfter: until.Sub(now)}
@@ -176,8 +176,8 @@ func (s *Store) heartbeat(claims []backend.Claim, group []int, answers []error, 
 	}
 	for n := range l.line {
 		p := &l.line[n]
-		if i, ours := byID[p.claim.ID()]; ours {
-			p.until = later(p.until, now.Add(claims[i].WaiterTTL))
+		if i, ours := byID[p.Claim.ID()]; ours {
+			p.Until = later(p.Until, now.Add(claims[i].WaiterTTL))
 			answers[i] = l.refused(claims[i], n+1, now)
 		}
 	}
@@ -197,8 +197,8 @@ func (s *Store) Renew(c backend.Claim) error {
 	if h == nil {
 		return backend.ErrLost
 	}
-	h.expires = later(h.expires, now.Add(c.TTL))
-	if c.MinToken > h.token {
+	h.Expires, h.Handed = later(h.Expires, now.Add(c.TTL)), nil
+	if c.MinToken > h.Token {
 		s.raise(l, h, c.MinToken)
 	}
 	c.NotBefore = 0 // a release leaves it
@@ -207,13 +207,13 @@ func (s *Store) Renew(c backend.Claim) error {
 }
 
 // raise gives a hold a higher token, and keeps what comes later above it.
-func (s *Store) raise(l *lock, h *hold, token uint64) {
+func (s *Store) raise(l *lock, h *Hold, token uint64) {
 	for i := range l.holds {
-		if o := &l.holds[i]; o == h || h.reentrant && o.reentrant && o.owner == h.owner {
-			o.token = token
+		if o := &l.holds[i]; o == h || h.Reentrant && o.Reentrant && o.Owner == h.Owner {
+			o.Token = token
 		}
 	}
-	l.token = max(l.token, token+uint64(h.reserved)-1)
+	l.token = max(l.token, token+uint64(h.Reserved)-1)
 	s.token = max(s.token, l.token)
 }
 
@@ -299,20 +299,20 @@ func (s *Store) at(key string, now time.Time) *lock {
 // and each takes the next; a claim that reserves takes the following ones too. The clock in them
 // keeps them rising over the end of the store.
 func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Duration) backend.Grant {
-	h := hold{
-		id: c.ID(), owner: c.Owner, mode: c.Mode, limit: c.Limit, reentrant: c.Reentrant,
-		expires: now.Add(lease), meta: c.Meta,
+	h := Hold{
+		ID: c.ID(), Owner: c.Owner, Mode: c.Mode, Limit: c.Limit, Reentrant: c.Reentrant,
+		Expires: now.Add(lease), Meta: c.Meta,
 	}
 	if own := l.entered(c); own != nil {
-		h.token, h.reserved = own.token, own.reserved // one ownership, however often it was entered
+		h.Token, h.Reserved = own.Token, own.Reserved // one ownership, however often it was entered
 	} else {
 		least := min(c.MinToken, backend.MinTokenLimit(now, c.TTL))
-		h.token, h.reserved = max(s.token+1, uint64(now.UnixMicro()), least), max(c.Reserve, 1)
-		s.token = h.token + uint64(h.reserved) - 1
+		h.Token, h.Reserved = max(s.token+1, uint64(now.UnixMicro()), least), max(c.Reserve, 1)
+		s.token = h.Token + uint64(h.Reserved) - 1
 		l.token = s.token
 	}
 	l.holds = append(l.holds, h)
-	return backend.Grant{Token: h.token, TTL: lease, Reserved: h.reserved, State: s.load(c)}
+	return backend.Grant{Token: h.Token, TTL: lease, Reserved: h.Reserved, State: s.load(c)}
 }
 
 func later(a, b time.Time) time.Time {

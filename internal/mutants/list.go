@@ -67,7 +67,7 @@ var contract = []mutant{
 var memory = []mutant{
 	{
 		Name: "mem: anybody may release", Dir: "internal/memstore",
-		Find: `(DeleteFunc\(l\.holds, func)\(h hold\)( bool \{ return )h\.id == id`, Put: "$1(hold)${2}true",
+		Find: `(DeleteFunc\(l\.holds, func)\(h Hold\)( bool \{ return )h\.ID == id`, Put: "$1(Hold)${2}true",
 		Test: "./backend/membackend Conformance/release",
 	},
 	{
@@ -79,8 +79,8 @@ var memory = []mutant{
 		Put: "now.Add(time.Millisecond)", Test: "./backend/membackend Conformance/tombstone",
 	},
 	{
-		Name: "mem: a lease ends early", Dir: "internal/memstore", Find: `return !h\.expires\.After\(now\)`,
-		Put: "return !h.expires.After(now.Add(time.Millisecond))", Test: "./backend/membackend Conformance/expiry",
+		Name: "mem: a lease ends early", Dir: "internal/memstore", Find: `return !h\.Expires\.After\(now\)`,
+		Put: "return !h.Expires.After(now.Add(time.Millisecond))", Test: "./backend/membackend Conformance/expiry",
 	},
 	{
 		Name: "mem: a repeat is a new grant", Dir: "internal/memstore", Find: `if (h := l\.holdOf\(c\.ID\(\)\)); h != nil \{`, Put: "if $1; h != nil && false {",
@@ -95,7 +95,7 @@ var memory = []mutant{
 		Test: "./internal/memstore ./backend/membackend .",
 	},
 	{
-		Name: "mem: reserved tokens are given away", Dir: "internal/memstore", Find: `(s\.token = h\.token) \+ uint64\(h\.reserved\) - 1`, Put: "$1",
+		Name: "mem: reserved tokens are given away", Dir: "internal/memstore", Find: `(s\.token = h\.Token) \+ uint64\(h\.Reserved\) - 1`, Put: "$1",
 		Test: "./backend/membackend Conformance/",
 	},
 	{
@@ -103,7 +103,7 @@ var memory = []mutant{
 		Test: "./backend/membackend Conformance/",
 	},
 	{
-		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.mode:`, Put: "case c.Mode == backend.Exclusive:",
+		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.Mode:`, Put: "case c.Mode == backend.Exclusive:",
 		Test: "./backend/membackend Conformance/",
 	},
 	{

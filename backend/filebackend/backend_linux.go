@@ -1,0 +1,266 @@
+package filebackend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/memstore"
+)
+
+func init() { backend.Register("file", open) }
+
+// Backend is one client of a folder.
+type Backend struct {
+	backend.Base
+	folder *folder
+
+	mu     sync.RWMutex // held shared by verbs, so that Close waits for them
+	closed bool
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// open serves file:///FOLDER. The folder is made if it does not exist, the one above it is not.
+func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
+	if u.User != nil || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
+		return nil, &backend.InvalidError{Field: "url", Reason: "file:// takes the absolute path of a folder and nothing else, as in file:///var/lock/app"}
+	}
+	dir := filepath.Clean(u.Path)
+	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil { // one folder, however it is reached
+		dir = filepath.Join(above, filepath.Base(dir))
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	f, err := enter(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{folder: f}, nil
+}
+
+// Capabilities says what a folder can do soundly: all, but that the loss of a hold is learnt by
+// renewals.
+func (b *Backend) Capabilities() backend.Capabilities {
+	return capabilities
+}
+
+var capabilities = memstore.New(memstore.Config{}).Capabilities()
+
+// use returns the folder until done is called.
+func (b *Backend) use(ctx context.Context) (f *folder, done func(), err error) {
+	b.mu.RLock()
+	if b.closed {
+		b.mu.RUnlock()
+		return nil, nil, backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		b.mu.RUnlock()
+		return nil, nil, err
+	}
+	return b.folder, b.mu.RUnlock, nil
+}
+
+// change makes one verb about c, and returns the verb's error or why it could not be made.
+func (b *Backend) change(ctx context.Context, c backend.Claim, verb func(*memstore.Store) error) error {
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var answer error
+	err = f.change(ctx, c.Key, c.Save != nil || c.NotBefore > 0, []string{c.ID()}, func(s *memstore.Store) { answer = verb(s) })
+	if err != nil {
+		return err
+	}
+	return answer
+}
+
+// TryAcquire implements [backend.Backend].
+func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
+	if err := c.Validate(capabilities); err != nil {
+		return backend.Grant{}, err
+	}
+	err = b.change(ctx, c, func(s *memstore.Store) (err error) {
+		g, err = s.Acquire(c)
+		return err
+	})
+	if err != nil {
+		return backend.Grant{}, err
+	}
+	return g, nil
+}
+
+// Renew implements [backend.Backend].
+func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
+	if err := c.Validate(capabilities); err != nil {
+		return err
+	}
+	return b.change(ctx, c, func(s *memstore.Store) error { return s.Renew(c) })
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
+	if err := c.ValidateRelease(capabilities); err != nil {
+		return err
+	}
+	return b.change(ctx, c, func(s *memstore.Store) error { return s.Release(c) })
+}
+
+// Heartbeat implements [backend.Backend], one key after the other.
+func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if err := backend.ValidateHeartbeat(claims, capabilities); err != nil {
+		return nil, err
+	}
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	answers := make([]error, len(claims))
+	for _, group := range backend.ByKey(claims) {
+		var ids []string
+		var some []backend.Claim
+		for _, i := range group {
+			ids, some = append(ids, claims[i].ID()), append(some, claims[i])
+		}
+		err := f.change(ctx, some[0].Key, false, ids, func(s *memstore.Store) {
+			for n, answer := range s.Heartbeat(some) {
+				answers[group[n]] = answer
+			}
+		})
+		if err != nil {
+			for _, i := range group {
+				answers[i] = err
+			}
+		}
+	}
+	return answers, nil
+}
+
+// Watch implements [backend.Backend]. It signals when a process that holds or waits has ended, too.
+// Where the kernel has no more inotify instances to give (fs.inotify.max_user_instances), it is
+// [errors.ErrUnsupported], and waiters poll.
+func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	if err := backend.ValidateKey(c.Key); err != nil {
+		return nil, err
+	}
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	w, err := f.watcher()
+	if err != nil {
+		return nil, err
+	}
+	return w.enter(ctx, c), nil
+}
+
+// Inspect implements [backend.Backend].
+func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State, err error) {
+	err = b.look(ctx, key, func(s *memstore.Store, rec record) {
+		state = s.Inspect(key)
+		state.Token = rec.Image.Token
+	})
+	return state, err
+}
+
+// Saved implements [backend.Backend].
+func (b *Backend) Saved(ctx context.Context, key string) (state []byte, err error) {
+	err = b.look(ctx, key, func(s *memstore.Store, _ record) { state = s.Saved(key) })
+	return state, err
+}
+
+// look calls see with what there is of key; not if there is nothing.
+func (b *Backend) look(ctx context.Context, key string, see func(*memstore.Store, record)) error {
+	if err := backend.ValidateKey(key); err != nil {
+		return err
+	}
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s, rec, err := f.look(name(key))
+	if err == nil && s != nil {
+		see(s, rec)
+	}
+	return err
+}
+
+// List implements [backend.Backend]. What has nothing to do with locks is passed over; what may be a
+// lock and cannot be read is an error, after all others.
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	return func(yield func(backend.Listed, error) bool) {
+		f, done, err := b.use(ctx)
+		if err != nil {
+			yield(backend.Listed{}, err)
+			return
+		}
+		done() // not while the caller is at work
+		var unread error
+		for file, err := range f.records() {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				yield(backend.Listed{}, err)
+				return
+			}
+			s, _, err := f.look(file)
+			if err != nil && !errors.Is(err, errStranger) {
+				unread = err
+			}
+			if s == nil {
+				continue
+			}
+			for _, l := range s.List(prefix) {
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+		if unread != nil {
+			yield(backend.Listed{}, unread)
+		}
+	}
+}
+
+// ForceRelease implements [backend.Backend].
+func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	return backend.ForceReleaseBy(ctx, b, key, token)
+}
+
+// Identity implements [backend.Backend]: it is another one after each boot.
+func (b *Backend) Identity(ctx context.Context) (string, error) {
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return f.id, nil
+}
+
+// Process returns the file by whose lock others know that this process lives, for a child that
+// goes on with the work of a hold if this process is killed: one that inherits it
+// ([os.ProcAttr].Files) keeps this process's holds from being ended at once, and they end with their
+// leases. The file is this process's, and stays open; it must not be closed or unlocked.
+func (b *Backend) Process() *os.File { return b.folder.process }
+
+// Close implements [backend.Backend]. Leases that this client holds run out by themselves, or end
+// with the process.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.closed = true
+		b.folder.leave()
+	}
+	return nil
+}

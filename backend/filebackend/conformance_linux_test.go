@@ -1,0 +1,71 @@
+package filebackend_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/backend/filebackend"
+)
+
+func TestMain(m *testing.M) {
+	backendtest.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func open(t testing.TB, dir string) backend.Backend {
+	t.Helper()
+	b, err := backend.Open(t.Context(), "file://"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// harness is the suite's on one folder, in which every client is opened by open.
+func harness(dir string, open func(t testing.TB) backend.Backend) backendtest.Harness {
+	return backendtest.Harness{
+		Open: open,
+		PutForeign: func(t testing.TB, key string) (intact func() bool) {
+			path := filebackend.RecordOf(dir, key)
+			if err := os.WriteFile(path, []byte("of another program"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() bool {
+				content, err := os.ReadFile(path)
+				return err == nil && string(content) == "of another program"
+			}
+		},
+		Drop: func(t testing.TB, key string) {
+			if err := os.Remove(filebackend.RecordOf(dir, key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	backendtest.Run(t, harness(dir, func(t testing.TB) backend.Backend { return open(t, dir) }))
+}
+
+// TestConformanceAlone runs the suite with clients that have nothing in common but the files, as
+// those of different processes.
+func TestConformanceAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	h := harness(dir, func(t testing.TB) backend.Backend {
+		b, err := filebackend.OpenAlone(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+	h.Brief = true
+	backendtest.Run(t, h)
+}

@@ -1,0 +1,463 @@
+package filebackend
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/memstore"
+)
+
+// What is in a folder.
+const (
+	keysDir      = "keys"      // a record for each key, by the hash of the key
+	locksDir     = "locks"     // empty files that are locked while a record changes; they stay
+	processesDir = "processes" // an empty file for each process, which has it locked while it lives
+	clockName    = "clock"
+	tempPrefix   = "temp-"
+)
+
+const (
+	shards         = 64              // how many keys can change at once
+	requestTimeout = 5 * time.Second // of a verb whose ctx has no earlier end
+)
+
+// A folder is what the clients of one process that opened the same folder have in common.
+type folder struct {
+	dir  string
+	mode fs.FileMode // of its permissions, which its files get
+
+	id    string    // of the clock file: another one after each boot
+	boot  string    // this one
+	base  time.Time // the calendar when boot's clock was 0, the same for every process
+	clock func() time.Duration
+
+	me      string   // this process's file in processesDir
+	process *os.File // that file, locked
+	shards  [shards]shard
+
+	mu     sync.Mutex
+	claims map[string]bool // keys in whose records this process may be named
+	watch  *watcher        // nil before the first watch
+
+	stop  context.CancelFunc // ends the cleaner
+	tasks sync.WaitGroup
+
+	clients int // with open folders' lock
+}
+
+// folders are those that are open, by their paths, and those that were closed while claims were
+// left: their leases go on, as this process does, so its file stays locked.
+var folders struct {
+	sync.Mutex
+	m map[string]*folder
+}
+
+// enter returns the process's folder at dir for one more client.
+func enter(ctx context.Context, dir string) (*folder, error) {
+	folders.Lock()
+	defer folders.Unlock()
+	f := folders.m[dir]
+	if f != nil && f.clients == 0 && !sameFile(f.process, f.processPath(f.me)) {
+		_ = f.process.Close() // somebody has removed the folder, and what was claimed in it
+		f = nil
+	}
+	if f == nil {
+		f = &folder{dir: dir, clock: bootClock, claims: map[string]bool{}}
+	}
+	if f.clients == 0 {
+		if err := f.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if folders.m == nil {
+		folders.m = map[string]*folder{}
+	}
+	folders.m[dir] = f
+	f.clients++
+	return f, nil
+}
+
+// leave is for each client's Close.
+func (f *folder) leave() {
+	folders.Lock()
+	defer folders.Unlock()
+	if f.clients--; f.clients > 0 {
+		return
+	}
+	f.stop()
+	f.tasks.Wait()
+	if f.watch != nil {
+		f.watch.close()
+		f.watch = nil
+	}
+	for i := range f.shards {
+		f.shards[i].close()
+	}
+	if len(f.claims) == 0 { // no record names us
+		_ = os.Remove(f.processPath(f.me))
+		_ = f.process.Close()
+		if folders.m[f.dir] == f {
+			delete(folders.m, f.dir)
+		}
+	}
+}
+
+// open makes or joins the folder.
+func (f *folder) open(ctx context.Context) (err error) {
+	if err := f.prepare(); err != nil {
+		return err
+	}
+	for i := range f.shards {
+		f.shards[i] = shard{folder: f, turn: make(chan struct{}, 1), path: filepath.Join(f.dir, locksDir, fmt.Sprintf("%02x", i))}
+	}
+	defer func() {
+		if err != nil {
+			for i := range f.shards {
+				f.shards[i].close()
+			}
+		}
+	}()
+	if err := f.readClock(ctx); err != nil {
+		return err
+	}
+	if f.process == nil {
+		if err := f.appear(); err != nil {
+			return err
+		}
+	}
+	ctx, f.stop = context.WithCancel(context.Background())
+	f.tasks.Go(func() { f.clean(ctx) })
+	return nil
+}
+
+// prepare makes the folder, but not the one above it, and what belongs into it.
+func (f *folder) prepare() error {
+	if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return notDone(err)
+	}
+	info, err := os.Stat(f.dir)
+	if err != nil {
+		return notDone(err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%w: %s is no folder", backend.ErrForeign, f.dir)
+	}
+	f.mode = info.Mode().Perm()
+	if err := local(f.dir); err != nil {
+		return err
+	}
+	for _, name := range []string{keysDir, locksDir, processesDir} {
+		path := filepath.Join(f.dir, name)
+		err := os.Mkdir(path, f.mode)
+		if err == nil { // the umask may have taken something
+			err = os.Chmod(path, info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return notDone(err)
+		}
+	}
+	return nil
+}
+
+// A clock is the content of the clock file: which calendar time every process of a boot takes the
+// start of its clock for.
+type clock struct {
+	ID   string
+	Boot string
+	Base time.Time
+}
+
+// readClock reads the clock file, or makes one for this boot.
+func (f *folder) readClock(ctx context.Context) error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("%w: file:// needs to know which boot this is: %w", errors.ErrUnsupported, err)
+	}
+	f.boot = strings.TrimSpace(string(boot))
+	path := filepath.Join(f.dir, clockName)
+	unlock, err := f.shards[0].lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var c clock
+	content, err := read(path, &c)
+	if err != nil {
+		return err
+	}
+	if c.Boot != f.boot {
+		// Not before that of the boot before: tokens follow it.
+		base := time.Now().Round(0).Add(-f.clock())
+		if base.Before(c.Base) {
+			base = c.Base
+		}
+		c = clock{backend.NewOwner(), f.boot, base}
+		if content, err = encode(c); err == nil {
+			err = f.replace(path, content, true)
+		}
+	}
+	f.id, f.base = c.ID, c.Base
+	return err
+}
+
+// appear makes this process's file. It is locked before it has the name by which others find it, so
+// whoever can lock it shared knows that the process has ended: the kernel gives up the lock when the
+// last descriptor of this open file is closed, and no goroutine can run then. The name is random
+// and nobody else's ever, so an ended process is not mistaken for a later one, as by its pid.
+func (f *folder) appear() error {
+	f.me = backend.NewOwner()
+	temp, err := f.create(filepath.Join(f.dir, tempPrefix+f.me))
+	if err != nil {
+		return notDone(err)
+	}
+	err = unix.Flock(int(temp.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = os.Rename(temp.Name(), f.processPath(f.me))
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		_ = temp.Close()
+		return notDone(err)
+	}
+	f.process = temp
+	return nil
+}
+
+func (f *folder) processPath(id string) string {
+	return filepath.Join(f.dir, processesDir, filepath.Base(id))
+}
+
+// dead reports whether a process has certainly ended. One without a file may live: its claims end
+// with their leases.
+func (f *folder) dead(process string) bool {
+	ended, err := f.probe(process)
+	return err == nil && ended
+}
+
+// lives reports whether a process certainly lives.
+func (f *folder) lives(process string) bool {
+	ended, err := f.probe(process)
+	return err == nil && !ended
+}
+
+// probe reports whether a process has ended. The shared lock that it takes for a moment is in
+// nobody's way: an ended process's file is never locked exclusively again.
+func (f *folder) probe(process string) (ended bool, err error) {
+	file, err := os.Open(f.processPath(process))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// name is that of a key's record.
+func name(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// shardOf returns which shard a record belongs to.
+func shardOf(name string) int {
+	n, _ := strconv.ParseUint(name[:2], 16, 8) // hexadecimal by its making
+	return int(n) % shards
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, keysDir, name) }
+
+// change makes one verb about key, in one step: verb changes the store of that key alone, and nobody
+// else reads or writes the record between its reading and its replacement. ids are the claims that
+// this process is heard of by this. With lasting, the change is on the disk afterwards.
+func (f *folder) change(ctx context.Context, key string, lasting bool, ids []string, verb func(*memstore.Store)) error {
+	file := name(key)
+	unlock, err := f.shards[shardOf(file)].lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec := record{Key: key, Boot: f.boot, Base: f.base}
+	before, err := read(f.path(file), &rec)
+	if err != nil {
+		return err
+	}
+	if rec.Key != key {
+		return fmt.Errorf("%w: %s is the file of another key", backend.ErrForeign, f.path(file))
+	}
+	s, err := f.view(&rec)
+	if err != nil {
+		return err
+	}
+	verb(s)
+	forget := f.take(&rec, s, ids)
+	f.note(&rec)
+	if forget {
+		if before == nil {
+			return nil
+		}
+		if err := os.Remove(f.path(file)); err != nil {
+			return notDone(err)
+		}
+		return nil
+	}
+	after, err := encode(rec)
+	if err != nil || string(after) == string(before) {
+		return err
+	}
+	return f.replace(f.path(file), after, lasting)
+}
+
+// note remembers whether rec names this process.
+func (f *folder) note(rec *record) {
+	named := false
+	for _, process := range rec.By {
+		named = named || process == f.me
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if named {
+		f.claims[rec.Key] = true
+	} else {
+		delete(f.claims, rec.Key)
+	}
+}
+
+// look returns the store of a record as it is now, without changing it. Files are replaced as a
+// whole, so that needs no lock. There is none (nil) if there is no file.
+func (f *folder) look(file string) (*memstore.Store, record, error) {
+	rec := record{}
+	content, err := read(f.path(file), &rec)
+	if err != nil || content == nil {
+		return nil, rec, err
+	}
+	s, err := f.view(&rec)
+	return s, rec, err
+}
+
+// A shard is the right to change the records of some keys.
+type shard struct {
+	folder *folder
+	turn   chan struct{} // of the goroutines of this process
+	path   string
+	file   *os.File // with turn
+}
+
+// lock waits for the shard: first among the goroutines of this process, then among processes. An
+// error is a no. Waiting for flock could not be given up, so it is asked for again and again: as a
+// rule another process has it for less than it takes to ask twice.
+func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
+	timeout := time.NewTimer(requestTimeout)
+	defer timeout.Stop()
+	busy := fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrUnavailable, s.path)
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timeout.C:
+		return nil, busy
+	}
+	defer func() {
+		if err != nil {
+			<-s.turn
+		}
+	}()
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		locked, err := s.try()
+		if err != nil {
+			return nil, notDone(err)
+		}
+		if locked {
+			return func() {
+				// Not by closing it: a child that is being started may have the descriptor too.
+				_ = unix.Flock(int(s.file.Fd()), unix.LOCK_UN)
+				<-s.turn
+			}, nil
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return nil, ctx.Err()
+		case <-timeout.C:
+			wait.Stop()
+			return nil, busy
+		}
+	}
+}
+
+// try locks the file that has the shard's name. A lock of one that was deleted excludes nobody.
+func (s *shard) try() (locked bool, err error) {
+	if s.file == nil {
+		s.file, err = os.Open(s.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = s.create(); err == nil {
+				s.file, err = os.Open(s.path)
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	switch err := unix.Flock(int(s.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if sameFile(s.file, s.path) {
+		return true, nil
+	}
+	err = s.file.Close()
+	s.file = nil
+	return false, err
+}
+
+// create makes the shard's file, which then has its permissions from the start.
+func (s *shard) create() error {
+	temp, err := s.folder.create(filepath.Join(s.folder.dir, tempPrefix+backend.NewOwner()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp.Name()) }()
+	_ = temp.Close()
+	if err := os.Link(temp.Name(), s.path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (s *shard) close() {
+	s.turn <- struct{}{} // verbs that are under way end first
+	defer func() { <-s.turn }()
+	if s.file != nil {
+		_ = s.file.Close()
+		s.file = nil
+	}
+}
+
+// sameFile reports whether file is still the one at path.
+func sameFile(file *os.File, path string) bool {
+	mine, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}

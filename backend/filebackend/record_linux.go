@@ -1,0 +1,176 @@
+package filebackend
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/memstore"
+)
+
+// A record is the content of a key's file.
+type record struct {
+	Key   string
+	Boot  string            // the boot whose clock Base is for
+	Base  time.Time         // what the calendar said when that clock was 0; fixed for as long as the file is there
+	By    map[string]string // by Claim.ID: the process that asked for it last
+	Image memstore.Image
+}
+
+// format is how a file begins that this version understands. The checksum of the rest follows.
+const format = "holdfast file 1 "
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode returns v as the content of a file.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("%s%08x\n", format, crc32.Checksum(body, castagnoli))
+	return append([]byte(head), body...), nil
+}
+
+// errStranger is of a file that has nothing to do with locks.
+var errStranger = errors.New("not holdfast's")
+
+// decode undoes encode. What it refuses is no lock of ours, or not one to rely on.
+func decode(path string, content []byte, v any) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%w: %s %s; it stays as it is until somebody deletes it, which frees the lock", backend.ErrForeign, path, why)
+	}
+	head, body, whole := bytes.Cut(content, []byte{'\n'})
+	sum, ours := strings.CutPrefix(string(head), format)
+	switch {
+	case !ours && bytes.HasPrefix(head, []byte("holdfast file ")):
+		return bad(fmt.Sprintf("has a format that this version does not know (%.40q)", head))
+	case len(content) == 0:
+		return bad("is empty")
+	case !ours:
+		return fmt.Errorf("%w: %w", errStranger, bad("was not written by holdfast"))
+	case !whole || sum != fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)):
+		return bad("is torn or was changed: its checksum is wrong")
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return bad("cannot be read: " + err.Error())
+	}
+	return nil
+}
+
+// read decodes the file at path into v and returns its content, nil if there is no file.
+func read(path string, v any) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, notDone(err)
+	}
+	return content, decode(path, content, v)
+}
+
+// replace puts content at path in one step. What it returns before the rename is a no. With lasting
+// it is on the disk when that returns, and an error behind the rename is unknown.
+func (f *folder) replace(path string, content []byte, lasting bool) error {
+	temp, err := f.create(filepath.Join(f.dir, tempPrefix+backend.NewOwner()))
+	if err != nil {
+		return notDone(err)
+	}
+	_, err = temp.Write(content)
+	if err == nil && lasting {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return notDone(err)
+	}
+	if !lasting {
+		return nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Sync()
+}
+
+// create makes a file with the folder's permissions, whatever the umask is.
+func (f *folder) create(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, f.mode&0o600)
+	if err == nil && f.mode&0o077 != 0 {
+		if err = file.Chmod(f.mode & 0o666); err != nil {
+			_ = file.Close()
+			_ = os.Remove(path)
+		}
+	}
+	return file, err
+}
+
+// notDone is an error before which nothing was changed, so it is a no.
+func notDone(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+}
+
+// view returns the store of one key as f's clock and processes have it now, made of what is in rec.
+// A key that has no file is a rec with nothing but the key.
+//
+// Another boot's claims are over: whoever held or waited was a process of that boot. If one of them
+// lives, the folder is shared by two machines, whose clocks say nothing about each other.
+func (f *folder) view(rec *record) (*memstore.Store, error) {
+	dead := map[string]bool{}
+	for _, process := range rec.By {
+		if _, known := dead[process]; !known && process != f.me {
+			dead[process] = f.dead(process)
+			if rec.Boot != f.boot && f.lives(process) {
+				return nil, fmt.Errorf("%w: another machine uses the folder %s", backend.ErrUnsafe, f.dir)
+			}
+		}
+	}
+	if rec.Boot != f.boot {
+		rec.Boot, rec.Base, rec.By, rec.Image = f.boot, f.base, nil, rec.Image.Lasting()
+	}
+	rec.Image = rec.Image.Without(func(id string) bool { return dead[rec.By[id]] })
+	now := rec.Base.Add(f.clock())
+	s := memstore.New(memstore.Config{Now: func() time.Time { return now }})
+	s.Load(rec.Key, rec.Image)
+	return s, nil
+}
+
+// take puts what s has of the key now into rec. The claims of ids are this process's, if they are
+// there. It reports whether the key may be forgotten: when nothing is left of it, and the clock has
+// passed its last token, so that the first token of a new file is above it. (Within one boot: f.base
+// is that of every file that is made in it.)
+func (f *folder) take(rec *record, s *memstore.Store, ids []string) (forget bool) {
+	rec.Image = s.Image(rec.Key)
+	by := map[string]string{}
+	keep := func(id string) {
+		if by[id] = rec.By[id]; slices.Contains(ids, id) {
+			by[id] = f.me
+		}
+	}
+	for _, h := range rec.Image.Holds {
+		keep(h.ID)
+	}
+	for _, p := range rec.Image.Line {
+		keep(p.Claim.ID())
+	}
+	rec.By = by
+	return rec.Image.Empty() && rec.Image.Token < uint64(f.base.Add(f.clock()).UnixMicro())
+}
