@@ -16,6 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	backendtest.Main()
+	childMain()
 	goleak.VerifyTestMain(m)
 }
 

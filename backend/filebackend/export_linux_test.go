@@ -2,16 +2,15 @@ package filebackend
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/backend"
 )
 
 // OpenAlone opens dir as another process would: with nothing in common with this process's other
 // clients but the files. It counts as alive until this process ends.
-func OpenAlone(ctx context.Context, dir string) (backend.Backend, error) {
+func OpenAlone(ctx context.Context, dir string) (*Backend, error) {
 	f := &folder{dir: dir, clock: bootClock, claims: map[string]bool{"stay": true}, clients: 1}
 	if err := f.open(ctx); err != nil {
 		return nil, err
@@ -51,3 +50,17 @@ func rewrite(t testing.TB, path string, v any, change func()) {
 		t.Fatal(err)
 	}
 }
+
+// LockOf is the path of the file that is locked while key's record changes.
+func LockOf(dir, key string) string {
+	return filepath.Join(dir, locksDir, fmt.Sprintf("%02x", shardOf(name(key))))
+}
+
+// Die is what the kernel does with a process's file when the process ends.
+func (b *Backend) Die() { _ = b.folder.process.Close() }
+
+// ProcessPath is where others look for the process.
+func (b *Backend) ProcessPath() string { return b.folder.processPath(b.folder.me) }
+
+// Sweep deletes what nobody needs.
+func (b *Backend) Sweep(ctx context.Context) { b.folder.sweep(ctx) }

@@ -358,52 +358,72 @@ type shard struct {
 	file   *os.File // with turn
 }
 
-// lock waits for the shard: first among the goroutines of this process, then among processes. An
-// error is a no. Waiting for flock could not be given up, so it is asked for again and again: as a
-// rule another process has it for less than it takes to ask twice.
+// lock waits for the shard: first among the goroutines of this process, then among processes, in
+// the kernel's queue. An error is a no.
 func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
 	timeout := time.NewTimer(requestTimeout)
 	defer timeout.Stop()
-	busy := fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrUnavailable, s.path)
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timeout.C:
-		return nil, busy
+		return nil, s.stuck()
 	}
-	defer func() {
+	locked, err := s.flock(unix.LOCK_NB)
+	if err != nil {
+		<-s.turn
+		return nil, notDone(err)
+	}
+	if locked {
+		return s.unlock, nil
+	}
+	// A blocking flock cannot be given up. Who does not want to wait for it any longer leaves it to a
+	// goroutine, which keeps the turn: nobody else of this process could be quicker.
+	done := make(chan error, 1)
+	go func() {
+		locked, err := false, error(nil)
+		for !locked && err == nil {
+			locked, err = s.flock(0)
+		}
+		done <- err
+	}()
+	select {
+	case err = <-done:
 		if err != nil {
+			<-s.turn
+			return nil, notDone(err)
+		}
+		return s.unlock, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timeout.C:
+		err = s.stuck()
+	}
+	go func() {
+		if <-done == nil {
+			s.unlock()
+		} else {
 			<-s.turn
 		}
 	}()
-	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
-		locked, err := s.try()
-		if err != nil {
-			return nil, notDone(err)
-		}
-		if locked {
-			return func() {
-				// Not by closing it: a child that is being started may have the descriptor too.
-				_ = unix.Flock(int(s.file.Fd()), unix.LOCK_UN)
-				<-s.turn
-			}, nil
-		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return nil, ctx.Err()
-		case <-timeout.C:
-			wait.Stop()
-			return nil, busy
-		}
-	}
+	return nil, err
 }
 
-// try locks the file that has the shard's name. A lock of one that was deleted excludes nobody.
-func (s *shard) try() (locked bool, err error) {
+func (s *shard) stuck() error {
+	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrUnavailable, s.path)
+}
+
+// unlock does not close the file, as a child that is being started may have the descriptor too, and
+// with it the lock.
+func (s *shard) unlock() {
+	_ = unix.Flock(int(s.file.Fd()), unix.LOCK_UN)
+	<-s.turn
+}
+
+// flock locks the file that has the shard's name. The lock of one that was deleted excludes nobody.
+// False says that it is to be tried again.
+func (s *shard) flock(how int) (locked bool, err error) {
 	if s.file == nil {
 		s.file, err = os.Open(s.path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -415,14 +435,12 @@ func (s *shard) try() (locked bool, err error) {
 			return false, err
 		}
 	}
-	switch err := unix.Flock(int(s.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
-		return false, nil
-	case err != nil:
+	err = unix.Flock(int(s.file.Fd()), unix.LOCK_EX|how)
+	switch {
+	case err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 		return false, err
-	}
-	if sameFile(s.file, s.path) {
-		return true, nil
+	case sameFile(s.file, s.path):
+		return err == nil, nil
 	}
 	err = s.file.Close()
 	s.file = nil
@@ -443,12 +461,17 @@ func (s *shard) create() error {
 	return nil
 }
 
+// close closes the file. No verb is under way any more; one that was given up still has the turn,
+// and the file goes with it.
 func (s *shard) close() {
-	s.turn <- struct{}{} // verbs that are under way end first
-	defer func() { <-s.turn }()
-	if s.file != nil {
-		_ = s.file.Close()
-		s.file = nil
+	select {
+	case s.turn <- struct{}{}:
+		if s.file != nil {
+			_ = s.file.Close()
+			s.file = nil
+		}
+		<-s.turn
+	default:
 	}
 }
 

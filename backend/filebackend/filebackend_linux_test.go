@@ -1,0 +1,444 @@
+package filebackend_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/filebackend"
+)
+
+func claim(key string) backend.Claim {
+	return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, NoneInFlight: true}
+}
+
+// alone opens dir as a process of its own.
+func alone(t *testing.T, dir string) *filebackend.Backend {
+	t.Helper()
+	b, err := filebackend.OpenAlone(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func acquire(t *testing.T, b backend.Backend, c backend.Claim) backend.Grant {
+	t.Helper()
+	g, err := b.TryAcquire(t.Context(), c)
+	if err != nil {
+		t.Fatalf("TryAcquire = %v", err)
+	}
+	return g
+}
+
+// held must refuse c because another holds.
+func held(t *testing.T, b backend.Backend, c backend.Claim) *backend.HeldError {
+	t.Helper()
+	_, err := b.TryAcquire(t.Context(), c)
+	var held *backend.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("TryAcquire = %v, want that it is held", err)
+	}
+	return held
+}
+
+// left are the names of the files in dir.
+func left(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestRefusedURLs(t *testing.T) {
+	for _, url := range []string{
+		"file://", "file://host/x", "file://x", "file:///x?fsync=1", "file:///x#y", "file://u:p@/x", "file:///a%00b",
+	} {
+		if _, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("Open(%s) = %v, want ErrInvalid", url, err)
+		}
+	}
+	parent := t.TempDir()
+	if err := os.WriteFile(filepath.Join(parent, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{
+		filepath.Join(parent, "none", "x"): backend.ErrUnavailable,
+		filepath.Join(parent, "file"):      backend.ErrForeign,
+		"/proc/holdfast":                   backend.ErrUnavailable,
+	} {
+		if _, err := backend.Open(t.Context(), "file://"+path); !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("Open(%s) = %v, want %v", path, err, want)
+		}
+	}
+	if names := left(t, parent); len(names) != 1 {
+		t.Errorf("refused URLs have left %q", names)
+	}
+}
+
+// One folder is one store however its path is written.
+func TestOneFolder(t *testing.T) {
+	dir, link := folder(t), filepath.Join(t.TempDir(), "link")
+	a := open(t, dir)
+	defer a.Close()
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, link+"/.//")
+	defer b.Close()
+	mine, err := a.Identity(t.Context())
+	if other, err2 := b.Identity(t.Context()); err != nil || err2 != nil || mine != other {
+		t.Errorf("Identity = %q, %v and %q, %v", mine, err, other, err2)
+	}
+	acquire(t, a, claim("k"))
+	held(t, b, claim("k"))
+}
+
+// What cannot be read is no free lock, and stays as it is.
+//
+// covers: F1
+func TestTorn(t *testing.T) {
+	dir := folder(t)
+	b := open(t, dir)
+	defer b.Close()
+	c := claim("k")
+	acquire(t, b, c)
+	path := filebackend.RecordOf(dir, "k")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, content := range map[string]string{
+		"empty":       "",
+		"torn":        string(whole[:len(whole)-10]),
+		"a torn head": string(whole[:17]),
+		"changed":     strings.Replace(string(whole), `"Key":"k"`, `"Key":"j"`, 1),
+		"newer":       strings.Replace(string(whole), "file 1", "file 2", 1),
+		"zeros":       strings.Repeat("\x00", len(whole)),
+		"foreign":     "#!/bin/sh\n",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		other := claim("k")
+		_, acquired := b.TryAcquire(t.Context(), other)
+		_, inspected := b.Inspect(t.Context(), "k")
+		for verb, err := range map[string]error{
+			"TryAcquire": acquired, "Inspect": inspected, "Renew": b.Renew(t.Context(), c), "Release": b.Release(t.Context(), c),
+		} {
+			if !errors.Is(err, backend.ErrForeign) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s with a file that is %s = %v, want ErrForeign with its path", verb, what, err)
+			}
+		}
+		if after, err := os.ReadFile(path); err != nil || string(after) != content {
+			t.Errorf("a file that is %s was changed to %q, %v", what, after, err)
+		}
+	}
+	other := filebackend.RecordOf(dir, "other")
+	if err := os.WriteFile(other, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryAcquire(t.Context(), claim("other")); !errors.Is(err, backend.ErrForeign) {
+		t.Errorf("TryAcquire with another key's file = %v", err)
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Release(t.Context(), c); err != nil {
+		t.Errorf("Release with the file as it was = %v", err)
+	}
+}
+
+// Of a key that is free nothing is left, and tokens rise all the same.
+func TestNothingLeft(t *testing.T) {
+	dir := folder(t)
+	b := open(t, dir)
+	last := uint64(0)
+	for range 20 {
+		c := claim("k")
+		c.Reserve = 2
+		g := acquire(t, b, c)
+		if g.Token <= last {
+			t.Errorf("token %d after %d", g.Token, last)
+		}
+		last = g.Token + uint64(g.Reserved) - 1
+		if err := b.Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Inspect(t.Context(), "never"); err != nil {
+		t.Error(err)
+	}
+	if names := left(t, filepath.Join(dir, "keys")); len(names) > 0 {
+		t.Errorf("files of free keys are left: %q", names)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"processes", "keys"} {
+		if names := left(t, filepath.Join(dir, sub)); len(names) > 0 {
+			t.Errorf("left in %s: %q", sub, names)
+		}
+	}
+}
+
+// A process that ended holds nothing and stands nowhere.
+//
+// covers: C10, Q3
+func TestDead(t *testing.T) {
+	dir := folder(t)
+	holder, first, second := alone(t, dir), alone(t, dir), alone(t, dir)
+	one, two := claim("k"), claim("k")
+	one.Queue, one.WaiterTTL = true, time.Hour
+	two.Queue, two.WaiterTTL = true, time.Hour
+	acquire(t, holder, claim("k"))
+	if h := held(t, first, one); h.Position != 1 {
+		t.Errorf("position %d", h.Position)
+	}
+	wake, err := second.Watch(t.Context(), two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := held(t, second, two); h.Position != 2 {
+		t.Errorf("position %d", h.Position)
+	}
+	first.Die()
+	<-wake
+	if h := held(t, second, two); h.Position != 1 {
+		t.Errorf("position %d behind one who died", h.Position)
+	}
+	holder.Die()
+	<-wake
+	acquire(t, second, two)
+	state, err := second.Inspect(t.Context(), "k")
+	if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != two.Owner || len(state.Waiters) != 0 {
+		t.Errorf("Inspect = %+v, %v", state, err)
+	}
+}
+
+// The hold of a process that ended stays for its lease if a child of it has inherited the process's
+// file, if nobody can know that it ended, and if another process has vouched for it since.
+//
+// covers: C10
+func TestNotDead(t *testing.T) {
+	dir := folder(t)
+	holder, other := alone(t, dir), alone(t, dir)
+	acquire(t, holder, claim("inherited"))
+	fd, err := syscall.Dup(int(holder.Process().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder.Die()
+	held(t, other, claim("inherited"))
+	if err := syscall.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, other, claim("inherited"))
+
+	unknown := alone(t, dir)
+	acquire(t, unknown, claim("unknown"))
+	if err := os.Remove(unknown.ProcessPath()); err != nil {
+		t.Fatal(err)
+	}
+	unknown.Die()
+	held(t, other, claim("unknown"))
+
+	first := alone(t, dir)
+	c := claim("vouched")
+	acquire(t, first, c)
+	if err := other.Renew(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	first.Die()
+	held(t, other, claim("vouched"))
+}
+
+// After a reboot nobody holds, and what outlives holds is there.
+//
+// covers: R3
+func TestReboot(t *testing.T) {
+	dir := folder(t)
+	b := alone(t, dir)
+	id, err := b.Identity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := claim("k")
+	c.MinToken = uint64(time.Now().Add(time.Minute).UnixMicro())
+	g := acquire(t, b, c)
+	once := claim("once")
+	acquire(t, b, once)
+	once.NotBefore = 24 * time.Hour
+	if err := b.Release(t.Context(), once); err != nil {
+		t.Fatal(err)
+	}
+	c.Save = []byte("state")
+	if err := b.Renew(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	filebackend.Reboot(t, dir)
+
+	// Somebody who lives and whose boot is another is on another machine.
+	foreign := alone(t, dir)
+	if _, err := foreign.TryAcquire(t.Context(), claim("k")); !errors.Is(err, backend.ErrUnsafe) {
+		t.Errorf("TryAcquire beside a process of another boot = %v, want ErrUnsafe", err)
+	}
+	b.Die()
+
+	after := alone(t, dir)
+	if now, err := after.Identity(t.Context()); err != nil || now == id {
+		t.Errorf("Identity = %q, %v; it was %q before the boot", now, err, id)
+	}
+	if err := after.Renew(t.Context(), c); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Renew of a hold of another boot = %v", err)
+	}
+	next := claim("k")
+	next.Load = true
+	if n := acquire(t, after, next); n.Token <= g.Token || string(n.State) != "state" {
+		t.Errorf("after a boot: token %d after %d, state %q", n.Token, g.Token, n.State)
+	}
+	early := claim("once")
+	early.NotBefore = time.Hour
+	var e *backend.EarlyError
+	if _, err := after.TryAcquire(t.Context(), early); !errors.As(err, &e) || e.RetryAfter < 23*time.Hour {
+		t.Errorf("TryAcquire before the mark = %v, want to be refused for a day", err)
+	}
+}
+
+// A process that is stopped in the middle of a verb keeps others from it, who are told so in time.
+//
+// covers: F3, A1
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	b := open(t, dir)
+	defer b.Close()
+	c := claim("k")
+	acquire(t, b, c)
+	stuck, err := os.Open(filebackend.LockOf(dir, "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if err := syscall.Flock(int(stuck.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	err = b.Renew(t.Context(), c)
+	if !errors.Is(err, backend.ErrUnavailable) || backend.AnswerOf(err) != backend.No {
+		t.Errorf("Renew while another process is in the middle of a verb = %v", err)
+	}
+	if _, err := b.Inspect(t.Context(), "k"); err != nil {
+		t.Errorf("Inspect, which changes nothing = %v", err)
+	}
+	if err := stuck.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Renew(t.Context(), c); err != nil {
+		t.Errorf("Renew afterwards = %v", err)
+	}
+	// A lock on a file that was deleted is nobody's.
+	if stuck, err = os.Open(filebackend.LockOf(dir, "k")); err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if err := errors.Join(os.Remove(filebackend.LockOf(dir, "k")), syscall.Flock(int(stuck.Fd()), syscall.LOCK_EX)); err != nil {
+		t.Fatal(err)
+	}
+	other := alone(t, dir)
+	held(t, other, claim("k"))
+	excluded, err := os.Open(filebackend.LockOf(dir, "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer excluded.Close()
+	if err := syscall.Flock(int(excluded.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- b.Renew(t.Context(), c) }()
+	select {
+	case err := <-done:
+		t.Errorf("Renew has not noticed that its lock file was replaced: %v", err)
+	case <-time.After(50 * time.Millisecond):
+		if err := excluded.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The files of others who share the folder are theirs, too.
+func TestPermissions(t *testing.T) {
+	dir := folder(t)
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, dir)
+	defer b.Close()
+	acquire(t, b, claim("k"))
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		want := os.FileMode(0o660)
+		if d.IsDir() {
+			want = 0o770
+		}
+		if err == nil && info.Mode().Perm() != want {
+			t.Errorf("%s has permissions %v, want %v", path, info.Mode().Perm(), want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What was left by those who died is deleted when nobody can need it.
+func TestSweep(t *testing.T) {
+	dir := folder(t)
+	b := alone(t, dir)
+	acquire(t, b, claim("dead"))
+	acquire(t, b, claim("held"))
+	owner := alone(t, dir)
+	acquire(t, owner, claim("mine"))
+	b.Die()
+	old := time.Now().Add(-48 * time.Hour)
+	temp, fresh := filepath.Join(dir, "temp-old"), filepath.Join(dir, "temp-new")
+	for _, path := range []string{temp, fresh} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(temp, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chtimes(b.ProcessPath(), old, old), os.Chtimes(owner.ProcessPath(), old, old)); err != nil {
+		t.Fatal(err)
+	}
+	sweeper := alone(t, dir)
+	sweeper.Sweep(t.Context())
+	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
+	for path, want := range map[string]bool{
+		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false,
+		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true, filebackend.RecordOf(dir, "mine"): false,
+	} {
+		if gone(path) != want {
+			t.Errorf("%s is gone: %v, want %v", path, !want, want)
+		}
+	}
+}
