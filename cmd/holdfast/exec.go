@@ -185,7 +185,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string, argv []s
 	if err != nil {
 		return notAcquired(ctx, key, err)
 	}
-	status, lost, err := r.under(ctx, g, c.config.MaxHold, key, path, argv)
+	status, lost, err := r.under(ctx, g, c, key, path, argv)
 	unlock := g.Unlock()
 	switch {
 	case err != nil:
@@ -226,7 +226,7 @@ func holding(m backend.Meta) string {
 
 // under runs the command under g. lost is why the lock ended before the command did.
 func (r *runner) under(
-	ctx context.Context, g *locker.Guard[struct{}], maxHold time.Duration, key, path string, argv []string,
+	ctx context.Context, g *locker.Guard[struct{}], c *client, key, path string, argv []string,
 ) (status int, lost, err error) {
 	// The child is killed when the thread that made it ends, so that is this one.
 	runtime.LockOSThread()
@@ -236,7 +236,7 @@ func (r *runner) under(
 	defer signal.Stop(signals)
 	hold := g.Hold()
 	p, err := start(path, argv, append(os.Environ(),
-		"HOLDFAST_KEY="+key, "HOLDFAST_TOKEN="+strconv.FormatUint(hold.Token, 10)))
+		"HOLDFAST_KEY="+key, "HOLDFAST_TOKEN="+strconv.FormatUint(hold.Token, 10)), signsOfLife(c.backend)...)
 	if err != nil {
 		return 0, nil, &exitError{cannotRun(err), fmt.Errorf("cannot run %s: %w", printable(argv[0]), err)}
 	}
@@ -247,6 +247,7 @@ func (r *runner) under(
 	// The guard's context also ends with ctx, which a signal ends; the child gets that signal itself.
 	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
 	defer watch.Stop()
+	maxHold := c.config.MaxHold
 	longest, kill := time.NewTimer(maxHold), time.NewTimer(0)
 	defer longest.Stop()
 	defer kill.Stop()

@@ -17,7 +17,7 @@ type process struct {
 	stopped chan struct{} // never
 }
 
-func start(path string, argv, env []string) (*process, error) {
+func start(path string, argv, env []string, _ ...*os.File) (*process, error) {
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
 		return nil, err

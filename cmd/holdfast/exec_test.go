@@ -26,9 +26,9 @@ type job struct {
 }
 
 // begin starts the binary and returns when its command has printed a line.
-func begin(t *testing.T, srv *testserver.Server, args ...string) *job {
+func begin(t *testing.T, url string, args ...string) *job {
 	t.Helper()
-	j := &job{t: t, cmd: command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", srv.URL()}, args[1:]...)...)...)}
+	j := &job{t: t, cmd: command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", url}, args[1:]...)...)...)}
 	out, err := j.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestRunRefusals(t *testing.T) {
 // Who does not wait, or not for long enough, is told who holds it.
 func TestRunIsAlone(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	first := begin(t, srv, "run", t.Name(), "--", "sh", "-c", works)
+	first := begin(t, srv.URL(), "run", t.Name(), "--", "sh", "-c", works)
 	first.line()
 	for _, flag := range []string{"--no-wait", "--wait=50ms"} {
 		o := holdfast(t, "run", t.Name(), "--backend", srv.URL(), flag, "--", "echo", "in").want(t, 75)
@@ -136,7 +136,7 @@ func TestRunIsAlone(t *testing.T) {
 			t.Errorf("%s says %s%s", flag, o.out, o.err)
 		}
 	}
-	second := begin(t, srv, "run", t.Name(), "--", "echo", "in")
+	second := begin(t, srv.URL(), "run", t.Name(), "--", "echo", "in")
 	for o := (outcome{}); !strings.Contains(o.out, "echo@"); {
 		o = holdfast(t, "inspect", t.Name(), "--backend", srv.URL())
 	}
@@ -161,7 +161,7 @@ func TestRunLosesTheLock(t *testing.T) {
 		"told": {works, "told to end\n"}, "killed": {strings.Replace(works, "exit 9", "", 1), "told to end\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := begin(t, srv, "run", t.Name(), "--ttl=3s", "--kill-after=300ms", "--", "sh", "-c", c.script)
+			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=3s", "--kill-after=300ms", "--", "sh", "-c", c.script)
 			pid := j.line()
 			o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 			token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
@@ -184,7 +184,7 @@ func TestRunLosesTheLock(t *testing.T) {
 func TestRunEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
-	j := begin(t, srv, "run", t.Name(), "--ttl=2s", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
+	j := begin(t, srv.URL(), "run", t.Name(), "--ttl=2s", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
 	pid := j.line()
 	srv.Stop()
 	paused := time.Now()
@@ -200,7 +200,7 @@ func TestRunEndsBeforeTheLease(t *testing.T) {
 
 func TestRunMaxHold(t *testing.T) {
 	srv := testserver.SharedRedis(t)
-	j := begin(t, srv, "run", t.Name(), "--max-hold=100ms", "--", "sh", "-c", works)
+	j := begin(t, srv.URL(), "run", t.Name(), "--max-hold=100ms", "--", "sh", "-c", works)
 	pid := j.line()
 	if status, out, errs := j.end(); status != 76 || out != "told to end\n" || !strings.Contains(errs, "MaxHold") || alive(pid) {
 		t.Errorf("%d, %q, %q", status, out, errs)
@@ -213,7 +213,7 @@ func TestCommandDiesWithRun(t *testing.T) {
 		return // the page says so
 	}
 	srv := testserver.SharedRedis(t)
-	j := begin(t, srv, "run", t.Name(), "--ttl=1s", "--", "sh", "-c", works)
+	j := begin(t, srv.URL(), "run", t.Name(), "--ttl=1s", "--", "sh", "-c", works)
 	pid := j.line()
 	_ = j.cmd.Process.Kill()
 	_, _, _ = j.end() // reads to the end of what the command prints, so the command has ended
@@ -228,7 +228,7 @@ func TestLeader(t *testing.T) {
 	if o := holdfast(t, "leader", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free") {
 		t.Error(o.out)
 	}
-	j := begin(t, srv, "leader", t.Name(), "--ttl=3s", "--", "sh", "-c", works)
+	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=3s", "--", "sh", "-c", works)
 	j.line()
 	o := holdfast(t, "leader", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 	token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
@@ -247,11 +247,11 @@ func TestListWatchAndTop(t *testing.T) {
 	srv := testserver.Redis(t)
 	var jobs []*job
 	for _, key := range []string{"b", "a\x1b[31m"} {
-		j := begin(t, srv, "run", key, "--", "sh", "-c", works)
+		j := begin(t, srv.URL(), "run", key, "--", "sh", "-c", works)
 		j.line()
 		jobs = append(jobs, j)
 	}
-	watch := begin(t, srv, "watch", "b")
+	watch := begin(t, srv.URL(), "watch", "b")
 	if line := watch.line(); !strings.Contains(line, "granted  token ") || !strings.Contains(line, "sh@") {
 		t.Errorf("watch: %q", line)
 	}
@@ -266,11 +266,11 @@ func TestListWatchAndTop(t *testing.T) {
 	if o := holdfast(t, "list", "b", "-o", "json", "--backend", srv.URL()).want(t, 0); strings.Count(o.out, "\n") != 1 || !strings.HasPrefix(o.out, `{"key":"b","free":false,`) {
 		t.Errorf("list as JSON: %s", o.out)
 	}
-	top := begin(t, srv, "top", "--interval=100ms")
+	top := begin(t, srv.URL(), "top", "--interval=100ms")
 	if line := top.line(); !strings.Contains(line, "2 keys, 2 holds, 0 waiters") {
 		t.Errorf("top: %q", line)
 	}
-	wait := begin(t, srv, "wait", "b")
+	wait := begin(t, srv.URL(), "wait", "b")
 	for _, j := range jobs {
 		_ = j.cmd.Process.Signal(syscall.SIGTERM)
 		j.end()

@@ -28,7 +28,9 @@ type process struct {
 
 // start starts a command. If we have the terminal, the command gets it, so that it can read from it
 // and Ctrl-C is its own.
-func start(path string, argv, env []string) (*process, error) {
+//
+// keep is for the command to inherit.
+func start(path string, argv, env []string, keep ...*os.File) (*process, error) {
 	p := &process{ended: make(chan int, 1), stopped: make(chan struct{}, 1)}
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	p.terminal = err == nil && group == unix.Getpgrp()
@@ -37,7 +39,7 @@ func start(path string, argv, env []string) (*process, error) {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Foreground: p.terminal}
 	endWithParent(attr)
-	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr})
+	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...), Sys: attr})
 	if err != nil {
 		return nil, err
 	}

@@ -27,14 +27,15 @@ type common struct {
 
 func (o *common) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379\n"+
+	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379,\n"+
+		"or file:///var/lock/app for the processes of this machine\n"+
 		"(default: $HOLDFAST_BACKEND, else the configuration's)")
 	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
 	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what was asked for, and errors")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{
-		"redis://", "rediss://", "rueidis://", "rueidiss://", "etcd://", "etcds://", "redlock://",
+		"file:///", "redis://", "rediss://", "rueidis://", "rueidiss://", "etcd://", "etcds://", "redlock://",
 	}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -62,7 +63,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		}
 	}
 	if f.Backend.IsZero() {
-		return nil, usage("no store is named: give --backend URL, such as redis://localhost:6379, or set HOLDFAST_BACKEND")
+		return nil, usage("no store is named: give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, or set HOLDFAST_BACKEND")
 	}
 	c := &client{where: f.Backend.String()}
 	if c.backend, c.config, err = f.Open(ctx); err != nil {
