@@ -21,6 +21,7 @@ func init() { backend.Register("file", open) }
 type Backend struct {
 	backend.Base
 	folder *folder
+	fsync  bool // each change is on the disk before it is answered
 
 	mu     sync.RWMutex // held shared by verbs, so that Close waits for them
 	closed bool
@@ -28,10 +29,16 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// open serves file:///FOLDER. The folder is made if it does not exist, the one above it is not.
+// open serves file:///FOLDER and file:///FOLDER?fsync=true. The folder is made if it does not exist, the one above it is not.
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
-	if u.User != nil || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
-		return nil, &backend.InvalidError{Field: "url", Reason: "file:// takes the absolute path of a folder and nothing else, as in file:///var/lock/app"}
+	query := u.Query()
+	fsync := query.Get("fsync")
+	query.Del("fsync")
+	if u.User != nil || u.Host != "" || len(query) > 0 || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
+		return nil, &backend.InvalidError{Field: "url", Reason: "file:// takes the absolute path of a folder, and fsync, as in file:///var/lock/app"}
+	}
+	if fsync != "" && fsync != "true" && fsync != "false" {
+		return nil, &backend.InvalidError{Field: "url", Value: fsync, Reason: "fsync is true or false"}
 	}
 	dir := filepath.Clean(u.Path)
 	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil { // one folder, however it is reached
@@ -44,7 +51,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{folder: f}, nil
+	return &Backend{folder: f, fsync: fsync == "true"}, nil
 }
 
 // Capabilities says what a folder can do soundly: all, but that the loss of a hold is learnt by
@@ -77,7 +84,7 @@ func (b *Backend) change(ctx context.Context, c backend.Claim, verb func(*memsto
 	}
 	defer done()
 	var answer error
-	err = f.change(ctx, c.Key, c.Save != nil || c.NotBefore > 0, []string{c.ID()}, func(s *memstore.Store) { answer = verb(s) })
+	err = f.change(ctx, c.Key, b.fsync, []string{c.ID()}, func(s *memstore.Store) { answer = verb(s) })
 	if err != nil {
 		return err
 	}
@@ -132,7 +139,7 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 		for _, i := range group {
 			ids, some = append(ids, claims[i].ID()), append(some, claims[i])
 		}
-		err := f.change(ctx, some[0].Key, false, ids, func(s *memstore.Store) {
+		err := f.change(ctx, some[0].Key, b.fsync, ids, func(s *memstore.Store) {
 			for n, answer := range s.Heartbeat(some) {
 				answers[group[n]] = answer
 			}

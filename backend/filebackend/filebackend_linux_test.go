@@ -63,7 +63,7 @@ func left(t *testing.T, dir string) (names []string) {
 
 func TestRefusedURLs(t *testing.T) {
 	for _, url := range []string{
-		"file://", "file://host/x", "file://x", "file:///x?fsync=1", "file:///x#y", "file://u:p@/x", "file:///a%00b",
+		"file://", "file://host/x", "file://x", "file:///x?fsync=1", "file:///x?sync=true", "file:///x#y", "file://u:p@/x", "file:///a%00b",
 	} {
 		if _, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("Open(%s) = %v, want ErrInvalid", url, err)
@@ -103,6 +103,20 @@ func TestOneFolder(t *testing.T) {
 	}
 	acquire(t, a, claim("k"))
 	held(t, b, claim("k"))
+}
+
+func TestFsync(t *testing.T) {
+	b := open(t, folder(t)+"?fsync=true")
+	defer b.Close()
+	c := claim("k")
+	acquire(t, b, c)
+	c.Save = []byte("state")
+	if err := b.Release(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if state, err := b.Saved(t.Context(), "k"); string(state) != "state" || err != nil {
+		t.Errorf("Saved = %q, %v", state, err)
+	}
 }
 
 // What cannot be read is no free lock, and stays as it is.

@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	shards         = 64              // how many keys can change at once
-	requestTimeout = 5 * time.Second // of a verb whose ctx has no earlier end
+	shards         = 64               // how many keys can change at once
+	requestTimeout = 15 * time.Second // of a verb whose ctx has no earlier end
 )
 
 // A folder is what the clients of one process that opened the same folder have in common.

@@ -14,6 +14,7 @@ import (
 const importRules = `
 backend:                 # the contract; whoever writes a backend gets no dependency from us
 backend/membackend:      backend internal/memstore
+backend/filebackend:     backend waiting internal/memstore golang.org/x/sys/unix
 backend/backendtest:     backend locker waiting internal/history
 
 waiting:                 github.com/cenkalti/backoff/v4 internal/jitter  # knows nothing of locks
