@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -52,14 +51,14 @@ func harness(dir string, open func(t testing.TB) backend.Backend) backendtest.Ha
 }
 
 func TestConformance(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "locks")
+	dir := folder(t)
 	backendtest.Run(t, harness(dir, func(t testing.TB) backend.Backend { return open(t, dir) }))
 }
 
 // TestConformanceAlone runs the suite with clients that have nothing in common but the files, as
 // those of different processes.
 func TestConformanceAlone(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "locks")
+	dir := folder(t)
 	h := harness(dir, func(t testing.TB) backend.Backend {
 		b, err := filebackend.OpenAlone(t.Context(), dir)
 		if err != nil {

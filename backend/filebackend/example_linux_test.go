@@ -3,7 +3,6 @@ package filebackend_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -13,31 +12,31 @@ import (
 )
 
 func Example() {
-	dir, err := os.MkdirTemp("", "holdfast-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	dir := filepath.Join(os.TempDir(), "holdfast-example") // such as /var/lock/app
 	defer os.RemoveAll(dir)
-
 	ctx := context.Background()
-	b, err := backend.Open(ctx, "file://"+filepath.Join(dir, "locks")) // such as file:///var/lock/app
+	b, err := backend.Open(ctx, "file://"+dir)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer b.Close()
 	l, err := locker.New(b, locker.Bare, locker.Config{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer l.Close()
 
 	g, err := l.Lock(ctx, "report")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("no other process of this machine makes the report")
 	if err := g.Unlock(); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	// Output: no other process of this machine makes the report
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -15,7 +16,16 @@ func OpenAlone(ctx context.Context, dir string) (*Backend, error) {
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
+	apart.Lock()
+	defer apart.Unlock()
+	apart.all = append(apart.all, f)
 	return &Backend{folder: f}, nil
+}
+
+// apart keeps the files of processes open: the collector would close them.
+var apart struct {
+	sync.Mutex
+	all []*folder
 }
 
 // RecordOf is the path of key's file in dir.

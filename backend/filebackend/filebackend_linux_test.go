@@ -38,14 +38,14 @@ func acquire(t *testing.T, b backend.Backend, c backend.Claim) backend.Grant {
 }
 
 // held must refuse c because another holds.
-func held(t *testing.T, b backend.Backend, c backend.Claim) *backend.HeldError {
+func held(t *testing.T, b backend.Backend, c backend.Claim) (position int) {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), c)
 	var held *backend.HeldError
 	if !errors.As(err, &held) {
 		t.Fatalf("TryAcquire = %v, want that it is held", err)
 	}
-	return held
+	return held.Position
 }
 
 // left are the names of the files in dir.
@@ -120,8 +120,6 @@ func TestFsync(t *testing.T) {
 }
 
 // What cannot be read is no free lock, and stays as it is.
-//
-// covers: F1
 func TestTorn(t *testing.T) {
 	dir := folder(t)
 	b := open(t, dir)
@@ -209,7 +207,7 @@ func TestNothingLeft(t *testing.T) {
 
 // A process that ended holds nothing and stands nowhere.
 //
-// covers: C10, Q3
+// covers: W5, W9
 func TestDead(t *testing.T) {
 	dir := folder(t)
 	holder, first, second := alone(t, dir), alone(t, dir), alone(t, dir)
@@ -217,20 +215,20 @@ func TestDead(t *testing.T) {
 	one.Queue, one.WaiterTTL = true, time.Hour
 	two.Queue, two.WaiterTTL = true, time.Hour
 	acquire(t, holder, claim("k"))
-	if h := held(t, first, one); h.Position != 1 {
-		t.Errorf("position %d", h.Position)
+	if p := held(t, first, one); p != 1 {
+		t.Errorf("position %d", p)
 	}
 	wake, err := second.Watch(t.Context(), two)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := held(t, second, two); h.Position != 2 {
-		t.Errorf("position %d", h.Position)
+	if p := held(t, second, two); p != 2 {
+		t.Errorf("position %d", p)
 	}
 	first.Die()
 	<-wake
-	if h := held(t, second, two); h.Position != 1 {
-		t.Errorf("position %d behind one who died", h.Position)
+	if p := held(t, second, two); p != 1 {
+		t.Errorf("position %d behind one who died", p)
 	}
 	holder.Die()
 	<-wake
@@ -243,8 +241,6 @@ func TestDead(t *testing.T) {
 
 // The hold of a process that ended stays for its lease if a child of it has inherited the process's
 // file, if nobody can know that it ended, and if another process has vouched for it since.
-//
-// covers: C10
 func TestNotDead(t *testing.T) {
 	dir := folder(t)
 	holder, other := alone(t, dir), alone(t, dir)
@@ -280,7 +276,7 @@ func TestNotDead(t *testing.T) {
 
 // After a reboot nobody holds, and what outlives holds is there.
 //
-// covers: R3
+// covers: K1
 func TestReboot(t *testing.T) {
 	dir := folder(t)
 	b := alone(t, dir)
@@ -331,8 +327,6 @@ func TestReboot(t *testing.T) {
 }
 
 // A process that is stopped in the middle of a verb keeps others from it, who are told so in time.
-//
-// covers: F3, A1
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)

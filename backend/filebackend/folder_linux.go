@@ -1,6 +1,7 @@
 package filebackend
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -194,7 +195,7 @@ func (f *folder) readClock(ctx context.Context) error {
 	}
 	defer unlock()
 	var c clock
-	content, err := read(path, &c)
+	_, err = read(path, &c)
 	if err != nil {
 		return err
 	}
@@ -205,12 +206,16 @@ func (f *folder) readClock(ctx context.Context) error {
 			base = c.Base
 		}
 		c = clock{backend.NewOwner(), f.boot, base}
-		if content, err = encode(c); err == nil {
+		content, err := encode(c)
+		if err == nil {
 			err = f.replace(path, content, true)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	f.id, f.base = c.ID, c.Base
-	return err
+	return nil
 }
 
 // appear makes this process's file. It is locked before it has the name by which others find it, so
@@ -317,7 +322,7 @@ func (f *folder) change(ctx context.Context, key string, lasting bool, ids []str
 		return nil
 	}
 	after, err := encode(rec)
-	if err != nil || string(after) == string(before) {
+	if err != nil || bytes.Equal(after, before) {
 		return err
 	}
 	return f.replace(f.path(file), after, lasting)
