@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -82,12 +83,13 @@ func (a *attempt) run(ctx context.Context) (backend.Grant, error) {
 
 // first reads the queue for a claim that is in it as far as this client knows, which costs no
 // write, and tries to take a free lock otherwise. A shared claim reads, too: another client may
-// have made its entry before, beside those of others.
+// have made its entry before, beside those of others. So does one with a minimum token, which needs
+// the counter.
 func (a *attempt) first(ctx context.Context) (result, error) {
 	a.b.mu.Lock()
 	known := a.local.entry != nil
 	a.b.mu.Unlock()
-	if !known && a.c.Mode != backend.Shared {
+	if !known && a.c.Mode != backend.Shared && a.c.MinToken == 0 {
 		return a.takeFree(ctx)
 	}
 	q, err := a.b.readQueue(ctx, a.paths)
@@ -101,7 +103,7 @@ func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 	own, holder, mismatch := q.own(a.c), q.holder(a.c), q.mismatch(a.c)
 	switch {
 	case own != nil && own.granted:
-		return a.confirm(ctx, own)
+		return a.confirm(ctx, q, own)
 	case mismatch != nil:
 		return result{}, mismatch
 	case holder != nil:
@@ -135,7 +137,34 @@ func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
 	p := a.paths
 	key := p.entry(a.c, a.local.slot)
 	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)}
-	return a.write(ctx, write{guards: unchanged, key: key, ttl: a.c.TTL})
+	w := write{guards: unchanged, key: key, ttl: a.c.TTL}
+	if err := a.number(&w, q.counter); err != nil {
+		return result{}, err
+	}
+	return a.write(ctx, w)
+}
+
+// number has a write give its entry, which holds then, the next token of the counter as it was
+// seen; see [counter].
+func (a *attempt) number(w *write, seen counter) error {
+	if seen == (counter{}) && a.c.MinToken == 0 {
+		return nil
+	}
+	w.least = max(seen.next(), min(a.c.MinToken, backend.MinTokenLimit(time.Now(), a.c.TTL)))
+	return a.count(w, seen, w.least+uint64(max(a.c.Reserve, 1))-1)
+}
+
+// count has a write set the counter, if nobody has since it was seen.
+func (a *attempt) count(w *write, seen counter, last uint64) error {
+	on, err := a.b.lastingLease(&a.b.counters, counterTime)
+	if err != nil {
+		return err
+	}
+	key := a.paths.counter()
+	w.guards = append(w.guards, unwritten(key, seen.modified))
+	put := clientv3.OpPut(key, strconv.FormatUint(last, 10), clientv3.WithLease(on.id))
+	w.also, w.counter = append(w.also, put), on
+	return nil
 }
 
 // reenter creates a further hold of an owner who holds, and takes its claim out of the queue.
@@ -197,8 +226,18 @@ func (a *attempt) withdrawDuplicate(
 //
 // Safety: the write's reply has the queue at the write's revision. If the entry holds in it, it
 // does until it is deleted, as an older entry cannot appear.
-func (a *attempt) confirm(ctx context.Context, own *entry) (result, error) {
-	r, err := a.write(ctx, a.overwrite(own, a.c.TTL, false))
+//
+// One that did not hold before gets its token: nobody else writes the counter from the revision on
+// at which the queue was read and the entry held, but those who share the lock, whose tokens are in
+// no order.
+func (a *attempt) confirm(ctx context.Context, q *queue, own *entry) (result, error) {
+	w := a.overwrite(own, a.c.TTL, false)
+	if !own.Held && own.Token == 0 {
+		if err := a.number(&w, q.counter); err != nil {
+			return result{}, err
+		}
+	}
+	r, err := a.write(ctx, w)
 	if err == nil && r.written {
 		if e := r.queue.at(own.key); e != nil && e.granted {
 			r.granted = e
@@ -300,6 +339,8 @@ type write struct {
 	key     string        // of the entry
 	over    *entry        // as it was seen, if it is there already: it keeps its create revision
 	token   uint64        // if it is not to be the entry's own
+	least   uint64        // the entry's token at least; 0 as it was
+	counter *lease        // of the counter, if also has one
 	ttl     time.Duration // of the lease it is attached to
 	seconds int64         // length of the lease at least
 	waits   bool          // the entry is not known to hold
@@ -323,7 +364,7 @@ type result struct {
 func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	w := write{
 		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)},
-		key:    own.key, over: own, token: own.Token, ttl: ttl, waits: waits, read: true,
+		key:    own.key, over: own, token: own.Token, least: own.Min, ttl: ttl, waits: waits, read: true,
 	}
 	if own.Held {
 		w.seconds = own.Lease
@@ -340,7 +381,7 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	record := record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, !w.waits, seconds, a.c.Meta}
+	record := record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, w.least, !w.waits, seconds, a.c.Meta}
 	value, err := json.Marshal(record)
 	if err != nil {
 		return result{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
@@ -369,7 +410,12 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	reply, resent, err := b.commit(ctx, w.guards, then, otherwise)
 	made := err == nil && reply.Succeeded
 	b.mu.Lock()
-	on.gone = on.gone || isNoLease(err)
+	if isNoLease(err) {
+		on.gone = true // or the counter's is: it is not said which
+		if w.counter != nil {
+			w.counter.gone = true
+		}
+	}
 	a.local.wrote(w, on, made, resent || err != nil && !isNoLease(err))
 	b.mu.Unlock()
 	switch {

@@ -63,9 +63,10 @@ type Backend struct {
 	claims     map[string]*localClaim // by paths.topic
 	slots      []string               // free
 	slotsMade  int
-	leases     map[int64]*lease  // by length in seconds
-	grants     map[int64]*flight // of new leases, by length
-	tombstones *lease
+	leases     map[int64]*lease    // by length in seconds
+	grants     map[int64]*flight   // of new leases, by length
+	tombstones *lease              // their current lasting lease
+	counters   *lease              // the same of counters
 	lookups    []*lookup           // that wait for a request
 	lookers    int                 // goroutines that make such requests
 	watchers   map[string]*watcher // by paths.queue
@@ -123,12 +124,12 @@ func invalid(field, value, reason string) error {
 	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
 }
 
-// Capabilities are exclusive claims without stored state in the layout [Etcdctl], and otherwise
-// all but MinToken and Loss.
+// Capabilities are exclusive claims without stored state and minimum tokens in the layout
+// [Etcdctl], and otherwise all but Loss.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
-		Shared: native, Permit: native, Reentrant: native, State: native, NotBefore: native,
+		Shared: native, Permit: native, Reentrant: native, State: native, NotBefore: native, MinToken: native,
 		Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
 	}
 }

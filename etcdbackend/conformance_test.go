@@ -58,7 +58,7 @@ func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
 	}
 	for _, kv := range reply.Kvs {
 		parts := strings.Split(string(kv.Key), "/")
-		if slices.Contains(parts, "q") && parts[len(parts)-1] != "settings" {
+		if slices.Contains(parts, "q") && parts[len(parts)-1] != "settings" && parts[len(parts)-1] != "token" {
 			left = append(left, string(kv.Key))
 		}
 	}

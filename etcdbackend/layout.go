@@ -42,6 +42,7 @@ const (
 //	                          s/<slot>
 //	                          p/<limit>/<slot>
 //	                          r/<owner>/<slot>
+//	         <prefix><name>/q/token           the counter of tokens, if one was ever raised
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
 //	         <prefix><name>/early             a mark; it is there for as long as its lease
@@ -123,6 +124,10 @@ func (p paths) reentry(c backend.Claim, slot string) string {
 
 func (p paths) tombstone(c backend.Claim) string { return p.side + "t/" + escape(c.ID()) }
 
+// counter is the key of the lock's counter, see [counter]. It is among the entries, so that it is
+// read with them and a claim that knows nothing of it finds the queue not empty.
+func (p paths) counter() string { return p.queue + "token" }
+
 // state is the key of the lock's stored state, in [Native] alone.
 func (p paths) state() string { return p.side + "state" }
 
@@ -175,7 +180,8 @@ func same(e *entry) clientv3.Cmp {
 	return c
 }
 
-// unwritten compares that nobody wrote to a key since a revision at which it was written.
+// unwritten compares that nobody wrote to a key since a revision at which it was written; since 0,
+// that there is no such key.
 func unwritten(key string, revision int64) clientv3.Cmp {
 	c, p := compare(key, pb.Compare_MOD, pb.Compare_EQUAL)
 	p.TargetUnion = &pb.Compare_ModRevision{ModRevision: revision}

@@ -47,6 +47,7 @@ type lease struct {
 	queued *flight // the one that goes next
 
 	claims map[*localClaim]struct{} // whose entry is attached to it, or may be
+	uses   int                      // of one that is not kept alive: keys attached to it
 }
 
 // A flight is one request for all who joined it before it was sent.
@@ -192,12 +193,15 @@ func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
 	return 0, err
 }
 
-// tombstoneLease returns a lease that lasts so long at least. It is good for several tombstones,
-// never kept alive, and then left to end.
-func (b *Backend) tombstoneLease(atLeast time.Duration) (*lease, error) {
+// lastingLease returns a lease that lasts so long at least: the current one of its kind, or another,
+// which takes its place. It is good for several keys, never kept alive, and then left to end.
+func (b *Backend) lastingLease(current **lease, atLeast time.Duration) (*lease, error) {
 	b.mu.Lock()
-	l := b.tombstones
-	usable := l != nil && !l.gone && l.lasts(time.Now()) >= atLeast
+	l := *current
+	usable := l != nil && !l.gone && l.lasts(time.Now()) >= atLeast && l.uses < maxEntries
+	if usable {
+		l.uses++
+	}
 	b.mu.Unlock()
 	if usable {
 		return l, nil
@@ -208,7 +212,7 @@ func (b *Backend) tombstoneLease(atLeast time.Duration) (*lease, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tombstones = l
+	*current = l
 	return l, nil
 }
 

@@ -84,7 +84,7 @@ func (s scheme) name(key string) (name string, ok bool) {
 		return rest[:max(i, 0)], i > 0 && !strings.HasPrefix(key, sideRoot)
 	}
 	name, rest, ok = strings.Cut(rest, "/")
-	return unescaper.Replace(name), ok && strings.HasPrefix(rest, "q/")
+	return unescaper.Replace(name), ok && strings.HasPrefix(rest, "q/") && rest != "q/token"
 }
 
 var unescaper = strings.NewReplacer("%25", "%", "%2F", "/")

@@ -36,11 +36,16 @@ func (b *Backend) Proof(ctx context.Context, key string, token uint64) (proof cl
 		if err != nil {
 			return err
 		}
-		e := q.find(func(e *entry) bool { return e.granted && Revision(e.token()) == Revision(token) })
-		if e == nil {
+		var hold *entry
+		for _, e := range q.entries { // a lease that is handed on counts upward, less than 1<<tokenShift
+			if e.granted && token-e.token() < 1<<tokenShift && (hold == nil || e.token() > hold.token()) {
+				hold = e
+			}
+		}
+		if hold == nil {
 			return fmt.Errorf("%w: no hold has token %d", backend.ErrLost, token)
 		}
-		proof = same(e)
+		proof = same(hold)
 		return nil
 	})
 	return proof, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -19,7 +20,8 @@ import (
 const tokenShift = 10
 
 // Revision returns the create revision of the etcd key that a token was granted with. Tokens of
-// one etcd cluster are in the order of their grants, whatever their keys.
+// one etcd cluster are in the order of their grants, whatever their keys. It says nothing of the
+// tokens of a key whose claims have a MinToken, as those of a quorum do.
 func Revision(token uint64) int64 { return int64(token >> tokenShift) }
 
 // A record is an entry's value, in JSON.
@@ -27,7 +29,8 @@ type record struct {
 	Owner     string       `json:"owner"`
 	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
 	Reentrant bool         `json:"reentrant,omitempty"`
-	Token     uint64       `json:"token,omitempty"` // if it is not the create revision's
+	Token     uint64       `json:"token,omitempty"` // if it is that of another entry
+	Min       uint64       `json:"min,omitempty"`   // least token of the entry, see counter
 	Held      bool         `json:"held,omitempty"`  // written by a claim that held, for its TTL
 	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
 	Meta      backend.Meta `json:"meta,omitzero"`
@@ -62,8 +65,37 @@ func (e *entry) token() uint64 {
 	if e.Token != 0 {
 		return e.Token
 	}
-	return uint64(e.created) << tokenShift
+	return max(e.Min, uint64(e.created)<<tokenShift)
 }
+
+// A counter keeps the tokens of a key rising after one was raised above its create revision
+// ([backend.Claim.MinToken]). Then there is a key beside the entries with the last token, which
+// whoever comes to hold reads, compares and writes in the step that gives its entry the next one
+// (attempt.number). The zero counter is none: tokens are the create revisions.
+//
+// Order: the tokens of entries that hold one after the other are Min of counters written one after
+// the other, or follow from create revisions. Of two entries without Min the later has the higher
+// one. One with Min is above every earlier one with Min, by the counter, and above every earlier one
+// without, by its own create revision, below which no token is. One without Min behind one with
+// Min there is not, as long as the counter is there: takeFree compares that it is not, join,
+// confirm and prove do, too.
+//
+// The key is on a lease of counterTime, or names that are never used again would fill etcd. When it
+// is gone the next token is the MinToken that is asked for, and it is up to the clocks of those who
+// ask: etcd's transactions have none.
+type counter struct {
+	last     uint64 // that was granted or reserved
+	modified int64  // revision
+}
+
+// next is the least token that may be granted.
+func (n counter) next() uint64 {
+	return max(n.last, uint64(n.modified)<<tokenShift|(1<<tokenShift-1)) + 1
+}
+
+// counterTime is for how long a counter is kept at least when nobody writes it: more than the
+// clocks of clients differ.
+const counterTime = 10 * time.Minute
 
 func (e *entry) mode() backend.Mode {
 	switch e.class {
@@ -89,6 +121,7 @@ func (e *entry) mode() backend.Mode {
 type queue struct {
 	revision int64
 	entries  []*entry
+	counter  counter
 }
 
 // read makes a queue of what a range read returned. An entry that is not ours is
@@ -96,6 +129,14 @@ type queue struct {
 func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
 	q := &queue{revision: revision, entries: make([]*entry, 0, len(kvs))}
 	for _, kv := range kvs {
+		if !p.etcdctl && string(kv.Key) == p.counter() {
+			last, err := strconv.ParseUint(string(kv.Value), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%w: value of etcd key %q", backend.ErrForeign, kv.Key)
+			}
+			q.counter = counter{last, kv.ModRevision}
+			continue
+		}
 		e, err := p.parse(kv)
 		if err != nil {
 			return nil, err
@@ -224,6 +265,9 @@ func (q *queue) token() (last uint64) {
 			last = max(last, e.token())
 		}
 	}
+	if last == 0 {
+		return q.counter.last
+	}
 	return last
 }
 
@@ -240,7 +284,7 @@ func (q *queue) refusal(own *entry) error { return q.refused(own, q.positions()[
 func (q *queue) refused(own *entry, position int) error {
 	held := &backend.HeldError{Position: position}
 	if own != nil {
-		held.Token = uint64(own.created)<<tokenShift - 1
+		held.Token = max(q.counter.last, uint64(own.created)<<tokenShift-1)
 	} else {
 		held.Token = q.token()
 	}

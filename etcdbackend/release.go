@@ -64,7 +64,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) error {
 	}
 	b.mu.Unlock()
 	if inFlight {
-		on, err := b.tombstoneLease(2*min(max(c.TTL, 0), backend.MaxTTL) + orphanTime)
+		on, err := b.lastingLease(&b.tombstones, 2*min(max(c.TTL, 0), backend.MaxTTL)+orphanTime)
 		if err != nil {
 			return err
 		}

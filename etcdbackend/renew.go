@@ -13,7 +13,7 @@ import (
 
 // Renew extends the hold by a keepalive that it shares with others, and looks whether it is still
 // there. It writes only if the hold was made by another client, or with a shorter TTL, or if there
-// is a state to save.
+// is a state to save or a token to raise.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(b.Capabilities()); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case lc != nil && lc.ended: // its entry is being removed
 		b.mu.Unlock()
 		return backend.ErrLost
-	case lc == nil || !lc.granted || lc.lease == nil:
+	case lc == nil || !lc.granted || lc.lease == nil, c.MinToken > lc.entry.token():
 		b.mu.Unlock()
 		return b.adopt(ctx, c, sent)
 	case c.Save != nil,
@@ -42,7 +42,7 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 		lc.lease.lasts(sent) <= 0: // the server is late to end it
 		own := lc.entry
 		b.mu.Unlock()
-		return b.move(ctx, c, sent, own)
+		return b.move(ctx, c, sent, own, counter{})
 	}
 	lc.extend(sent.Add(c.TTL))
 	f := b.keep(lc.lease, sent, c.TTL)
@@ -82,17 +82,19 @@ func (b *Backend) adopt(ctx context.Context, c backend.Claim, sent time.Time) er
 	if own == nil || !own.granted {
 		return backend.ErrLost
 	}
-	return b.move(ctx, c, sent, own)
+	return b.move(ctx, c, sent, own, q.counter)
 }
 
-// move attaches an entry that was seen to hold to a lease of the claim's own length, and saves the
-// claim's state.
+// move attaches an entry that was seen to hold to a lease of the claim's own length, saves the
+// claim's state, and raises the token, and the counter as it was seen, to the claim's MinToken.
 //
 // Safety: the write compares that the entry is there, so the state is written while the claim
 // holds. It also compares that nobody wrote to the entry since, and writes to it: a request that
 // was not answered and was made again is not made after that, so it does not bring back an older
 // state.
-func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own *entry) error {
+func (b *Backend) move(
+	ctx context.Context, c backend.Claim, sent time.Time, own *entry, seen counter,
+) error {
 	a := b.attempt(c, sent, c.TTL)
 	defer b.done(a.local)
 	for range maxTries {
@@ -100,6 +102,15 @@ func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own
 		w.read = false
 		if c.Save != nil {
 			w.also = []clientv3.Op{clientv3.OpPut(a.paths.state(), string(c.Save))}
+		}
+		if c.MinToken > own.token() {
+			if w.least = c.MinToken; w.token != 0 {
+				w.token = c.MinToken
+			}
+			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, 1))-1)
+			if err := a.count(&w, seen, last); err != nil {
+				return err
+			}
 		}
 		r, err := a.write(ctx, w)
 		switch {
@@ -116,7 +127,7 @@ func (b *Backend) move(ctx context.Context, c backend.Claim, sent time.Time, own
 			a.dropped()
 			return backend.ErrLost
 		}
-		own = now // somebody else wrote to it: another request of the claim
+		own, seen = now, r.queue.counter // somebody wrote to it: another request of the claim
 	}
 	return errTries
 }

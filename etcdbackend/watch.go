@@ -234,7 +234,11 @@ func (b *Backend) prove(lc *localClaim) {
 	own := lc.entry
 	b.mu.Unlock()
 	ttl := min(a.c.WaiterTTL, a.c.TTL)
-	r, err := a.write(ctx, a.overwrite(own, ttl, false))
+	w := a.overwrite(own, ttl, false)
+	if !a.paths.etcdctl && !own.Held { // else it is to get its token by confirm
+		w.guards = append(w.guards, unwritten(a.paths.counter(), 0))
+	}
+	r, err := a.write(ctx, w)
 	proven := err == nil && r.written
 	if proven {
 		b.mu.Lock()
