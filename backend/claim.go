@@ -86,10 +86,10 @@ type Claim struct {
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
 	// On TryAcquire it is a request, as it comes from a client's clock: the token granted is at least
-	// the lesser of MinToken and the store's own clock (microseconds since 1970) plus a quarter of
-	// TTL, see [MinTokenLimit]. On Renew it is an order: in the step that proves the hold, the
-	// hold's token becomes at least MinToken, and every later token of the key is above it and
-	// above what the hold has reserved.
+	// the lesser of MinToken and the store's own clock (microseconds since 1970; the backend's, where
+	// the store has none) plus a quarter of TTL, see [MinTokenLimit]. On Renew it is an order: in the
+	// step that proves the hold, the hold's token becomes at least MinToken, and every later token of
+	// the key is above it and above what the hold has reserved.
 	MinToken uint64
 
 	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is

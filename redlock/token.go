@@ -31,7 +31,8 @@ import (
 // its clock, and t₁ was at most the fastest clock's time then and a quarter of the TTL
 // ([backend.MinTokenLimit]). Nodes that forgot grant nothing for longer than a TTL, so t₂ > t₁ as
 // long as clocks differ by less than three quarters of a TTL. A renewal raises c again, so a node
-// that forgot during a long hold knows t when it has been filled in.
+// that forgot during a long hold knows t when it has been filled in. An etcd has no clock: where it
+// forgot, the clock is that of the client that asks.
 //
 // lead is how far ahead of the client's clock the minimum is: more than clocks differ that are kept in
 // time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but

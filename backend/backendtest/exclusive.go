@@ -135,5 +135,10 @@ func heldTells(e *env) {
 }
 
 // roundedUp is what a lease of ttl may be in a store: a lease that must not end early is given some
-// time more.
-func (e *env) roundedUp(ttl time.Duration) time.Duration { return ttl + max(ttl/100, e.caps.MinTTL) }
+// time more, and one of a store that counts whole seconds may be shared, and be longer by a third.
+func (e *env) roundedUp(ttl time.Duration) time.Duration {
+	if e.caps.MinTTL >= time.Second {
+		ttl += ttl / 3
+	}
+	return ttl + max(ttl/100, e.caps.MinTTL)
+}

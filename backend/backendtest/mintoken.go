@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -40,6 +41,12 @@ var minTokenRules = []rule{
 		name: "min-token/reserved", run: minTokenReserved, needs: minToken,
 		why: "The tokens that a hold has reserved begin at its own. If its own is raised, they rise with it, or the next" +
 			" holder gets one of them.",
+	},
+	{
+		name: "min-token/handed-over", run: minTokenHandedOver,
+		needs: backend.Capabilities{MinToken: true, Fencing: true, Queue: true, Watch: true},
+		why: "A token may be raised while others wait. Where a place in the queue has a token of its own, the next holder's" +
+			" would be below that of the hold before.",
 	},
 	{
 		name: "min-token/limit", run: minTokenLimit, needs: minToken,
@@ -176,6 +183,45 @@ func minTokenReserved(e *env) {
 	e.raise(a, c, token)
 	e.release(a, c)
 	e.above(token+uint64(max(g.Reserved, 1))-1, e.acquire(a, e.claim(c.Key)))
+}
+
+// covers: K3, W6
+func minTokenHandedOver(e *env) {
+	a, b := e.open(), e.open()
+	for _, watched := range []bool{false, true} {
+		holder := e.claim(e.key(fmt.Sprint(watched)))
+		waiter, second := e.inLine(holder.Key), e.inLine(holder.Key)
+		e.acquire(a, holder)
+		var wake <-chan backend.Wake
+		if watched {
+			wake, _ = e.watch(b, waiter)
+		}
+		e.stand(b, waiter, 1)
+		token := e.ahead() + 1<<20
+		e.raise(a, holder, token)
+		told := e.stand(b, second, 2).Token
+		if told < token {
+			e.Errorf("HeldError.Token = %d, below the token %d that was granted before", told, token)
+		}
+		e.release(a, holder)
+		if watched {
+			select {
+			case w := <-wake:
+				if w.Granted {
+					e.above(token, w.Grant)
+				}
+			case <-time.After(e.long):
+				e.Fatalf("the claim that was let in was not woken")
+			}
+		}
+		g := e.turn(b, waiter)
+		token = e.above(token, g)
+		if again := e.turn(a, waiter); again.Token != g.Token {
+			e.Errorf("a repeat = token %d after %d", again.Token, g.Token)
+		}
+		e.release(b, waiter)
+		e.above(max(told, token), e.turn(b, second))
+	}
 }
 
 // covers: I2, K8

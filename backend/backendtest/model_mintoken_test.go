@@ -27,6 +27,9 @@ func (m *model) raise(k *modelKey, h *modelHold, c backend.Claim) {
 	if !m.is("raised for others alone") {
 		h.grant.Token = c.MinToken
 	}
+	if len(k.line) > 0 && m.is("who waits has a token") {
+		return
+	}
 	k.token = max(k.token, c.MinToken+uint64(h.grant.Reserved)-1)
 	if m.is("reserved tokens do not rise") {
 		k.token = max(k.token-uint64(h.grant.Reserved)+1, c.MinToken)

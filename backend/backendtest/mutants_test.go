@@ -121,6 +121,7 @@ var mutants = map[string]string{
 	"a late minimum token lowers":                "min-token/repeat",
 	"anybody may raise the token":                "min-token/by-another",
 	"reserved tokens do not rise":                "min-token/reserved",
+	"who waits has a token":                      "min-token/handed-over",
 	"anybody may release":                        "release/by-another",
 	"anybody may release when none is in flight": "release/by-another",
 	"release after expiry says yes":              "release/after-expiry",

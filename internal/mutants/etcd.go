@@ -49,8 +49,8 @@ l.began = time.Now()`, Test: "./etcdbackend LeaseCounts",
 		Put:  "func() error { _ = f; return nil }()$1", Test: "./etcdbackend NobodyBelieves",
 	},
 	{
-		Name: "etcd: a read grants", Dir: "etcdbackend", Find: `return a\.confirm\(ctx, own\)`,
-		Put:  "if a.local.lease != nil { return result{granted: own, lease: a.local.lease}, nil }\nreturn a.confirm(ctx, own)",
+		Name: "etcd: a read grants", Dir: "etcdbackend", Find: `return a\.confirm\(ctx, q, own\)`,
+		Put:  "if a.local.lease != nil { return result{granted: own, lease: a.local.lease}, nil }\nreturn a.confirm(ctx, q, own)",
 		Test: "./etcdbackend StaleRead",
 	},
 	{
@@ -76,6 +76,19 @@ l.began = time.Now()`, Test: "./etcdbackend LeaseCounts",
 	{
 		Name: "etcd: a refusal forgets the tokens of those who left", Dir: "etcdbackend", Find: `uint64\(own\.created\)<<tokenShift-1`,
 		Put: "0", Test: "./etcdbackend TestConformance$/one/fair/token",
+	},
+	{
+		Name: "etcd: a counter is not compared", Dir: "etcdbackend", Find: `unwritten\(key, seen\.modified\)`,
+		Put: "createdBefore(key, \"\", 1<<62)", Test: "./etcdbackend CounterIsCompared",
+	},
+	{
+		Name: "etcd: a counter is not raised with the token", Dir: "etcdbackend", Find: `seen\.last, c\.MinToken\+uint64\(max\(c\.Reserve, 1\)\)-1`,
+		Put: "seen.last, 1", Test: "./etcdbackend TestConformance$/one/min-token/written",
+	},
+	{
+		Name: "etcd: who is handed a lock over has the token of its place", Dir: "etcdbackend",
+		Find: `w\.guards = append\(w\.guards, unwritten\(a\.paths\.counter\(\), 0\)\)`,
+		Put:  "_ = w", Test: "./etcdbackend TestConformance$/one/min-token/handed",
 	},
 	{
 		Name: "etcd: a reader overtakes a writer", Dir: "etcdbackend", Find: `last\.granted && (e\.class == first\.class)`, Put: "(last.granted || true) && $1",
