@@ -234,3 +234,8 @@ func TestFlashSale(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	backendtest.Processes(t, at(testserver.Etcd(t).Addr()))
 }
+
+// covers: G6, B4
+func TestRelay(t *testing.T) {
+	backendtest.Relay(t, at(testserver.Etcd(t).Addr()))
+}

@@ -35,7 +35,7 @@ var (
 
 // An Error is what every method of this package fails with.
 type Error struct {
-	Op  string // lock, trylock, bind, value, check, unlock, do, lead, once, update, get
+	Op  string // lock, trylock, bind, value, check, unlock, do, lead, once, update, get, detach, adopt
 	Key string // as the caller gave it, without the namespace
 	Err error
 }

@@ -148,3 +148,33 @@ func ExampleMaxHold() {
 	fmt.Println(errors.Is(err, locker.ErrMaxHold))
 	// Output: true
 }
+
+// A hold that goes to another process, in a message.
+func ExampleGuard_Detach() {
+	ctx := context.Background()
+	b, _ := backend.Open(ctx, "mem://detach")
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	handler, _ := l.Lock(ctx, "report", locker.Reentrant(backend.NewOwner()))
+	ticket, err := handler.Detach()
+	fmt.Println(err)
+	_, err = l.TryLock(ctx, "report")
+	fmt.Println(errors.Is(err, backend.ErrHeld)) // all the way
+
+	worker, err := l.Adopt(ctx, ticket) // there
+	fmt.Println(err)
+	_, err = l.Adopt(ctx, ticket) // the message comes twice
+	fmt.Println(errors.Is(err, locker.ErrLost))
+	fmt.Println(worker.Unlock())
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+	// true
+	// <nil>
+}

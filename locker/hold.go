@@ -135,6 +135,7 @@ type hold struct {
 	cause      error // why it ended; nil while it lasts
 	ended      instant
 	unlocking  bool          // Unlock was called, or nobody can call it any more
+	detached   bool          // by Detach, which unlocks without a release
 	outcome    error         // what Unlock returns, when done is closed
 	hasOutcome bool          // outcome is there
 	done       chan struct{} // made by a second Unlock that waits for the first
@@ -393,6 +394,11 @@ func (h *hold) unlockFirst() error {
 		l.leave(h)
 	}
 	c.holdTimes.add(l.claim.Key, l.passes+1, time.Duration(now-l.granted), time.Now())
+	if h.detached && cause == nil && h.closed == nil {
+		c.drop(h.parent, l)()
+		h.leave(nil)
+		return nil
+	}
 	err := c.giveUp(h.parent, l)
 	if errors.Is(err, backend.ErrLost) {
 		if l.expired(c.now()) && l.save == nil {

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	opLock = "lock"
-	opTry  = "trylock"
+	opLock   = "lock"
+	opTry    = "trylock"
+	opDetach = "detach"
+	opAdopt  = "adopt"
 
 	// retryFirst and retryMost bound the sleep between two requests to a store that does not
 	// answer.
@@ -104,7 +106,7 @@ func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*leas
 		return nil, err
 	}
 	key := backend.Namespaced(c.cfg.Namespace, info.Key)
-	if op == opTry {
+	if op != opLock {
 		return c.lockAlone(ctx, op, key, info, o)
 	}
 	if !o.reentrant && heldBy(ctx, c.b, key) {
@@ -164,8 +166,18 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 			return nil, err
 		}
 	}
-	if op == opTry {
-		return w.once(ctx)
+	if op != opLock {
+		l, err := w.once(ctx)
+		switch {
+		case o.ticket == "":
+		case err == nil:
+			if err = c.adopt(ctx, l, o.ticket); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost):
+			err = lostBecause(err) // the owner holds no more
+		}
+		return l, err
 	}
 	l, err := w.run(ctx)
 	if err != nil {

@@ -18,6 +18,7 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
+	ticket    string        // the hold to adopt
 	load      bool          // the state, for Store
 	every     time.Duration // of Once
 	maxHold   time.Duration

@@ -32,3 +32,8 @@ func TestKilledWaiter(t *testing.T) {
 func TestFlashSale(t *testing.T) {
 	backendtest.FlashSale(t, testserver.SharedRedis(t).URL(), 1000)
 }
+
+// covers: G6, B4
+func TestRelay(t *testing.T) {
+	backendtest.Relay(t, testserver.SharedRedis(t).URL())
+}

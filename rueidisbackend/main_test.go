@@ -21,6 +21,11 @@ func TestFlashSale(t *testing.T) {
 	backendtest.FlashSale(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"), 1000)
 }
 
+// covers: G6, B4
+func TestRelay(t *testing.T) {
+	backendtest.Relay(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"))
+}
+
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.StopAfter(testserver.Around(m, func(t testing.TB) {
 		t.Setenv("REDIS_ADDR", testserver.Redis(t).Addr()) // where the examples find it

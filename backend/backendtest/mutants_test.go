@@ -113,15 +113,18 @@ func TestMutants(t *testing.T) {
 
 // mutants are the defects of the model, with the rule that is to find each.
 var mutants = map[string]string{
-	"minimum token ignored":                      "min-token/granted",
-	"minimum token is the token":                 "min-token/never-lowers",
-	"minimum token not clamped":                  "min-token/clamped",
-	"minimum token not written back":             "min-token/written-back",
-	"raised for others alone":                    "min-token/repeat",
-	"a late minimum token lowers":                "min-token/repeat",
-	"anybody may raise the token":                "min-token/by-another",
-	"reserved tokens do not rise":                "min-token/reserved",
-	"who waits has a token":                      "min-token/handed-over",
+	"minimum token ignored":          "min-token/granted",
+	"minimum token is the token":     "min-token/never-lowers",
+	"minimum token not clamped":      "min-token/clamped",
+	"minimum token not written back": "min-token/written-back",
+	"raised for others alone":        "min-token/repeat",
+	"a late minimum token lowers":    "min-token/repeat",
+	"anybody may raise the token":    "min-token/by-another",
+	"reserved tokens do not rise":    "min-token/reserved",
+	"who waits has a token":          "min-token/handed-over",
+
+	"a hold that is over is released while its owner holds": "adopt/once",
+
 	"anybody may release":                        "release/by-another",
 	"anybody may release when none is in flight": "release/by-another",
 	"release after expiry says yes":              "release/after-expiry",

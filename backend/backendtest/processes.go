@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,6 +145,7 @@ type process struct {
 	said    *sync.Cond
 	locked  int
 	holding bool
+	ticket  func(line string) // takes the tickets, if there are any
 	stderr  bytes.Buffer
 }
 
@@ -192,7 +194,11 @@ func (p *process) listen(stdout io.Reader) {
 			p.holding = true
 		}
 		p.said.Broadcast()
+		ticket := p.ticket
 		p.mu.Unlock()
+		if ticket != nil && strings.HasPrefix(in.Text(), sayTicket) {
+			ticket(in.Text())
+		}
 	}
 	p.err = p.cmd.Wait()
 	close(p.ended)

@@ -25,7 +25,7 @@ func rules(bubble bool) []rule {
 		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, watchRules, lossRules,
 		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
 		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
-		once(lockerRules), once(guardRules), once(scopedRules), storeRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),
+		once(lockerRules), once(guardRules), once(scopedRules), storeRules, adoptRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),
 	)
 }
 

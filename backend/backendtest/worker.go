@@ -34,6 +34,7 @@ type orders struct {
 	Fallback time.Duration
 	Sale     bool // buy, see FlashSale; History is a journal then
 	Turns    bool // record what FairProcesses looks at as well
+	Relay    bool // hand on by tickets, see Relay
 }
 
 // What parent and worker say to each other, a line each.
@@ -59,6 +60,8 @@ func Main() {
 	case err != nil:
 	case o.Sale:
 		err = sell(o)
+	case o.Relay:
+		err = relay(o)
 	default:
 		err = work(o)
 	}

@@ -172,4 +172,34 @@ var lockerMutants = []mutant{
 		Find: `\tclaim\.NotBefore = 0 // what`,
 		Put:  `	// what`, Test: "./locker Once",
 	},
+	{
+		Name: "locker: a ticket is good twice", Dir: "locker",
+		Find: `end\(l\.info, err\) if err == nil \{`,
+		Put:  "end(l.info, err)\n\tif err == nil || errors.Is(err, backend.ErrLost) {", Test: "./locker AdoptOnce",
+	},
+	{
+		Name: "locker: a ticket without an answer is good", Dir: "locker",
+		Find: `_ = c\.giveUp\(ctx, l\)( if errors\.Is\(err, backend\.ErrLost\) \{ return lostBecause\(fmt\.Errorf\("the ticket)`,
+		Put:  "if !errors.Is(err, backend.ErrLost) { return nil }\n_ = c.giveUp(ctx, l)$1", Test: "./locker AdoptUnanswered",
+	},
+	{
+		Name: "locker: who comes late with a ticket keeps what it got", Dir: "locker",
+		Find: `_ = c\.giveUp\(ctx, l\)( if errors\.Is\(err, backend\.ErrLost\) \{ return lostBecause\(fmt\.Errorf\("the ticket)`,
+		Put:  "$1", Test: "./locker AdoptTooLate|AdoptOnce",
+	},
+	{
+		Name: "locker: a ticket comes before the end of the hold", Dir: "locker",
+		Find: `if err := h\.unlock\(\); err != nil \{ return t, err \}`,
+		Put:  "", Test: "./locker Detach",
+	},
+	{
+		Name: "locker: what is detached is released", Dir: "locker",
+		Find: `if h\.detached && cause == nil`,
+		Put:  `if false && cause == nil`, Test: "./locker Detach",
+	},
+	{
+		Name: "locker: what did not close is detached", Dir: "locker",
+		Find: `if h\.detached && cause == nil && h\.closed == nil`,
+		Put:  `if h.detached && cause == nil`, Test: "./locker Detach",
+	},
 }

@@ -1,0 +1,105 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// A Ticket is a hold on its way from the guard that was detached to whoever adopts it, here or in
+// another process. It can be sent as JSON. It can be used once, and by whoever has it: Hold is
+// known to nobody else.
+type Ticket struct {
+	Key   string        `json:"key"` // without the namespace
+	Owner string        `json:"owner"`
+	Hold  string        `json:"hold"`
+	TTL   time.Duration `json:"ttl"`
+	Token uint64        `json:"token"` // the hold's, which stays the same
+	Until time.Time     `json:"until"` // about when the lease ends, for people
+}
+
+// Detach ends the hold here and leaves it in the store, for whoever gives the ticket to
+// [Client.Adopt]. From the moment of the call the guard is as if unlocked, but the key stays locked
+// until the lease ends, which is renewed no more: half of a TTL is left at least, unless the store
+// has been silent. What [Scoped] opened is closed first.
+//
+// It is for locks that were taken with [Reentrant], by an owner that is nobody else's, such as
+// [backend.NewOwner] makes; of another it is an error that is [errors.ErrUnsupported], and the hold
+// goes on. It asks nobody, and waits for a renewal that is under way. Any other error means that
+// nothing was detached: the hold had ended before, or what was opened failed to close, and the lock
+// is released. Unlock then returns nil, or that error.
+func (g *Guard[T]) Detach() (Ticket, error) {
+	if g == nil || g.h == nil {
+		return Ticket{}, &Error{opDetach, "", ErrUnlocked}
+	}
+	t, err := g.h.detach()
+	if err != nil {
+		return Ticket{}, &Error{opDetach, g.h.info.Key, err}
+	}
+	return t, nil
+}
+
+// detach is an unlock without the release.
+//
+// Safety: the hold has ended, and no renewal comes after it, before there is a ticket.
+func (h *hold) detach() (t Ticket, err error) {
+	l, c := h.lease, h.lease.core
+	if !l.claim.Reentrant {
+		return t, fmt.Errorf("%w: it was not locked with Reentrant", errors.ErrUnsupported)
+	}
+	if err := h.valid(); err != nil {
+		return t, err
+	}
+	l.mu.Lock()
+	if h.unlocking {
+		l.mu.Unlock()
+		return t, ErrUnlocked
+	}
+	h.detached = true
+	l.mu.Unlock()
+	if err := h.unlock(); err != nil {
+		return t, err
+	}
+	l.mu.Lock()
+	until := c.local(l.until)
+	l.mu.Unlock()
+	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, until}, nil
+}
+
+// Adopt takes over the hold of a ticket: of those who have the ticket, one gets a guard. It makes
+// an attempt or two and does not wait. The error is [ErrLost] if the ticket was used before or its
+// lease has ended, and the key may be another's. After any other error nobody has adopted by this
+// call, and it may be tried again; if the store gave no answer, it may turn out that the hold was
+// given up. The client must be of the same store and namespace. MaxHold begins anew.
+func (c *Client[T]) Adopt(ctx context.Context, t Ticket) (*Guard[T], error) {
+	if t.Owner == "" || t.Hold == "" {
+		return nil, &Error{opAdopt, t.Key, &backend.InvalidError{Field: "ticket", Reason: "has no owner or no hold"}}
+	}
+	return c.acquire(ctx, opAdopt, t.Key, []Option{TTL(t.TTL), Reentrant(t.Owner), func(o *call) { o.ticket = t.Hold }})
+}
+
+// adopt gives a lease that was just granted to the ticket's owner the place of the hold that was
+// detached, by releasing that.
+//
+// Safety: the store answers a release with a yes to one only, and only if that hold lasted until
+// then. So of those who enter with a ticket, one is told yes, and the others give back what they
+// got; and as the owner held until then, by that hold and by this lease, nobody else did since it
+// was detached. Without an answer it may have been either, so this lease is given back, too.
+func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
+	detached := l.claim
+	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil
+	ctx, end := c.observe(ctx, OpRelease, l.info)
+	err := c.b.Release(ctx, detached)
+	end(l.info, err)
+	if err == nil {
+		return nil
+	}
+	_ = c.giveUp(ctx, l)
+	if errors.Is(err, backend.ErrLost) {
+		return lostBecause(fmt.Errorf("the ticket was used before, or its lease has ended: %w", err))
+	}
+	return unanswered(err)
+}
