@@ -285,6 +285,6 @@ var redisMutants = []mutant{
 	{
 		Name: "redis: a mark is not heeded", Dir: "internal/redis/script",
 		Find: `if left > 0 then return commit`,
-		Put:  `if false then return commit`, Test: "./redisbackend TestConformance$/early",
+		Put:  `if false then return commit`, Test: "./redisbackend TestConformance$/early/refused",
 	},
 }
