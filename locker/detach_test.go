@@ -99,20 +99,20 @@ func TestAdoptOnce(t *testing.T) {
 			}()
 		}
 		adopted := 0
+		var winner *locker.Guard[struct{}]
 		for range cap(guards) {
 			if g := <-guards; g != nil {
 				adopted++
-				defer func() {
-					if err := g.Unlock(); err != nil {
-						t.Errorf("Unlock = %v", err)
-					}
-					wantHeld(t, b, "k", false)
-				}()
+				winner = g
 			}
 		}
 		if adopted != 1 {
 			t.Errorf("%d have adopted one ticket", adopted)
 		}
+		if err := winner.Unlock(); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+		wantHeld(t, b, "k", false)
 	})
 }
 
@@ -226,8 +226,13 @@ func TestDetachRefuses(t *testing.T) {
 		wantErr(t, err, locker.ErrMaxHold)
 		wantErr(t, g.Unlock(), locker.ErrMaxHold)
 
-		for _, bad := range []locker.Ticket{{}, {Key: "k", Owner: "o", TTL: time.Second}, {Key: "k", Hold: "h", TTL: time.Second},
-			{Key: "k", Owner: "o", Hold: "h"}, {Owner: "o", Hold: "h", TTL: time.Second}} {
+		for _, bad := range []locker.Ticket{
+			{},
+			{Key: "k", Owner: "o", TTL: time.Second},
+			{Key: "k", Hold: "h", TTL: time.Second},
+			{Key: "k", Owner: "o", Hold: "h"},
+			{Owner: "o", Hold: "h", TTL: time.Second},
+		} {
 			_, err = l.Adopt(t.Context(), bad)
 			wantErr(t, err, backend.ErrInvalid)
 		}

@@ -171,7 +171,7 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 		switch {
 		case o.ticket == "":
 		case err == nil:
-			if err = c.adopt(ctx, l, o.ticket); err != nil {
+			if err := c.adopt(ctx, l, o.ticket); err != nil {
 				return nil, err
 			}
 		case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost):

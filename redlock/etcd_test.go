@@ -125,7 +125,7 @@ func TestMixedTokensRise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = client.Close() }()
+		t.Cleanup(func() { _ = client.Close() })
 		b, err := etcdbackend.New(client, etcdbackend.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestMixedTokensRise(t *testing.T) {
 	}
 	var nodes []backend.Backend
 	for _, v := range voters {
-		defer func() { _ = v.Close() }()
+		t.Cleanup(func() { _ = v.Close() })
 		nodes = append(nodes, v)
 	}
 	client := func() *redlock.Backend {
