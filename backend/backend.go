@@ -85,6 +85,11 @@ type Backend interface {
 	// [errors.ErrUnsupported] says that there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 
+	// Diagnose looks at how the store is set up and how it does, for people and tools: at what could
+	// cost locks, or keep them from being taken. It changes nothing. What it may not look at it
+	// leaves out. The error says that the store gave no answer.
+	Diagnose(ctx context.Context) ([]Finding, error)
+
 	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases
 	// run out. Later calls fail with [ErrClosed]. Close may be called twice.
 	Close() error
@@ -122,6 +127,9 @@ func (Base) List(context.Context, string) iter.Seq2[Listed, error] {
 func (Base) ForceRelease(context.Context, string, uint64) (Holder, error) {
 	return Holder{}, fmt.Errorf("%w: release of another client's hold", errors.ErrUnsupported)
 }
+
+// Diagnose has nothing to say.
+func (Base) Diagnose(context.Context) ([]Finding, error) { return nil, nil }
 
 func (Base) mustEmbedBase() {}
 
@@ -184,4 +192,22 @@ type Waiter struct {
 	Owner string
 	Mode  Mode
 	Meta  Meta
+}
+
+// A Level is how bad a [Finding] is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // locks work, but a fault costs more than it must
+	Fail Level = "fail" // locks do not work, or can be lost without a fault
+)
+
+// A Finding is something that [Backend.Diagnose] has looked at.
+type Finding struct {
+	Check  string // what it is about, in a word: eviction, persistence
+	Level  Level
+	Text   string // what was found, without secrets
+	Change string // what to change; empty if nothing
 }

@@ -8,8 +8,9 @@
 // # URLs
 //
 //	etcd://[user:password@]host[:2379][,host…][/prefix]
+//	etcd+unix://[user:password@]/path/of/the/socket
 //
-// and the same with etcds for TLS. Percent-encode special characters in user and password. The
+// and the first with etcds for TLS. Percent-encode special characters in user and password. The
 // prefix of all keys is holdfast/ if none is given. The query may have, each once:
 //
 //	layout           native (default), or etcdctl: exclude `etcdctl lock NAME` and

@@ -22,6 +22,7 @@ import (
 func init() {
 	backend.Register("etcd", open)
 	backend.Register("etcds", open)
+	backend.Register("etcd+unix", open)
 }
 
 // DefaultDialTimeout bounds the log-in of a client that is opened by URL.
@@ -93,8 +94,12 @@ func (t target) explain(ctx context.Context, err error) error {
 	defer cancel()
 	why := []error{err}
 	for _, endpoint := range t.endpoints {
-		_, host, _ := strings.Cut(endpoint, "://")
-		conn, dialErr := d.DialContext(ctx, "tcp", host)
+		scheme, host, _ := strings.Cut(endpoint, "://")
+		network := "tcp"
+		if scheme == "unix" {
+			network = scheme
+		}
+		conn, dialErr := d.DialContext(ctx, network, host)
 		if dialErr == nil {
 			_ = conn.Close()
 			return fmt.Errorf("%w: %w (%s takes connections: is it an etcd, with TLS on both sides or none?)",
@@ -113,7 +118,13 @@ func parseURL(u *url.URL) (target, error) {
 	if u.Fragment != "" {
 		return t, invalid("url", "", "has a #fragment; percent-encode special characters of a password")
 	}
-	if err := t.parseHosts(u.Host, secure); err != nil {
+	prefix := strings.TrimPrefix(u.Path, "/")
+	if u.Scheme == "etcd+unix" { // whose path is the socket's
+		if u.Host != "" || prefix == "" || strings.HasSuffix(prefix, "/") {
+			return t, invalid("url", "", "must be etcd+unix:///path/of/the/socket, with three slashes")
+		}
+		t.endpoints, prefix = []string{"unix://" + u.Path}, ""
+	} else if err := t.parseHosts(u.Host, secure); err != nil {
 		return t, err
 	}
 	if u.User != nil {
@@ -123,7 +134,6 @@ func parseURL(u *url.URL) (target, error) {
 			return t, invalid("url", "", "has a user without a password, or a password without a user")
 		}
 	}
-	prefix := strings.TrimPrefix(u.Path, "/")
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
 		prefix += "/"
 	}

@@ -15,8 +15,9 @@ import (
 //
 // While one runs fn, others wait, and are told afterwards that it ran; ctx and [WaitLimit] bound
 // that. That it ran is noted in the request that unlocks, whether fn failed, panicked or not. What
-// is not noted is a run whose lock was lost, and one whose process crashed: then another may run
-// fn, as soon as the lease is over, and so more than once in the time. Without faults fn runs at
+// is not noted is a run whose lock was lost, one that fails with an error that is [ErrLost] or
+// [ErrMaxHold], and one whose process crashed: then another may run fn, as soon as the lease is
+// over, and so more than once in the time. Without faults fn runs at
 // most once in it, and with them at least once. Its token, if the Binder puts it into the value,
 // tells the runs apart.
 //
@@ -55,8 +56,11 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	if err != nil {
 		return false, err
 	}
-	ran = true
-	return ran, fn(g.Context(), v)
+	err = fn(g.Context(), v)
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrMaxHold) { // cut off, even if the hold is still good
+		g.h.every = 0
+	}
+	return true, err
 }
 
 // leave has the release of the lease leave for later holders what h has for them.

@@ -3,12 +3,14 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -215,3 +217,23 @@ func TestOnceRefuses(t *testing.T) {
 }
 
 func second(_ bool, err error) error { return err }
+
+// A run that says that it was cut off does not count, although its lock was good until Unlock.
+func TestOnceDoesNotCountARunThatWasCutOff(t *testing.T) {
+	b := membackend.New()
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, c := range []struct {
+		err error
+		ran bool
+	}{{fmt.Errorf("cut off: %w", locker.ErrLost), true}, {locker.ErrMaxHold, true}, {context.Canceled, true}, {nil, false}} {
+		ran, _ := locker.Once(t.Context(), l, "job", time.Hour, func(context.Context, struct{}) error { return c.err })
+		if ran != c.ran {
+			t.Errorf("run %d: %v, want %v", i+1, ran, c.ran)
+		}
+	}
+}

@@ -229,6 +229,11 @@ func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
 // cluster has none: the error is [errors.ErrUnsupported].
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
 
+// Diagnose reads INFO of every primary, as [backend.Backend] says.
+func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
+	return b.store.Diagnose(ctx)
+}
+
 // Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or
 // the client's ReadTimeout if that is longer and the client ignores contexts), and closes the
 // client if the backend was opened by URL.

@@ -8,8 +8,9 @@
 //	redis://[user:password@]host[:6379][/database]
 //	redis+sentinel://[user:password@]host[:26379][,host…]/master[/database]
 //	redis+cluster://[user:password@]host[:6379][,host…]
+//	redis+unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// and the same with rediss for TLS. Percent-encode special characters in user and password. The
+// and the same, but for the last, with rediss for TLS. Percent-encode special characters in user and password. The
 // query may have, each once:
 //
 //	prefix             of every key, default holdfast:

@@ -35,8 +35,16 @@ func TestParseURL(t *testing.T) {
 		"redis+sentinel://h/m?sentinel_username=n&sentinel_password=s": {Target: store.Target{
 			Topology: store.Sentinel, Addrs: []string{"h:26379"}, Master: "m", SentinelUser: "n", SentinelPassword: "s",
 		}},
-		"redis+cluster://h1:1,h2":   {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
-		"redis+cluster://h1:1,h2/0": {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
+		"redis+unix:///run/redis.sock":             {Target: store.Target{Addrs: []string{"/run/redis.sock"}}},
+		"redis+unix://ann:pw@/run/r%20s.sock?db=3": {Target: store.Target{Addrs: []string{"/run/r s.sock"}, User: "ann", Password: "pw", DB: 3}},
+		"redis+unix:///run/redis.sock?db=x":        {},
+		"redis+unix:///run/redis.sock?db=1&db=2":   {},
+		"redis+unix://run/redis.sock":              {},
+		"redis+unix:///":                           {},
+		"redis+unix:///run/":                       {},
+		"redis://h?db=1":                           {},
+		"redis+cluster://h1:1,h2":                  {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
+		"redis+cluster://h1:1,h2/0":                {Target: store.Target{Topology: store.Cluster, Addrs: []string{"h1:1", "h2:6379"}}},
 	} {
 		got, err := parse(t, raw)
 		if want.Addrs == nil {

@@ -17,8 +17,9 @@
 //	rueidis://[user:password@]host[:6379][/database]
 //	rueidis+sentinel://[user:password@]host[:26379][,host…]/master[/database]
 //	rueidis+cluster://[user:password@]host[:6379][,host…]
+//	rueidis+unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// and the same with rueidiss for TLS. Percent-encode special characters in user and password. The
+// and the same, but for the last, with rueidiss for TLS. Percent-encode special characters in user and password. The
 // query may have, each once:
 //
 //	prefix             of every key, default holdfast:

@@ -23,9 +23,9 @@ import (
 // A runner runs a command under a lock.
 type runner struct {
 	common
-	wait, ttl, maxHold, killAfter time.Duration
-	noWait, shared, lead          bool
-	permits                       int
+	wait, ttl, maxHold, killAfter, oncePer time.Duration
+	noWait, shared, lead                   bool
+	permits                                int
 }
 
 const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
@@ -37,6 +37,12 @@ Linux CMD is killed when holdfast itself is; elsewhere, and what CMD has started
 CMD finds HOLDFAST_KEY and HOLDFAST_TOKEN in its environment: a resource that remembers the highest token it has seen can
 refuse a CMD that comes too late.
 
+With --once-per, CMD is not run, and the status is 0, if it was run less than that ago, counted from the beginning of that
+run by the store's clock. Who comes while it runs waits, or with --no-wait exits with 75. A run counts however CMD ends,
+also if it fails. One that was cut off does not: if the lock is lost, --max-hold is over, or the machine crashes in the
+middle, another may run CMD in the same period, a TTL later at most; the two have different tokens. Give less than the
+period of a schedule, such as 18h for a daily job, so that a clock that is a little early skips nothing.
+
 ` + exitHelp
 
 func newRun() *cobra.Command {
@@ -47,6 +53,7 @@ func newRun() *cobra.Command {
 		Long:  runLong,
 		Example: `  holdfast run report --backend redis://localhost:6379 -- ./report.sh
   holdfast run report --no-wait -- ./report.sh || [ $? = 75 ]     # in a crontab of several machines
+  holdfast run nightly --once-per 18h -- ./nightly.sh             # the same, once a night even if it is quick
   holdfast run db --shared -- pg_dump shop
   holdfast run encode --permits 4 -- ffmpeg ...`,
 		Args: cobra.MinimumNArgs(2),
@@ -58,6 +65,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
 	f.BoolVar(&r.shared, "shared", false, "hold it together with others who do")
 	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
+	f.DurationVar(&r.oncePer, "once-per", 0, "do not run CMD if it was run less than this ago; see above")
 	return cmd
 }
 
@@ -98,7 +106,7 @@ func (r *runner) check(cmd *cobra.Command) error {
 	for _, f := range []struct {
 		name string
 		d    time.Duration
-	}{{"wait", r.wait}, {"ttl", r.ttl}, {"max-hold", r.maxHold}, {"kill-after", r.killAfter}} {
+	}{{"wait", r.wait}, {"ttl", r.ttl}, {"max-hold", r.maxHold}, {"kill-after", r.killAfter}, {"once-per", r.oncePer}} {
 		if (set(f.name) || f.name == "kill-after") && f.d <= 0 {
 			return usage("--%s %v is not positive", f.name, f.d)
 		}
@@ -110,6 +118,10 @@ func (r *runner) check(cmd *cobra.Command) error {
 		return usage("--shared and --permits exclude each other")
 	case set("permits") && r.permits < 1:
 		return usage("--permits %d is not positive", r.permits)
+	case r.oncePer > 0 && (r.shared || set("permits")):
+		return usage("--once-per is for a lock that one holds: not together with --shared or --permits")
+	case r.oncePer > backend.MaxNotBefore:
+		return usage("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore)
 	}
 	return nil
 }
@@ -140,7 +152,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	path, err := exec.LookPath(args[1])
 	if err != nil { // before the lock is taken
-		return &exitError{cannotRun(err), fmt.Errorf("cannot run %s: %w", printable(args[1]), errors.Unwrap(err))}
+		return &exitError{status: cannotRun(err), err: fmt.Errorf("cannot run %s: %w", printable(args[1]), errors.Unwrap(err))}
 	}
 	ctx := cmd.Context()
 	c, err := r.open(ctx, func(cfg *locker.Config) {
@@ -153,7 +165,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		if cfg.Service == "" { // those who wait are to know what runs, not by what
 			cfg.Service = filepath.Base(path)
 		}
-		if !r.quiet {
+		if !r.quiet && !r.noWait {
 			cfg.Observer = &waitTeller{key: key, o: &r.common}
 		}
 	})
@@ -175,27 +187,53 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	}
 }
 
+// A lock takes the lock in the way that the flags say, and keeps the guard, which locker.Do and
+// locker.Once keep to themselves.
+type lock struct {
+	*client
+	try   bool
+	guard *locker.Guard[struct{}]
+}
+
+// Lock is Lock or TryLock of the client.
+func (l *lock) Lock(ctx context.Context, key string, opts ...locker.Option) (g *locker.Guard[struct{}], err error) {
+	take := l.client.Lock
+	if l.try {
+		take = l.TryLock
+	}
+	l.guard, err = take(ctx, key, opts...)
+	return l.guard, err
+}
+
 // once takes the lock, runs the command and releases the lock.
 func (r *runner) once(ctx context.Context, c *client, key, path string, argv []string) error {
-	lock := c.Lock
-	if r.noWait {
-		lock = c.TryLock
+	var status int
+	var lost, failed, err error
+	ran, l := false, &lock{client: c, try: r.noWait}
+	work := func(context.Context, struct{}) error {
+		ran = true
+		status, lost, failed = r.under(ctx, l.guard, c, key, path, argv)
+		return lost // so that a run that was cut off does not count for Once
 	}
-	g, err := lock(ctx, key, r.options()...)
-	if err != nil {
+	if r.oncePer > 0 {
+		_, err = locker.Once(ctx, l, key, r.oncePer, work, r.options()...)
+	} else {
+		err = locker.Do(ctx, l, key, work, r.options()...)
+	}
+	switch { // once it ran, and was not cut off, err is Unlock's
+	case !ran && err != nil:
 		return notAcquired(ctx, key, err)
-	}
-	status, lost, err := r.under(ctx, g, c, key, path, argv)
-	unlock := g.Unlock()
-	switch {
-	case err != nil:
-		return err
+	case !ran:
+		r.note("holdfast: %s: was run less than %v ago, and is not run again", printable(key), r.oncePer)
+		return nil
+	case failed != nil:
+		return failed
 	case lost != nil:
-		return &exitError{exitLost, fmt.Errorf("%s: %w; the command was ended", printable(key), lost)}
-	case errors.Is(unlock, locker.ErrLost), errors.Is(unlock, locker.ErrMaxHold): // while the command was ending
-		return &exitError{exitLost, unlock}
-	case unlock != nil: // the lease runs out by itself, and the command has done its work
-		r.note("holdfast: %v", unlock)
+		return &exitError{status: exitLost, err: fmt.Errorf("%s: %w; the command was ended", printable(key), lost)}
+	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending
+		return &exitError{status: exitLost, err: err}
+	case err != nil: // the lease runs out by itself, and the command has done its work
+		r.note("holdfast: %v", err)
 	}
 	if status != 0 {
 		return &exitError{status: status}
@@ -210,11 +248,11 @@ func notAcquired(ctx context.Context, key string, err error) error {
 	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 		return err
 	case errors.As(err, &held):
-		return &exitError{exitNotAcquired, fmt.Errorf("%s is held by %s", printable(key), holding(held.Holder))}
+		return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s is held by %s", printable(key), holding(held.Holder))}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
-		return &exitError{exitNotAcquired, err}
+		return &exitError{status: exitNotAcquired, err: err}
 	}
-	return &exitError{exitStore, err}
+	return &exitError{status: exitStore, err: err}
 }
 
 func holding(m backend.Meta) string {
@@ -238,7 +276,7 @@ func (r *runner) under(
 	p, err := start(path, argv, append(os.Environ(),
 		"HOLDFAST_KEY="+key, "HOLDFAST_TOKEN="+strconv.FormatUint(hold.Token, 10)), signsOfLife(c.backend)...)
 	if err != nil {
-		return 0, nil, &exitError{cannotRun(err), fmt.Errorf("cannot run %s: %w", printable(argv[0]), err)}
+		return 0, nil, &exitError{status: cannotRun(err), err: fmt.Errorf("cannot run %s: %w", printable(argv[0]), err)}
 	}
 	if ctx.Err() != nil { // the signal came before the child
 		p.signal(terminate)

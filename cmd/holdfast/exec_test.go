@@ -101,6 +101,9 @@ func TestRunRefusals(t *testing.T) {
 		{"run k --permits 0 -- true", 2, "--permits 0"},
 		{"run k --ttl 0s -- true", 2, "--ttl 0s"},
 		{"run k --kill-after 0s -- true", 2, "--kill-after 0s"},
+		{"run k --once-per 1h --shared -- true", 2, "not together with --shared"},
+		{"run k --once-per -1s -- true", 2, "--once-per -1s"},
+		{"run k --once-per 9000h -- true", 2, "is over 8784h"},
 		{"run k --output yaml -- true", 2, "neither text nor json"},
 		{"release k", 2, "--token is missing"},
 		{"release k --token 5", 1, "nothing was released"},
@@ -119,7 +122,7 @@ func TestRunRefusals(t *testing.T) {
 	}
 	for _, args := range [][]string{{"inspect", "k"}, {"run", "k", "--", "true"}, {"list"}, {"wait", "k"}} {
 		o := holdfastWith(t, []string{"HOLDFAST_BACKEND=redis://u:" + secret + "@127.0.0.1:1"}, args...).want(t, 77)
-		if !strings.Contains(o.err, "cannot use redis://127.0.0.1:1: ") || strings.Contains(o.err, secret) {
+		if !strings.Contains(o.err, ": cannot reach redis at 127.0.0.1:1: ") || strings.Contains(o.err, secret) {
 			t.Errorf("%v says %s", args, o.err)
 		}
 	}
@@ -158,10 +161,10 @@ func TestRunIsAlone(t *testing.T) {
 func TestRunLosesTheLock(t *testing.T) {
 	srv := testserver.SharedRedis(t)
 	for name, c := range map[string]struct{ script, out string }{
-		"told": {works, "told to end\n"}, "killed": {strings.Replace(works, "exit 9", "", 1), "told to end\n"},
+		"told": {works, "told to end\n"}, "killed": {strings.Replace(works, "exit 9", "", 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=3s", "--kill-after=300ms", "--", "sh", "-c", c.script)
+			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=30s", "--kill-after="+map[bool]string{true: "300ms", false: "10s"}[c.out == ""], "--", "sh", "-c", c.script)
 			pid := j.line()
 			o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 			token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
@@ -204,6 +207,46 @@ func TestRunMaxHold(t *testing.T) {
 	pid := j.line()
 	if status, out, errs := j.end(); status != 76 || out != "told to end\n" || !strings.Contains(errs, "MaxHold") || alive(pid) {
 		t.Errorf("%d, %q, %q", status, out, errs)
+	}
+}
+
+// A command that ignores TERM has no more than its grace beyond --max-hold.
+func TestRunMaxHoldKills(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	j := begin(t, srv.URL(), "run", t.Name(), "--max-hold=100ms", "--kill-after=100ms", "--", "sh", "-c", strings.Replace(works, "exit 9", "", 1))
+	pid := j.line()
+	if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "MaxHold") || alive(pid) {
+		t.Errorf("%d, %q, alive %v", status, errs, alive(pid))
+	}
+}
+
+// A run counts however its command ends, unless it was cut off.
+func TestRunOncePer(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	run := func(status int, args ...string) outcome {
+		t.Helper()
+		return holdfast(t, append([]string{"run", t.Name(), "--backend", srv.URL(), "--once-per=1h", "--ttl=9s"}, args...)...).want(t, status)
+	}
+	j := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--ttl=9s", "--", "sh", "-c", works)
+	j.line()
+	if o := run(75, "--no-wait", "--", "echo", "in"); o.out != "" || !strings.Contains(o.err, "is held by sh@") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	_ = j.cmd.Process.Kill() // in the middle
+	_, _, _ = j.end()
+	cut := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--ttl=9s", "--max-hold=100ms", "--", "sh", "-c", works)
+	cut.line()
+	if status, _, errs := cut.end(); status != 76 {
+		t.Errorf("beyond --max-hold: %d, %s", status, errs)
+	}
+	if o := run(3, "--", "sh", "-c", "echo in; exit 3"); o.out != "in\n" {
+		t.Errorf("after a crash: %s%s", o.out, o.err)
+	}
+	if o := run(0, "--", "echo", "in"); o.out != "" || !strings.Contains(o.err, "run less than 1h0m0s ago") {
+		t.Errorf("a second time: %s%s", o.out, o.err)
+	}
+	if o := run(0, "-q", "--no-wait", "--", "echo", "in"); o.out != "" || o.err != "" {
+		t.Errorf("quietly: %s%s", o.out, o.err)
 	}
 }
 

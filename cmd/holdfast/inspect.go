@@ -169,7 +169,7 @@ func storeError(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrInvalid) {
 		return err
 	}
-	return &exitError{exitStore, err}
+	return &exitError{status: exitStore, err: err}
 }
 
 // completeKeys completes KEY from the locks that are held or waited for.
@@ -292,7 +292,7 @@ sure that it is the hold you have seen, and not the next one.`,
 				h, err := c.ForceRelease(ctx, key, token)
 				switch {
 				case errors.Is(err, backend.ErrLost):
-					return &exitError{exitFailed, fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
+					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
 				case err != nil:
 					return storeError(err)
 				case o.output == "json":
@@ -434,8 +434,11 @@ work that must be alone.
 					last = s
 					return len(s.Holders) > 0
 				})
-				if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-					return &exitError{exitNotAcquired, fmt.Errorf("%s is still held by %s", printable(key), who(last.Holders[0].Meta))}
+				switch over := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil; {
+				case over && len(last.Holders) == 0:
+					return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s: the store did not say within %v who holds it", printable(key), limit)}
+				case over:
+					return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s is still held by %s", printable(key), who(last.Holders[0].Meta))}
 				}
 				return err
 			})

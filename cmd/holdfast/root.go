@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) int {
 		}
 	}
 	switch {
-	case status && exit.status != exitUsage:
+	case status && (exit.status != exitUsage || exit.complete):
 		return exit.status
 	case errors.Is(err, demo.ErrInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitInterrupted
@@ -70,12 +70,30 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.Version = version()
+	withCommands(root)
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.AddCommand(
-		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(),
+		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),
 		demo.Command(), demo.WorkerCommand(), generations.Command(), newVersion(),
 	)
 	return root
+}
+
+// withCommands has a command that does nothing itself show its help, and tell in one line of a
+// command that it does not have.
+func withCommands(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		next := fmt.Sprintf("%s --help lists them", cmd.CommandPath())
+		if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+			next = "did you mean " + strings.Join(meant, " or ") + "?"
+		}
+		return &exitError{status: exitUsage, err: fmt.Errorf("unknown command %q; %s", args[0], next), complete: true}
+	}
 }
 
 func newVersion() *cobra.Command {

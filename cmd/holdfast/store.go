@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -34,43 +35,53 @@ func (o *common) flags(cmd *cobra.Command) {
 	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what was asked for, and errors")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions([]string{
-		"file:///", "redis://", "rediss://", "rueidis://", "rueidiss://", "etcd://", "etcds://", "redlock://",
-	}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("backend", completeSchemes)
 }
+
+var completeSchemes = cobra.FixedCompletions([]string{
+	"file:///", "redis://", "rediss://", "redis+unix://", "rueidis://", "rueidiss://", "rueidis+unix://", "etcd://", "etcds://", "etcd+unix://", "redlock://",
+}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp)
+
+var noStore = usage("no store is named: give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, or set HOLDFAST_BACKEND")
 
 // A client is an open store.
 type client struct {
 	*locker.Client[struct{}]
 	backend backend.Backend
 	config  locker.Config
-	where   string // the store, without secrets
+	url     config.URL
+	where   string // url, without secrets
+}
+
+// load reads the configuration that the flags name.
+func (o *common) load() (f config.File, err error) {
+	if o.output != "text" && o.output != "json" {
+		return f, usage("--output %q is neither text nor json", o.output)
+	}
+	if f, err = config.Load(o.config); err == nil && o.backend != "" {
+		if f.Backend, err = config.ParseURL(o.backend); err != nil {
+			err = fmt.Errorf("--backend: %w", err)
+		}
+	}
+	return f, err
 }
 
 // open opens the store that the flags and the configuration name. adjust, which may be nil, changes
 // how locks are taken.
 func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client, error) {
-	if o.output != "text" && o.output != "json" {
-		return nil, usage("--output %q is neither text nor json", o.output)
-	}
-	f, err := config.Load(o.config)
+	f, err := o.load()
 	if err != nil {
 		return nil, err
 	}
-	if o.backend != "" {
-		if f.Backend, err = config.ParseURL(o.backend); err != nil {
-			return nil, fmt.Errorf("--backend: %w", err)
-		}
-	}
 	if f.Backend.IsZero() {
-		return nil, usage("no store is named: give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, or set HOLDFAST_BACKEND")
+		return nil, noStore
 	}
-	c := &client{where: f.Backend.String()}
-	if c.backend, c.config, err = f.Open(ctx); err != nil {
+	c := &client{url: f.Backend, where: f.Backend.String()}
+	if c.backend, c.config, err = opening.Open(ctx, f); err != nil {
 		if errors.Is(err, backend.ErrInvalid) {
 			return nil, err
 		}
-		return nil, &exitError{exitStore, fmt.Errorf("cannot use %s: %w", c.where, err)}
+		return nil, &exitError{status: exitStore, err: err}
 	}
 	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
 	if adjust != nil {
@@ -92,15 +103,16 @@ func (c *client) close() error {
 
 // An exitError has a status of its own.
 type exitError struct {
-	status int
-	err    error
+	status   int
+	err      error
+	complete bool // err says itself what to do
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
 func usage(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+	return &exitError{status: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // keyArg refuses a key that no store takes, before one is asked.
@@ -152,6 +164,8 @@ func since(t time.Time) time.Duration {
 // ago prints a duration as people say it.
 func ago(d time.Duration) string {
 	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:

@@ -104,21 +104,22 @@ func TestDemoTrace(t *testing.T) {
 	}
 }
 
-// A collector that is not there does not change the sale, and is told of once.
+// A collector that is not there does not change the sale, is told of once, and is a failure.
 func TestDemoTraceNobodyListens(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	for _, scheme := range []string{"http://", "grpc://"} {
-		o := holdfast(t, "demo", "--stock=20", "--trace", scheme+l.Addr().String()).want(t, 0)
+	store := testserver.SharedRedis(t)
+	for _, args := range []string{"--trace=http://", "--processes=2 --trace=grpc://"} {
+		o := holdfast(t, append([]string{"demo", "--stock=20", "--backend", store.URL(), "--key", t.Name()}, strings.Fields(args+l.Addr().String())...)...).want(t, 1)
 		if strings.Count(o.err, "not all traces were sent") != 1 || !strings.Contains(o.err, "refused") || !strings.Contains(o.out, "sold out") {
 			t.Error(o.err)
 		}
 	}
 	env := []string{"HOLDFAST_TRACING_ENDPOINT=http://" + l.Addr().String()}
-	if o := holdfastWith(t, env, "demo", "--stock=20").want(t, 0); !strings.Contains(o.err, "not all traces were sent") {
+	if o := holdfastWith(t, env, "demo", "--stock=20").want(t, 1); !strings.Contains(o.err, "not all traces were sent") {
 		t.Errorf("the configuration's endpoint was not tried: %s", o.err)
 	}
 }

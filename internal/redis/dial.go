@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -16,10 +17,13 @@ import (
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // NewDialer returns a dialer that heeds ctx in the TLS handshake too, which is made if secure is
-// not nil.
+// not nil. An address that begins with a slash is a Unix socket's.
 func NewDialer(timeout time.Duration, secure *tls.Config) DialFunc {
 	plain := &net.Dialer{Timeout: timeout, KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasPrefix(addr, "/") {
+			network = "unix"
+		}
 		conn, err := plain.DialContext(ctx, network, addr)
 		if err == nil && secure != nil {
 			conn, err = shake(ctx, conn, secure, timeout, addr)

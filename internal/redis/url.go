@@ -38,7 +38,7 @@ type Settings map[string]func(value string) error
 // Schemes returns the schemes of a backend whose plain one is name.
 func Schemes(name string) []string {
 	return []string{
-		name, name + "s", name + "+sentinel", name + "s+sentinel", name + "+cluster", name + "s+cluster",
+		name, name + "s", name + "+sentinel", name + "s+sentinel", name + "+cluster", name + "s+cluster", name + "+unix",
 	}
 }
 
@@ -49,10 +49,8 @@ func (t Target) Secrets() []string { return []string{t.Password, t.SentinelPassw
 // scheme. Errors are *[backend.InvalidError] and quote nothing that may be secret.
 func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
 	var t Target
-	kind, secure := strings.CutPrefix(u.Scheme, name+"s")
-	if !secure {
-		kind = strings.TrimPrefix(u.Scheme, name)
-	}
+	kind := strings.TrimPrefix(u.Scheme, name)
+	kind, secure := strings.CutPrefix(kind, "s")
 	switch kind {
 	case "+sentinel":
 		t.Topology = Sentinel
@@ -62,15 +60,50 @@ func ParseURL(u *url.URL, name string, own Settings) (Target, error) {
 	if u.Fragment != "" {
 		return t, invalidOption("url", "", "has a #fragment; percent-encode special characters in user and password")
 	}
-	for _, part := range []func(*url.URL) error{
+	parts := []func(*url.URL) error{
 		func(u *url.URL) error { return t.parseHosts(u, name) }, t.parseUser, t.parsePath,
-	} {
+	}
+	unix := kind == "+unix"
+	if unix {
+		parts = []func(*url.URL) error{t.parseSocket, t.parseUser}
+	}
+	for _, part := range parts {
 		if err := part(u); err != nil {
 			return t, err
 		}
 	}
-	err := t.parseQuery(u.Query(), name, secure, own)
+	query := u.Query()
+	if unix {
+		if err := t.parseSocketDB(query); err != nil {
+			return t, err
+		}
+	}
+	err := t.parseQuery(query, name, secure, own)
 	return t, err
+}
+
+// parseSocket reads the path of a Unix socket.
+func (t *Target) parseSocket(u *url.URL) error {
+	if u.Host != "" || len(u.Path) < 2 || strings.HasSuffix(u.Path, "/") {
+		return invalidOption("url", "", "must be "+u.Scheme+":///path/of/the/socket, with three slashes")
+	}
+	t.Addrs = []string{u.Path}
+	return nil
+}
+
+// parseSocketDB takes the database out of the query, where the path is the socket's.
+func (t *Target) parseSocketDB(q url.Values) error {
+	values := q["db"]
+	if len(values) == 0 {
+		return nil
+	}
+	db, err := strconv.ParseUint(values[0], 10, 16)
+	if err != nil || len(values) > 1 {
+		return invalidOption("url", "db", "is not the number of a database")
+	}
+	t.DB = int(db)
+	q.Del("db")
+	return nil
 }
 
 func (t *Target) parseHosts(u *url.URL, scheme string) error {

@@ -25,6 +25,8 @@ type field struct {
 	// must refuses an empty value, which elsewhere means the default.
 	must bool
 
+	oneOf []string // what the value, or an item of a list, may be; nil for anything of its kind
+
 	// set parses what stands in the file or the environment; for a list, one item of it.
 	set func(f *File, text string) error
 	// get returns what set took, without secrets; empty if nothing was set.
@@ -80,7 +82,7 @@ var fields = []field{
 		get: func(f *File) string { return f.Locker.Service },
 	},
 	{
-		key: "wait.mode", kind: "text", def: autoMode, set: setMode,
+		key: "wait.mode", kind: "text", def: autoMode, set: setMode, oneOf: modes,
 		doc: "How a waiter learns that a lock may be free: `handoff` (first come, first served), `notify` (woken, then " +
 			"competes), `poll`, or `auto` (the first of these that the backend can do).",
 		get: func(f *File) string { return string(f.Locker.Wait.Mode) },
@@ -110,7 +112,7 @@ var fields = []field{
 		},
 	},
 	{
-		key: "require", kind: "list", def: "nothing", set: setRequire,
+		key: "require", kind: "list", def: "nothing", set: setRequire, oneOf: capabilities,
 		doc: "What the backend must be able to do, or the program does not start: " + "`" + strings.Join(capabilities, "`, `") + "`.",
 		get: requireText,
 	},
@@ -187,15 +189,16 @@ func setService(f *File, text string) error {
 // anything.
 const autoMode = "auto"
 
+var modes = []string{autoMode, string(waiting.Handoff), string(waiting.Notify), string(waiting.Poll)}
+
 func setMode(f *File, text string) error {
-	known := []string{autoMode, string(waiting.Handoff), string(waiting.Notify), string(waiting.Poll)}
-	for _, name := range known {
+	for _, name := range modes {
 		if text == name {
 			f.Locker.Wait.Mode = waiting.Mode(strings.TrimPrefix(name, autoMode))
 			return nil
 		}
 	}
-	return invalid("is none of " + strings.Join(known, ", ") + didYouMean(text, known))
+	return invalid("is none of " + strings.Join(modes, ", ") + didYouMean(text, modes))
 }
 
 func setPasses(f *File, text string) error {

@@ -32,8 +32,8 @@ type File struct {
 	// without.
 	Tracing Tracing
 
-	backendFrom origin // of loaded
-	loaded      URL    // what Backend was, to know whether the program replaced it
+	from   map[string]origin // of what was loaded, by key
+	loaded URL               // what Backend was, to know whether the program replaced it
 }
 
 // Tracing is the part of a [File] that is for a program's tracer provider.
@@ -69,7 +69,7 @@ func Load(path string) (File, error) {
 	if len(l.errs) > 0 {
 		return File{}, join(path, l.errs)
 	}
-	l.file.backendFrom, l.file.loaded = l.from["backend"], l.file.Backend
+	l.file.from, l.file.loaded = l.from, l.file.Backend
 	return l.file, nil
 }
 
@@ -92,11 +92,16 @@ func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) 
 	if cause := errors.Unwrap(err); cause != nil {
 		err = fmt.Errorf("open %s: %w", backend.Redact(f.Backend.Reveal()), cause)
 	}
-	from := f.backendFrom
-	if f.Backend != f.loaded {
-		from = origin{} // the program's own
+	return nil, locker.Config{}, f.origin("backend").error(f.Path, "backend", err)
+}
+
+// origin is where the value of a key came from; zero for a default, and for a backend that the
+// program has put in place of what was loaded.
+func (f File) origin(key string) origin {
+	if key == "backend" && f.Backend != f.loaded {
+		return origin{}
 	}
-	return nil, locker.Config{}, from.error(f.Path, "backend", err)
+	return f.from[key]
 }
 
 // An origin is where a value came from.

@@ -62,7 +62,7 @@ func fullFile(t *testing.T, path string) File {
 // same compares what was configured; where it came from may differ.
 func same(t *testing.T, got, want File) {
 	t.Helper()
-	got.backendFrom, got.loaded, want.backendFrom, want.loaded = origin{}, URL{}, origin{}, URL{}
+	got.from, got.loaded, want.from, want.loaded = nil, URL{}, nil, URL{}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

@@ -101,8 +101,8 @@ func withoutArguments(text string) string {
 // CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its
 // keys when memory runs out: a lock that is evicted is a lock that two hold.
 func CheckMemory(info string) error {
-	limit, hasLimit := infoField(info, "maxmemory")
-	policy, hasPolicy := infoField(info, "maxmemory_policy")
+	limit, hasLimit := InfoField(info, "maxmemory")
+	policy, hasPolicy := InfoField(info, "maxmemory_policy")
 	switch {
 	case hasPolicy && policy == "noeviction", hasLimit && limit == "0":
 		return nil
@@ -112,7 +112,8 @@ func CheckMemory(info string) error {
 	return fmt.Errorf("%w: maxmemory-policy is %s, which may evict a lock that is held; set noeviction", backend.ErrUnsafe, policy)
 }
 
-func infoField(info, name string) (string, bool) {
+// InfoField returns a field of a reply to INFO.
+func InfoField(info, name string) (string, bool) {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
 			return value, true

@@ -143,13 +143,13 @@ func WorkerCommand() *cobra.Command {
 
 // Run holds a sale and prints what came of it on standard output, and the progress on standard
 // error. The error says if anything went wrong: more sold than there was although there is a lock,
-// a store that fails, an interruption.
-func Run(ctx context.Context, o options) error {
+// a store that fails, traces that were not sent, an interruption.
+func Run(ctx context.Context, o options) (err error) {
 	s, err := newSale(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() { err = errors.Join(err, s.close()) }()
 	r, err := s.run(ctx)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ const (
 	evTurn   = "turn"   // a buyer had its turn
 	evFrozen = "frozen" // a buyer has stopped in mid-hold, as it was told to
 	evFailed = "failed" // the process gives up
+	evUnsent = "unsent" // it was traced, and not all traces got through
 )
 
 // run lets the buyers buy until all is sold, ctx ends, or the store fails, whose error it returns.

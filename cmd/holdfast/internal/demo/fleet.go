@@ -121,6 +121,8 @@ func (f *fleet) follow(ctx context.Context, c *child) {
 			ready()
 		case evFailed:
 			told = errors.New(e.Error)
+		case evUnsent:
+			f.tally.notSent(e.Error)
 		case evFrozen:
 			f.tally.killed(c.spec.Process, c.cmd.Process.Pid, e.Token)
 			_ = c.cmd.Process.Kill()

@@ -38,7 +38,7 @@ func newSale(ctx context.Context, o options) (*sale, error) {
 		s.dir, err = os.MkdirTemp("", "holdfast-demo-")
 	}
 	if err != nil {
-		s.close()
+		_ = s.close()
 		return nil, err
 	}
 	s.spec.Ledger = filepath.Join(s.dir, "ledger")
@@ -67,13 +67,18 @@ func (s *sale) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *sale) close() {
+// close returns an error if not all traces were sent, from whichever process.
+func (s *sale) close() (err error) {
 	if s.store != nil {
-		_ = s.store.Close()
+		err = s.store.close()
 	}
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
+	if err == nil {
+		err = s.tally.unsent
+	}
+	return err
 }
 
 // run lets everybody buy and returns what came of it. An interruption, a store that fails in the

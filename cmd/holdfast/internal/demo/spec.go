@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -57,7 +58,7 @@ func (s spec) open(ctx context.Context) (*store, error) {
 			return nil, fmt.Errorf("--backend: %w", err)
 		}
 	}
-	b, cfg, err := f.Open(ctx)
+	b, cfg, err := opening.Open(ctx, f)
 	if err != nil {
 		return nil, err
 	}

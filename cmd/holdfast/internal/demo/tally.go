@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -17,6 +18,8 @@ type tally struct {
 	sold  int
 	lost  int
 	kill  *kill
+
+	unsent error // why not all traces of other processes were sent
 }
 
 // A kill is what became of the process that was killed in mid-hold, and of its lock.
@@ -55,6 +58,15 @@ func (t *tally) add(e event) {
 	if k := t.kill; k != nil && k.NextToken == 0 && e.Token > k.Token {
 		k.NextToken = e.Token
 		k.FreeMS = ms(time.Since(k.at) - e.Held)
+	}
+}
+
+// notSent notes the first failure to send traces that another process tells of.
+func (t *tally) notSent(why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unsent == nil {
+		t.unsent = errors.New(why)
 	}
 }
 

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -149,18 +148,14 @@ func (st *store) start(ctx context.Context, name string) (context.Context, trace
 	return st.trace.provider.Tracer(traceService).Start(ctx, name)
 }
 
-// Close closes the backend, and says if traces did not get through: the sale itself went as
+// close closes the backend. The error says if traces did not get through: the sale itself went as
 // reported.
-func (st *store) Close() error {
-	err := st.Backend.Close()
-	if st.trace != nil {
-		sent := st.trace.close()
-		if sent != nil {
-			fmt.Fprintln(os.Stderr, "holdfast:", sent)
-		}
-		err = errors.Join(err, sent)
+func (st *store) close() error {
+	_ = st.Close()
+	if st.trace == nil {
+		return nil
 	}
-	return err
+	return st.trace.close()
 }
 
 var _ backend.Backend = (*store)(nil)

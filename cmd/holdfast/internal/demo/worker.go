@@ -47,7 +47,11 @@ func workUnderParent(ctx context.Context, in *bufio.Reader, emit func(event)) er
 		if st, err = s.open(ctx); err != nil {
 			return err
 		}
-		defer func() { _ = st.Close() }()
+		defer func() {
+			if err := st.close(); err != nil {
+				emit(event{Kind: evUnsent, Error: err.Error()})
+			}
+		}()
 	}
 	emit(event{Kind: evReady})
 	if _, err := in.ReadBytes('\n'); err != nil {

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker/config"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration, and print its schema",
+	}
+	withCommands(cmd)
+	cmd.AddCommand(newConfigCheck(), newConfigSchema())
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	var o common
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Show what a configuration comes to, and where each value is from",
+		Long: `Reads FILE, the HOLDFAST_... variables and --backend as every program of holdfast does, and prints each key with the value
+that would be used and where it is from. All mistakes are reported at once, and the status is 2. No store is asked:
+"holdfast doctor" does that. URLs are shown without user, password and query.`,
+		Example: "  holdfast config check holdfast.yaml\n  HOLDFAST_TTL=5s holdfast config check holdfast.yaml -o json | jq -r 'select(.default | not) | .key'",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if o.config != "" {
+					return usage("FILE and --config are the same; give one of them")
+				}
+				o.config = args[0]
+			}
+			f, err := o.load()
+			if err != nil {
+				return err
+			}
+			if err := wellFormed(cmd.Context(), f); err != nil {
+				return err
+			}
+			return o.printSettings(cmd.OutOrStdout(), f)
+		},
+	}
+	o.flags(cmd)
+	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
+	return cmd
+}
+
+// wellFormed has the store's package read its URL, and no store asked.
+func wellFormed(ctx context.Context, f config.File) error {
+	ctx, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	defer cancel()
+	b, _, err := f.Open(ctx)
+	if err == nil {
+		return b.Close()
+	}
+	if errors.Is(err, backend.ErrInvalid) {
+		return err
+	}
+	return nil // it would be tried
+}
+
+func (o *common) printSettings(w io.Writer, f config.File) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if o.output == "text" {
+		fmt.Fprintln(t, "KEY\tVALUE\tFROM")
+	}
+	for _, s := range f.Settings() {
+		from := s.From()
+		if s.Key == "backend" && o.backend != "" {
+			from = "--backend"
+		}
+		if o.output == "text" {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.Value), printable(from))
+			continue
+		}
+		if err := printJSON(w, struct {
+			Key     string `json:"key"`
+			Value   string `json:"value"`
+			Default bool   `json:"default"`
+			From    string `json:"from"`
+		}{s.Key, s.Value, s.Default, from}); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+func newConfigSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file",
+		Long: `Prints a JSON Schema (2020-12) of the configuration file, for editors and for checks without holdfast. It takes what
+"holdfast config check" takes, but for what only the values together or a store's URL can tell.`,
+		Example: "  holdfast config schema > holdfast.schema.json\n  # in holdfast.yaml: # yaml-language-server: $schema=holdfast.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(config.Schema())
+			return err
+		},
+	}
+}

@@ -1,0 +1,91 @@
+// Package opening opens the store of a command, and says for people why that did not work.
+package opening
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/config"
+)
+
+// An Error says of a store, in front of everything else, which it is and that it cannot be used. It
+// wraps the error of [config.File.Open], and holds nothing secret.
+type Error struct {
+	Store config.URL
+	Err   error
+}
+
+// Error says what a person would: cannot reach redis at localhost:6379, and why.
+func (e *Error) Error() string {
+	store := name(e.Store)
+	switch {
+	case errors.Is(e.Err, backend.ErrDenied):
+		return store + " refuses this user: " + Reason(e.Err)
+	case errors.Is(e.Err, backend.ErrUnsafe):
+		return store + " may lose locks: " + Reason(e.Err)
+	case errors.Is(e.Err, errors.ErrUnsupported):
+		return store + " cannot do what is needed: " + Reason(e.Err)
+	}
+	return "cannot reach " + store + ": " + Reason(e.Err)
+}
+
+// Unwrap returns the error of [config.File.Open].
+func (e *Error) Unwrap() error { return e.Err }
+
+// Open is f.Open, whose errors are an *[Error], unless the configuration is wrong.
+func Open(ctx context.Context, f config.File) (backend.Backend, locker.Config, error) {
+	b, cfg, err := f.Open(ctx)
+	if err != nil && !errors.Is(err, backend.ErrInvalid) {
+		err = &Error{f.Backend, err}
+	}
+	return b, cfg, err
+}
+
+// name is a store as people call it: redis at localhost:6379.
+func name(url config.URL) string {
+	u, err := backend.ParseURL(url.Reveal())
+	if err != nil {
+		return "the store"
+	}
+	kind := u.Scheme
+	for _, known := range []string{"redis", "rueidis", "etcd"} {
+		if strings.HasPrefix(kind, known) {
+			kind = strings.ReplaceAll(known, "rueidis", "redis")
+		}
+	}
+	switch where := u.Host + u.Path; {
+	case kind == "redlock":
+		return "a majority of the quorum's nodes"
+	case u.Host == "" && where != "":
+		return kind + " at " + where
+	case where != "":
+		return kind + " at " + u.Host
+	}
+	return kind
+}
+
+// told is what our own messages begin with, and a command has said in its own words.
+var told = []string{
+	backend.ErrUnavailable.Error() + ": ", backend.ErrDenied.Error() + ": ", backend.ErrUnsafe.Error() + ": ", "first look at the server: ",
+}
+
+// Reason is why a request or the opening of a store failed, without what the command says of that itself.
+func Reason(err error) string {
+	var problem *config.Error
+	if errors.As(err, &problem) {
+		err = problem.Err
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause
+		}
+	}
+	text := err.Error()
+	for i := 0; i < len(told); i++ {
+		if rest, ok := strings.CutPrefix(text, told[i]); ok {
+			text, i = rest, -1
+		}
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}

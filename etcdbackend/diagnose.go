@@ -1,0 +1,144 @@
+package etcdbackend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+// fullAt is the part of the space quota from which it is told of.
+const fullAt = 0.8
+
+// Diagnose asks every endpoint for its status, and the cluster for its members, alarms and whether
+// it knows users, as [backend.Backend] says, bounded by ctx and RequestTimeout.
+func (b *Backend) Diagnose(ctx context.Context) (all []backend.Finding, err error) {
+	err = b.verb(ctx, "diagnose", func(ctx context.Context) error {
+		all, err = b.diagnose(ctx)
+		return err
+	})
+	return all, err
+}
+
+func (b *Backend) diagnose(ctx context.Context) (all []backend.Finding, err error) {
+	find := func(check string, level backend.Level, text, change string) {
+		all = append(all, backend.Finding{Check: check, Level: level, Text: text, Change: change})
+	}
+	members, _, err := resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.MemberListResponse, error) {
+		return b.client.MemberList(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	statuses := b.statuses(ctx)
+	b.membership(len(members.Members), statuses, find)
+
+	alarms, err := b.client.AlarmList(ctx)
+	for _, a := range alarmsOf(alarms) {
+		switch a.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			find("space", backend.Fail, "the space quota is used up: nothing is granted or renewed",
+				"etcdctl compact and defrag, then etcdctl alarm disarm; raise --quota-backend-bytes")
+		case etcdserverpb.AlarmType_CORRUPT:
+			find("data", backend.Fail, "the data of a member is corrupt", "replace that member: etcdctl alarm list names it")
+		}
+	}
+	if len(alarmsOf(alarms)) == 0 && err == nil {
+		b.space(statuses, find)
+	}
+	if auth, err := b.client.AuthStatus(ctx); err == nil { // not told by etcd 3.4
+		text := "users are known, and may do what locks need"
+		if !auth.Enabled {
+			text = "off: whoever reaches the store may take and free locks"
+		}
+		find("auth", backend.OK, text, "")
+	}
+	return all, nil
+}
+
+func alarmsOf(r *clientv3.AlarmResponse) []*etcdserverpb.AlarmMember {
+	if r == nil {
+		return nil
+	}
+	return r.Alarms
+}
+
+// statuses asks every endpoint; nil for one that did not answer.
+func (b *Backend) statuses(ctx context.Context) []*clientv3.StatusResponse {
+	all := make([]*clientv3.StatusResponse, len(b.client.Endpoints()))
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout/2)
+	defer cancel()
+	var asked sync.WaitGroup
+	for i, endpoint := range b.client.Endpoints() {
+		asked.Go(func() {
+			if s, err := b.client.Status(ctx, endpoint); err == nil {
+				all[i] = s
+			}
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+func (b *Backend) membership(members int, statuses []*clientv3.StatusResponse, find func(string, backend.Level, string, string)) {
+	var versions, silent []string
+	leader := false
+	for i, s := range statuses {
+		switch {
+		case s == nil:
+			_, host, _ := strings.Cut(b.client.Endpoints()[i], "://")
+			silent = append(silent, host)
+			continue
+		case s.IsLearner:
+			find("members", backend.Warn, "an endpoint is a learner, which serves no locks", "promote it, or leave it out of the URL")
+		}
+		leader = leader || s.Leader != 0
+		if !slices.Contains(versions, s.Version) {
+			versions = append(versions, s.Version)
+		}
+	}
+	slices.Sort(versions)
+	switch text := "etcd " + strings.Join(versions, " and "); {
+	case len(versions) > 1:
+		find("version", backend.Warn, text+": the members differ", "finish the upgrade")
+	case len(versions) == 1:
+		find("version", backend.OK, text, "")
+	}
+	named := len(statuses)
+	switch {
+	case silent != nil:
+		find("members", backend.Warn, fmt.Sprintf("%d of %d endpoints do not answer: %s", len(silent), named, strings.Join(silent, ", ")),
+			"bring them back: one failure more may leave no majority")
+	case !leader:
+		find("members", backend.Fail, "there is no leader", "see that a majority of the members run and reach each other")
+	case named < members:
+		find("members", backend.Warn, fmt.Sprintf("the URL names %d of %d members: while those are down, there are no locks", named, members),
+			"name all members in the URL")
+	case members%2 == 0:
+		find("members", backend.Warn, fmt.Sprintf("there are %d members, which bear no more failures than %d", members, members-1),
+			"add one, or take one away")
+	default:
+		find("members", backend.OK, fmt.Sprintf("%d, and a leader", members), "")
+	}
+}
+
+func (b *Backend) space(statuses []*clientv3.StatusResponse, find func(string, backend.Level, string, string)) {
+	full := 0.0
+	for _, s := range statuses {
+		if s != nil && s.DbSizeQuota > 0 { // told since etcd 3.6
+			full = max(full, float64(s.DbSize)/float64(s.DbSizeQuota))
+		}
+	}
+	if full > fullAt {
+		find("space", backend.Warn, fmt.Sprintf("%.0f%% of the space quota is used; once it is, nothing is granted", full*100),
+			"compact and defrag, set --auto-compaction-retention, or raise --quota-backend-bytes")
+		return
+	}
+	find("space", backend.OK, "no alarm", "")
+}
