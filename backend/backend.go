@@ -51,9 +51,9 @@ type Backend interface {
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
 	// whenever c.Key may be free or c's own hold is gone. A store may need to have been asked since
-	// (TryAcquire, refused because of a hold) to signal that hold's release: so ask, then sleep. A Wake may carry the Grant itself (direct
-	// hand-off). The watch ends with ctx. A closed channel, and an error that is
-	// [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
+	// (TryAcquire, refused because of a hold) to signal that hold's release: so ask, then sleep. A
+	// Wake may carry the Grant itself (direct hand-off). The watch ends with ctx. A closed channel,
+	// and an error that is [errors.ErrUnsupported], say that wake-ups are not to be had: poll.
 	Watch(ctx context.Context, c Claim) (<-chan Wake, error)
 
 	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof
@@ -61,22 +61,22 @@ type Backend interface {
 	Inspect(ctx context.Context, key string) (State, error)
 
 	// List tells of the locks whose keys begin with prefix and that somebody holds or waits for, in
-	// no order: for people and tools, and in as many requests as that takes, none of which keeps the
-	// store from other work for long. A lock that is taken or freed meanwhile may be told of or not,
-	// every other is, once at least. An error ends it; [errors.ErrUnsupported] says that this store
-	// cannot tell its locks from other data.
+	// no order: for people and tools, and in as many requests as that takes, none of which keeps
+	// the store from other work for long. A lock that is taken or freed meanwhile may be told of or
+	// not, every other is, once at least. An error ends it; [errors.ErrUnsupported] says that this
+	// store cannot tell its locks from other data.
 	List(ctx context.Context, prefix string) iter.Seq2[Listed, error]
 
-	// ForceRelease ends the hold of key that has token, whoever's it is, for people and tools: as if
-	// its own client had released it, so whoever is next is let in, and an attempt of the claim that
-	// arrives later is refused. Its client learns of the loss as of any other, and may be at work
-	// until then. It returns the hold that it ended, or [ErrLost] if no hold has the token.
+	// ForceRelease ends the hold of key that has token, whoever's it is, for people and tools: as
+	// if its own client had released it, so whoever is next is let in, and an attempt of the claim
+	// that arrives later is refused. Its client learns of the loss as of any other, and may be at
+	// work until then. It returns the hold that it ended, or [ErrLost] if no hold has the token.
 	ForceRelease(ctx context.Context, key string, token uint64) (Holder, error)
 
-	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with Load
-	// would be granted, without a claim. It is the caller's to keep. Who is about to write needs a
-	// claim. An error that is [errors.ErrUnsupported] says that there is no stored state, see
-	// Capabilities.State.
+	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with
+	// Load would be granted, without a claim. It is the caller's to keep. Who is about to write
+	// needs a claim. An error that is [errors.ErrUnsupported] says that there is no stored state,
+	// see Capabilities.State.
 	Saved(ctx context.Context, key string) (state []byte, err error)
 
 	// Identity returns what is different for every server, and for every life of one that may
@@ -85,9 +85,9 @@ type Backend interface {
 	// [errors.ErrUnsupported] says that there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 
-	// Diagnose looks at how the store is set up and how it does, for people and tools: at what could
-	// cost locks, or keep them from being taken. It changes nothing. What it may not look at it
-	// leaves out. The error says that the store gave no answer.
+	// Diagnose looks at how the store is set up and how it does, for people and tools: at what
+	// could cost locks, or keep them from being taken. It changes nothing. What it may not look at
+	// it leaves out. The error says that the store gave no answer.
 	Diagnose(ctx context.Context) ([]Finding, error)
 
 	// Close ends the backend's goroutines and waits for them. Holds are not released: their leases

@@ -76,20 +76,21 @@ type Claim struct {
 	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
-	// NotBefore, on Release, leaves a mark: for as long, from now on by the store's clock, TryAcquire
-	// of a claim of the key that has a NotBefore itself, whatever its length, is refused with
-	// [ErrEarly] (Capabilities.NotBefore). Other claims do not see the mark. It is left in the step
-	// that proves that c holds, in the place of an earlier one, and outlives the hold; a release that
-	// finds no hold leaves none. Only a plain exclusive claim may have a NotBefore, without Queue.
+	// NotBefore, on Release, leaves a mark: for as long, from now on by the store's clock,
+	// TryAcquire of a claim of the key that has a NotBefore itself, whatever its length, is refused
+	// with [ErrEarly] (Capabilities.NotBefore). Other claims do not see the mark. It is left in the
+	// step that proves that c holds, in the place of an earlier one, and outlives the hold; a
+	// release that finds no hold leaves none. Only a plain exclusive claim may have a NotBefore,
+	// without Queue.
 	NotBefore time.Duration
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
-	// On TryAcquire it is a request, as it comes from a client's clock: the token granted is at least
-	// the lesser of MinToken and the store's own clock (microseconds since 1970; the backend's, where
-	// the store has none) plus a quarter of TTL, see [MinTokenLimit]. On Renew it is an order: in the
-	// step that proves the hold, the hold's token becomes at least MinToken, and every later token of
-	// the key is above it and above what the hold has reserved.
+	// On TryAcquire it is a request, as it comes from a client's clock: the token granted is at
+	// least the lesser of MinToken and the store's own clock (microseconds since 1970; the
+	// backend's, where the store has none) plus a quarter of TTL, see [MinTokenLimit]. On Renew it
+	// is an order: in the step that proves the hold, the hold's token becomes at least MinToken,
+	// and every later token of the key is above it and above what the hold has reserved.
 	MinToken uint64
 
 	// NoneInFlight, on Release, says that every attempt of this claim was answered, so that none is

@@ -39,9 +39,9 @@
 // # Time
 //
 // TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock
-// reaches the store in a request for a token at most ([Claim.MinToken]), which is clamped. The caller
-// counts its own deadline from before it sent the request, so its belief ends before the store's
-// lease.
+// reaches the store in a request for a token at most ([Claim.MinToken]), which is clamped. The
+// caller counts its own deadline from before it sent the request, so its belief ends before the
+// store's lease.
 //
 // # The line
 //
@@ -69,9 +69,9 @@
 //
 // # What outlives a hold
 //
-// A key's state ([Claim.Load], [Claim.Save]) and its mark ([Claim.NotBefore]) are left by holders for
-// later ones. Both are written in the step that proves the hold, and are part of no hold: no end of
-// one touches them.
+// A key's state ([Claim.Load], [Claim.Save]) and its mark ([Claim.NotBefore]) are left by holders
+// for later ones. Both are written in the step that proves the hold, and are part of no hold: no
+// end of one touches them.
 //
 // # Writing a backend
 //

@@ -18,8 +18,8 @@ func Namespaced(namespace, key string) string {
 
 var tilde = strings.NewReplacer("%", "%25", "~", "%7E")
 
-// InNamespace undoes [Namespaced]: it returns the key that namespace and it give joined. ok is false
-// if joined is not of the namespace.
+// InNamespace undoes [Namespaced]: it returns the key that namespace and it give joined. ok is
+// false if joined is not of the namespace.
 func InNamespace(namespace, joined string) (key string, ok bool) {
 	if namespace != "" {
 		joined, ok = strings.CutPrefix(joined, tilde.Replace(namespace)+"~")

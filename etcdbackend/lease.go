@@ -193,8 +193,9 @@ func (b *Backend) keepAliveOnce(l *lease) (time.Duration, error) {
 	return 0, err
 }
 
-// lastingLease returns a lease that lasts so long at least: the current one of its kind, or another,
-// which takes its place. It is good for several keys, never kept alive, and then left to end.
+// lastingLease returns a lease that lasts so long at least: the current one of its kind, or
+// another, which takes its place. It is good for several keys, never kept alive, and then left to
+// end.
 func (b *Backend) lastingLease(current **lease, atLeast time.Duration) (*lease, error) {
 	b.mu.Lock()
 	l := *current

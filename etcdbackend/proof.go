@@ -19,8 +19,8 @@ import (
 // locker.Hold.
 //
 // Goroutines of one process that hand a lease on have one entry in etcd, with a token each. So that
-// a request which one of them sent late does nothing when the next one is at work, compare also that
-// the data are as they were read (clientv3.ModRevision).
+// a request which one of them sent late does nothing when the next one is at work, compare also
+// that the data are as they were read (clientv3.ModRevision).
 //
 // Safety: the compare is true while the entry exists that was created at the token's revision.
 // While it does nobody else is granted the lock, as who holds is a function of the entries. The

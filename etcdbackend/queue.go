@@ -75,8 +75,8 @@ func (e *entry) token() uint64 {
 //
 // Order: the tokens of entries that hold one after the other are Min of counters written one after
 // the other, or follow from create revisions. Of two entries without Min the later has the higher
-// one. One with Min is above every earlier one with Min, by the counter, and above every earlier one
-// without, by its own create revision, below which no token is. One without Min behind one with
+// one. One with Min is above every earlier one with Min, by the counter, and above every earlier
+// one without, by its own create revision, below which no token is. One without Min behind one with
 // Min there is not, as long as the counter is there: takeFree compares that it is not, join,
 // confirm and prove do, too.
 //

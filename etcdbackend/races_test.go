@@ -291,8 +291,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A Put that was sent twice, and lands once more after its claim was released, creates nothing: although the caller, who was
-// answered, says that nothing is in flight.
+// A Put that was sent twice, and lands once more after its claim was released, creates nothing:
+// although the caller, who was answered, says that nothing is in flight.
 //
 // covers: A4, C2
 func TestResentPutAfterRelease(t *testing.T) {
@@ -312,7 +312,8 @@ func TestResentPutAfterRelease(t *testing.T) {
 	}
 }
 
-// Between the read and the write of an attempt the queue changes, and what fitted does not fit any more.
+// Between the read and the write of an attempt the queue changes, and what fitted does not fit any
+// more.
 //
 // covers: W15, G3
 func TestQueueChangesBeforeTheWrite(t *testing.T) {
@@ -352,7 +353,8 @@ func TestQueueChangesBeforeTheWrite(t *testing.T) {
 	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
 }
 
-// A claim's entry is on the lease of the client that renews it, whoever else made it or wrote to it.
+// A claim's entry is on the lease of the client that renews it, whoever else made it or wrote to
+// it.
 //
 // covers: B8
 func TestRenewalMovesTheEntry(t *testing.T) {

@@ -412,8 +412,8 @@ func (c *core) pass(l *lease, now instant, good bool) bool {
 
 // drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who
 // wait in it are the acquirer's from now on. Its first attempt may come before the release or after
-// it: before, it is queued and handed the key; after, it is granted if it is the first. finish is to
-// be called at the end of the release, if there is one: it ends the operation for the observer.
+// it: before, it is queued and handed the key; after, it is granted if it is the first. finish is
+// to be called at the end of the release, if there is one: it ends the operation for the observer.
 func (c *core) drop(ctx context.Context, l *lease) (finish func()) {
 	l.mu.Lock()
 	l.halt()

@@ -23,8 +23,8 @@
 //
 // # What is protected
 //
-// A [Binder] makes the value of a guard. [Scoped] gives it an end; a [Store] keeps it with its lock,
-// so that only its holder can save it. [Once] runs a job once in a period.
+// A [Binder] makes the value of a guard. [Scoped] gives it an end; a [Store] keeps it with its
+// lock, so that only its holder can save it. [Once] runs a job once in a period.
 //
 // # Errors
 //

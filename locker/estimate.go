@@ -128,8 +128,8 @@ const (
 // standBack gives others a chance where the store has no queue. Whoever asks right behind its own
 // release nearly always wins, as those who are woken by it have yet to ask: so if this client had
 // the key just now, and others want it, it asks a moment later, drawn at random around
-// Wait.Initial. A client that always wins is not told that others want the key: it stands back, too,
-// when it has had the key all the time for a while, and so briefly that it is likely to find
+// Wait.Initial. A client that always wins is not told that others want the key: it stands back,
+// too, when it has had the key all the time for a while, and so briefly that it is likely to find
 // another's hold in its way if there is any.
 func (c *core) standBack(ctx context.Context, key string) {
 	moment, now := c.cfg.Wait.Initial, time.Now()

@@ -194,10 +194,10 @@ func (b *heartbeats) noteSent(places []*place) {
 	}
 }
 
-// answer deals with the answer to a heartbeat of p. A place that is gone, and a refusal, are for the
-// wait to see: it asks. Without an answer the heartbeat is repeated, until StoreTimeout: then the
-// wait asks, and finds out. (Those who wait in a cohort have a timeout each, see failUnanswered.) The
-// caller has mu.
+// answer deals with the answer to a heartbeat of p. A place that is gone, and a refusal, are for
+// the wait to see: it asks. Without an answer the heartbeat is repeated, until StoreTimeout: then
+// the wait asks, and finds out. (Those who wait in a cohort have a timeout each, see
+// failUnanswered.) The caller has mu.
 func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Duration) {
 	c, w := b.core, p.wait
 	var held *backend.HeldError

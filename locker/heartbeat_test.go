@@ -86,9 +86,9 @@ func TestHeartbeatsOfManyKeys(t *testing.T) {
 	})
 }
 
-// A heartbeat is sent when the lease ends that blocks, as last told: so a holder that vanished after
-// it had renewed keeps nobody waiting for longer than its lease, and one that goes on renewing
-// costs no attempts.
+// A heartbeat is sent when the lease ends that blocks, as last told: so a holder that vanished
+// after it had renewed keeps nobody waiting for longer than its lease, and one that goes on
+// renewing costs no attempts.
 // covers: W9
 func TestHeartbeatAtTheEndOfTheLease(t *testing.T) {
 	b := &told{beating: beating{hooked: hook()}}
@@ -138,8 +138,8 @@ func TestHandOverAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// Heartbeats that are lost, slow, or answered for some keys only, cost nobody his place; without any
-// answer the wait ends after StoreTimeout.
+// Heartbeats that are lost, slow, or answered for some keys only, cost nobody his place; without
+// any answer the wait ends after StoreTimeout.
 // covers: W2, W11
 func TestHeartbeatWithoutAnAnswer(t *testing.T) {
 	modes := map[string][]locker.Option{"exclusive": nil, "shared": {locker.Shared()}}

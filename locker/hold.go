@@ -153,8 +153,8 @@ type hold struct {
 	closed   error         // of closing it, by unlock
 }
 
-// newHold makes a hold of the lease for g; finish ends its operation for the observer. The caller is
-// counted; the count goes on to the hold.
+// newHold makes a hold of the lease for g; finish ends its operation for the observer. The caller
+// is counted; the count goes on to the hold.
 //
 // Until the first renewal the hold just keeps the guard, which costs nothing, and most holds are
 // over by then. The renewals notice when it is dropped, see leaked.

@@ -217,7 +217,8 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 		if refuted {
 			cause = lostBecause(fmt.Errorf("the store says so: %w", err))
 		}
-		// In the step that ends the renewal: an Unlock that waits for it must not hand the lease on.
+		// In the step that ends the renewal: an Unlock that waits for it must not hand the lease
+		// on.
 		h, cause, first := l.setLost(cause)
 		l.mu.Unlock()
 		if first {

@@ -164,8 +164,8 @@ func TestIdleProgramCollectsGarbage(t *testing.T) {
 	})
 }
 
-// A store that answers a part of the renewals in time keeps that part of the leases, and none of its
-// answers is spent on a lease that is over.
+// A store that answers a part of the renewals in time keeps that part of the leases, and none of
+// its answers is spent on a lease that is over.
 func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
 	const leases, each, ttl = 3000, time.Millisecond, 6 * time.Second // it can take 1000/s: about 2000 leases
 	synctest.Test(t, func(t *testing.T) {

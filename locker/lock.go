@@ -330,8 +330,8 @@ func (w *wait) trouble(err error) {
 func (c *core) heard() { c.answered.Store(int64(time.Since(c.base))) }
 
 // unanswered reports whether the store has given a claim no definite answer since then for longer
-// than the timeout. While others of this client are answered, the store is busy rather than away, and a
-// claim is given four times as long.
+// than the timeout. While others of this client are answered, the store is busy rather than away,
+// and a claim is given four times as long.
 func (c *core) unanswered(since time.Time, timeout time.Duration) bool {
 	now := time.Now()
 	alone, all := now.Sub(since), now.Sub(c.base.Add(time.Duration(c.answered.Load())))
@@ -492,8 +492,8 @@ func (w *wait) enterQueue(err error) *place {
 	return w.core.beats.enter(w, held)
 }
 
-// leaveQueue ends what enterQueue began, and takes over what the heartbeats were answered, as if the
-// claim had asked: the last that was answered, and since when none was.
+// leaveQueue ends what enterQueue began, and takes over what the heartbeats were answered, as if
+// the claim had asked: the last that was answered, and since when none was.
 func (w *wait) leaveQueue(p *place) {
 	if p == nil {
 		return

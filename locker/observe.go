@@ -94,8 +94,8 @@ type Hold struct {
 	Mode  backend.Mode
 	Token uint64 // rises strictly from holder to holder of Key; 0 if the backend has no fencing
 
-	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about the
-	// hold; empty until it is granted.
+	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about
+	// the hold; empty until it is granted.
 	StoreKey string
 }
 
@@ -150,7 +150,8 @@ func (many observers) Event(ctx context.Context, e Event) {
 	}
 }
 
-// observe reports an operation to the observer, if there is one, and returns what to call at the end.
+// observe reports an operation to the observer, if there is one, and returns what to call at the
+// end.
 func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error)) {
 	if c.cfg.Observer == nil {
 		return ctx, ignore
@@ -167,9 +168,9 @@ func (c *core) observeWake(ctx context.Context, reason string, before ...backend
 	}
 }
 
-// claimForRelease returns the claim of a lease for its release, which tells whom it lets in who held
-// before. Those who wait know who held when they came, and later holders came out of the queue: so
-// for a free lock nothing is told.
+// claimForRelease returns the claim of a lease for its release, which tells whom it lets in who
+// held before. Those who wait know who held when they came, and later holders came out of the
+// queue: so for a free lock nothing is told.
 func (c *core) claimForRelease(l *lease) *backend.Claim {
 	if c.events == nil || !l.queued {
 		return &l.claim
@@ -194,8 +195,8 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	}
 }
 
-// observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is another's
-// to look at.
+// observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is
+// another's to look at.
 func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	told := Lease{Claim: l.claim.Meta}
 	if kind == EventGrant {

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Once is [Do] for a job that many instances try: fn runs unless it ran less than every ago, and ran
-// says whether it did. The time counts from when the last run began, by the store's clock, so it
-// does not matter how short fn is, or what the instances' clocks say.
+// Once is [Do] for a job that many instances try: fn runs unless it ran less than every ago, and
+// ran says whether it did. The time counts from when the last run began, by the store's clock, so
+// it does not matter how short fn is, or what the instances' clocks say.
 //
 // While one runs fn, others wait, and are told afterwards that it ran; ctx and [WaitLimit] bound
 // that. That it ran is noted in the request that unlocks, whether fn failed, panicked or not. What

@@ -93,8 +93,8 @@ func TestGocron841(t *testing.T) {
 	})
 }
 
-// The time counts from when a run began, also if it failed or panicked; a run that takes longer leaves
-// nothing to wait for.
+// The time counts from when a run began, also if it failed or panicked; a run that takes longer
+// leaves nothing to wait for.
 func TestOnceCountsFromTheBeginning(t *testing.T) {
 	b := hook()
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -150,8 +150,8 @@ func TestOnceCrash(t *testing.T) {
 	}
 }
 
-// Marks are left by those who ran: not by a wait that was cancelled, a binder that failed, or a lock
-// that was lost.
+// Marks are left by those who ran: not by a wait that was cancelled, a binder that failed, or a
+// lock that was lost.
 func TestOnceLeavesNoMarkWithoutARun(t *testing.T) {
 	b, renew, _ := switchable()
 	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {

@@ -9,9 +9,9 @@ import (
 // the client library or the server, in the order in which they came.
 const maxRenewals = 256
 
-// renewals has the leases of a client renewed in the order of their deadlines when more are due than
-// may be in flight: if the store cannot keep up with all of them, it is used for those that it can
-// save, and no request is spent on a lease that is over.
+// renewals has the leases of a client renewed in the order of their deadlines when more are due
+// than may be in flight: if the store cannot keep up with all of them, it is used for those that it
+// can save, and no request is spent on a lease that is over.
 type renewals struct {
 	mu       sync.Mutex
 	inFlight int

@@ -127,8 +127,8 @@ func TestScopedClosesInUnlockBeforeTheRelease(t *testing.T) {
 	})
 }
 
-// However a hold ends without its Unlock, what it protects is closed at once, and a later Unlock has
-// the error.
+// However a hold ends without its Unlock, what it protects is closed at once, and a later Unlock
+// has the error.
 func TestScopedClosesWithoutUnlock(t *testing.T) {
 	errFlush := errors.New("could not flush")
 	for name, end := range map[string]struct {
@@ -167,8 +167,8 @@ func TestScopedClosesWithoutUnlock(t *testing.T) {
 	}
 }
 
-// The holder's goroutine is still inside after a loss or MaxHold, and so is what closes: the next of
-// this process has the key, and opens nothing until the last one is closed.
+// The holder's goroutine is still inside after a loss or MaxHold, and so is what closes: the next
+// of this process has the key, and opens nothing until the last one is closed.
 func TestScopedNextWaitsForTheLast(t *testing.T) {
 	for _, way := range []string{"loss", "MaxHold", "dropped, and taken by TryLock"} {
 		t.Run(way, func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestScopedWaitEndsWithCtx(t *testing.T) {
 	})
 }
 
-// A lease is renewed while its resource is closed, whatever MaxHold says; if it is lost then, Unlock
-// says so, as another may have had the key meanwhile.
+// A lease is renewed while its resource is closed, whatever MaxHold says; if it is lost then,
+// Unlock says so, as another may have had the key meanwhile.
 func TestScopedSlowClose(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		b, renew, _ := switchable()

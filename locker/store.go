@@ -121,8 +121,8 @@ func NewStore[T any](b backend.Backend, codec Codec[T], cfg Config) (*Store[T], 
 }
 
 // Update locks key, calls fn with its value, saves what fn returns and unlocks. A value that was
-// never saved is the zero T. ctx bounds the wait for the lock, as in [Locker]; opts must not ask for
-// a lock that several hold.
+// never saved is the zero T. ctx bounds the wait for the lock, as in [Locker]; opts must not ask
+// for a lock that several hold.
 //
 // It has three answers. Nil: the value is saved. An error that is [ErrUnknown]: the store did not
 // say. Any other error: it is not saved, and the value is as it was. Then the error is Lock's

@@ -157,8 +157,8 @@ func other(t *testing.T, b *hooked, v int) error {
 	return s.Update(t.Context(), "k", func(int) (int, error) { return v, nil })
 }
 
-// Three answers: a save that was not answered and is repeated in time is known to be made; after the
-// deadline nobody can tell.
+// Three answers: a save that was not answered and is repeated in time is known to be made; after
+// the deadline nobody can tell.
 func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		executed, first bool          // whether the request that gets no answer is executed; whether only the first has none

@@ -36,8 +36,9 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	})
 }
 
-// Where another's hold was in the way just now, a Lock subscribes before it asks, and its place in the
-// queue needs no second question. A Lock of a key that is free after all leaves no subscription.
+// Where another's hold was in the way just now, a Lock subscribes before it asks, and its place in
+// the queue needs no second question. A Lock of a key that is free after all leaves no
+// subscription.
 //
 // covers: W1
 func TestKnownContentionIsOneQuestion(t *testing.T) {

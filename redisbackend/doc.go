@@ -10,8 +10,8 @@
 //	redis+cluster://[user:password@]host[:6379][,host…]
 //	redis+unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// and the same, but for the last, with rediss for TLS. Percent-encode special characters in user and password. The
-// query may have, each once:
+// and the same, but for the last, with rediss for TLS. Percent-encode special characters in user
+// and password. The query may have, each once:
 //
 //	prefix             of every key, default holdfast:
 //	retention          how long a key's token counter is kept after its last hold, default 15s

@@ -8,15 +8,15 @@ import (
 
 // # Tokens of a majority
 //
-// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's minimum). A
-// majority's token is
+// Each node has a counter c for the key, and grants c' = max(c+1, its clock, the claim's minimum).
+// A majority's token is
 //
 //	t = the highest c' among ALL nodes that granted,
 //
 // and the grant is not believed before a majority W of them has stored c ≥ t while this claim holds
 // there: either by having granted t itself, or by a renewal that raises c and proves the hold in
-// one step (Claim.MinToken). The minimum is the client's clock and a bit, which is usually above all
-// counters and clocks, so that all nodes grant it and one round trip does.
+// one step (Claim.MinToken). The minimum is the client's clock and a bit, which is usually above
+// all counters and clocks, so that all nodes grant it and one round trip does.
 //
 // Claim 1, order. Of two successful attempts 1 and 2 that exclude each other, t₁ ≠ t₂, and they are
 // ordered as on any node that is in both W₁ and W₂. Two majorities have such a node Y. It held for
@@ -34,8 +34,8 @@ import (
 // that forgot during a long hold knows t when it has been filled in. An etcd has no clock: where it
 // forgot, the clock is that of the client that asks.
 //
-// lead is how far ahead of the client's clock the minimum is: more than clocks differ that are kept in
-// time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but
+// lead is how far ahead of the client's clock the minimum is: more than clocks differ that are kept
+// in time, and a request takes. It must stay below the quarter of a TTL that nodes allow for, but
 // nothing depends on that: what is clamped costs a round trip.
 const lead = 100 * time.Millisecond
 

@@ -201,9 +201,9 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return caps
 }
 
-// TryAcquire makes one attempt in one script or command, as [backend.Backend] says, unless Config.HeldAnswers
-// spares it. The first one also checks the server, and is refused with [backend.ErrUnsafe] or
-// [backend.ErrDenied] if it is not fit.
+// TryAcquire makes one attempt in one script or command, as [backend.Backend] says, unless
+// Config.HeldAnswers spares it. The first one also checks the server, and is refused with
+// [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if b.held == nil || c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
 		return b.store.TryAcquire(ctx, c)
@@ -211,9 +211,8 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 	return b.tryAcquire(ctx, c)
 }
 
-// Heartbeat keeps places in queues, in one script for up to 64 keys, as [backend.Backend] says; on a
-// cluster in one for each key. With
-// Config.Dialect the error is [errors.ErrUnsupported].
+// Heartbeat keeps places in queues, in one script for up to 64 keys, as [backend.Backend] says; on
+// a cluster in one for each key. With Config.Dialect the error is [errors.ErrUnsupported].
 func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	return b.store.Heartbeat(ctx, claims)
 }
@@ -222,8 +221,8 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 // of memory.
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
 
-// Release ends the claim in one script or command, as [backend.Backend] says. It works when the server is out
-// of memory.
+// Release ends the claim in one script or command, as [backend.Backend] says. It works when the
+// server is out of memory.
 func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
 	err := b.store.Release(ctx, c)
 	if b.held != nil {
@@ -257,19 +256,19 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	return b.store.Inspect(ctx, key)
 }
 
-// Fenced runs script, Lua with its own KEYS and ARGV, in one step with the proof that token is one of the
-// present hold of key: as long as the lock names that hold, nobody was granted it since. The error is
-// [backend.ErrLost] if it is not, and nothing ran. Every other error of the server says so too, but for
-// one that script itself ended with; without an answer it may have run, or may yet. key is as the
-// backend has it, see locker.Hold; keys and args must be given as such, as in any script. On a cluster
-// keys need the hash tag of LockKey. It blocks for one request, bounded by RequestTimeout and ctx.
-// Package locker/fence makes a handle to data of it.
+// Fenced runs script, Lua with its own KEYS and ARGV, in one step with the proof that token is one
+// of the present hold of key: as long as the lock names that hold, nobody was granted it since. The
+// error is [backend.ErrLost] if it is not, and nothing ran. Every other error of the server says so
+// too, but for one that script itself ended with; without an answer it may have run, or may yet.
+// key is as the backend has it, see locker.Hold; keys and args must be given as such, as in any
+// script. On a cluster keys need the hash tag of LockKey. It blocks for one request, bounded by
+// RequestTimeout and ctx. Package locker/fence makes a handle to data of it.
 func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script string, keys, args []string) (any, error) {
 	return b.store.Fenced(ctx, key, token, script, keys, args)
 }
 
-// LockKey returns the Redis key of the lock key. On a cluster, data that is written with Fenced has its
-// hash tag: that of the lock "sku-1" is {sku-1}.
+// LockKey returns the Redis key of the lock key. On a cluster, data that is written with Fenced has
+// its hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
 // List finds locks by SCAN, a page at a time on each primary, and reads each, as [backend.Backend]

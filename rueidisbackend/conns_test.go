@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A request in its caller's goroutine has no timer. When nothing was answered for a request timeout,
-// and not before seven eighths of one, its connection is closed; while others are answered, not before
-// two of them are nearly over.
+// A request in its caller's goroutine has no timer. When nothing was answered for a request
+// timeout, and not before seven eighths of one, its connection is closed; while others are
+// answered, not before two of them are nearly over.
 //
 // covers: E2
 func TestSilentConnectionIsClosed(t *testing.T) {

@@ -19,8 +19,8 @@
 //	rueidis+cluster://[user:password@]host[:6379][,host…]
 //	rueidis+unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// and the same, but for the last, with rueidiss for TLS. Percent-encode special characters in user and password. The
-// query may have, each once:
+// and the same, but for the last, with rueidiss for TLS. Percent-encode special characters in user
+// and password. The query may have, each once:
 //
 //	prefix             of every key, default holdfast:
 //	retention          how long a key's token counter is kept after its last hold, default 15s
@@ -54,8 +54,8 @@
 //
 // Of CLIENT, TRACKING and CACHING are enough. allow_eviction spares INFO, unless max_ttl is set,
 // which reads it too, and unless a quorum asks for the server's identity. Without the channels
-// Watch of a claim in the queue returns an error that is [errors.ErrUnsupported], and whoever
-// waits polls. Besides, List needs SCAN, a database other than 0 SELECT, [Config.Replicas] WAIT, and a
+// Watch of a claim in the queue returns an error that is [errors.ErrUnsupported], and whoever waits
+// polls. Besides, List needs SCAN, a database other than 0 SELECT, [Config.Replicas] WAIT, and a
 // cluster CLUSTER.
 //
 // rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.

@@ -30,12 +30,13 @@ type Config struct {
 	ShowKeys bool
 
 	// SpansOver makes spans only of waits and holds that take at least as long, and of what goes
-	// wrong; metrics are of all. They are made when they end, so what is done under the lock belongs
-	// to the caller's span, and that is what holders are linked by. 0: a span for each lock.
+	// wrong; metrics are of all. They are made when they end, so what is done under the lock
+	// belongs to the caller's span, and that is what holders are linked by. 0: a span for each
+	// lock.
 	SpansOver time.Duration
 
-	// LogOver has Logger told of each wait that takes at least as long, at level Warn: who held, and
-	// for how long. 0: none.
+	// LogOver has Logger told of each wait that takes at least as long, at level Warn: who held,
+	// and for how long. 0: none.
 	LogOver time.Duration
 }
 

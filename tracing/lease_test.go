@@ -209,7 +209,8 @@ func TestAttemptBesideRelease(t *testing.T) {
 				wg.Wait()
 				synctest.Wait()
 				a, far, b := one.under(t, "a", "lock k"), two.under(t, "far", "lock k"), one.under(t, "b", "lock k")
-				// While a's release was under way the store named a alone, and far tells at its own.
+				// While a's release was under way the store named a alone, and far tells at its
+				// own.
 				want := []trace.SpanID{id(a), id(b), id(two.leaseOf(t, far))}
 				if got := links(one.waitOf(t, one.under(t, "c", "lock k")), tracing.LinkBlockedBy); !slices.Equal(got, want) {
 					t.Errorf("c was blocked by %v, want %v", got, want)

@@ -19,8 +19,8 @@ import (
 // once with each acquisition in the store, and once with the lock handed on within a process. Each
 // process has one place in the store's line: the places are served in the order in which they were
 // taken, and no process has over 1.2 times the turns of another. A busy machine stops a process for
-// half a second now and then, which has no turns when it stands in no line: that time is not counted.
-// The backend claims Queue. See [Processes] for what its package has to do.
+// half a second now and then, which has no turns when it stands in no line: that time is not
+// counted. The backend claims Queue. See [Processes] for what its package has to do.
 //
 // covers: W4, W11, W14
 func FairProcesses(t *testing.T, url string) {

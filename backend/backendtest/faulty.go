@@ -60,8 +60,8 @@ type FaultyBackend struct {
 // longestLog is how many of the last faults are remembered.
 const longestLog = 400
 
-// EndFaults ends the faults for requests and wake-ups from now on. Those under way take their course;
-// [FaultyBackend.Settle] waits for them.
+// EndFaults ends the faults for requests and wake-ups from now on. Those under way take their
+// course; [FaultyBackend.Settle] waits for them.
 func (f *FaultyBackend) EndFaults() { f.ended.Store(true) }
 
 // Settle returns when every request that was under way has been executed, those included whose

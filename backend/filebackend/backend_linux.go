@@ -29,7 +29,8 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// open serves file:///FOLDER and file:///FOLDER?fsync=true. The folder is made if it does not exist, the one above it is not.
+// open serves file:///FOLDER and file:///FOLDER?fsync=true. The folder is made if it does not
+// exist, the one above it is not.
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	query := u.Query()
 	fsync := query.Get("fsync")
@@ -204,8 +205,8 @@ func (b *Backend) look(ctx context.Context, key string, see func(*memstore.Store
 	return err
 }
 
-// List implements [backend.Backend]. What has nothing to do with locks is passed over; what may be a
-// lock and cannot be read is an error, after all others.
+// List implements [backend.Backend]. What has nothing to do with locks is passed over; what may be
+// a lock and cannot be read is an error, after all others.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		f, done, err := b.use(ctx)
@@ -254,10 +255,10 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	return f.id, nil
 }
 
-// Process returns the file by whose lock others know that this process lives, for a child that
-// goes on with the work of a hold if this process is killed: one that inherits it
-// ([os.ProcAttr].Files) keeps this process's holds from being ended at once, and they end with their
-// leases. The file is this process's, and stays open; it must not be closed or unlocked.
+// Process returns the file by whose lock others know that this process lives, for a child that goes
+// on with the work of a hold if this process is killed: one that inherits it ([os.ProcAttr].Files)
+// keeps this process's holds from being ended at once, and they end with their leases. The file is
+// this process's, and stays open; it must not be closed or unlocked.
 func (b *Backend) Process() *os.File { return b.folder.process }
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves, or end

@@ -30,9 +30,9 @@ func (f *folder) clean(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records of keys of which nothing is left, temporary files of processes that were
-// killed while they wrote them, and the files of processes that ended so long ago that no lease of
-// theirs can be left: each process's is as old as its last sweep.
+// sweep deletes the records of keys of which nothing is left, temporary files of processes that
+// were killed while they wrote them, and the files of processes that ended so long ago that no
+// lease of theirs can be left: each process's is as old as its last sweep.
 func (f *folder) sweep(ctx context.Context) {
 	now := time.Now()
 	_ = os.Chtimes(f.processPath(f.me), now, now)

@@ -219,9 +219,10 @@ func (f *folder) readClock(ctx context.Context) error {
 }
 
 // appear makes this process's file. It is locked before it has the name by which others find it, so
-// whoever can lock it shared knows that the process has ended: the kernel gives up the lock when the
-// last descriptor of this open file is closed, and no goroutine can run then. The name is random
-// and nobody else's ever, so an ended process is not mistaken for a later one, as by its pid.
+// whoever can lock it shared knows that the process has ended: the kernel gives up the lock when
+// the last descriptor of this open file is closed, and no goroutine can run then. The name is
+// random and nobody else's ever, so an ended process is not mistaken for a later one, as by its
+// pid.
 func (f *folder) appear() error {
 	f.me = backend.NewOwner()
 	temp, err := f.create(filepath.Join(f.dir, tempPrefix+f.me))
@@ -287,9 +288,9 @@ func shardOf(name string) int {
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, keysDir, name) }
 
-// change makes one verb about key, in one step: verb changes the store of that key alone, and nobody
-// else reads or writes the record between its reading and its replacement. ids are the claims that
-// this process is heard of by this. With lasting, the change is on the disk afterwards.
+// change makes one verb about key, in one step: verb changes the store of that key alone, and
+// nobody else reads or writes the record between its reading and its replacement. ids are the
+// claims that this process is heard of by this. With lasting, the change is on the disk afterwards.
 func (f *folder) change(ctx context.Context, key string, lasting bool, ids []string, verb func(*memstore.Store)) error {
 	file := name(key)
 	unlock, err := f.shards[shardOf(file)].lock(ctx)
@@ -383,8 +384,8 @@ func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
 	if locked {
 		return s.unlock, nil
 	}
-	// A blocking flock cannot be given up. Who does not want to wait for it any longer leaves it to a
-	// goroutine, which keeps the turn: nobody else of this process could be quicker.
+	// A blocking flock cannot be given up. Who does not want to wait for it any longer leaves it to
+	// a goroutine, which keeps the turn: nobody else of this process could be quicker.
 	done := make(chan error, 1)
 	go func() {
 		locked, err := false, error(nil)

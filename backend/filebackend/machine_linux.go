@@ -21,8 +21,8 @@ func bootClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// shared are the file systems whose files other machines may have as well, where flock may be theirs
-// alone and boot clocks are many.
+// shared are the file systems whose files other machines may have as well, where flock may be
+// theirs alone and boot clocks are many.
 var shared = map[uint32]string{
 	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS", unix.SMB2_SUPER_MAGIC: "SMB",
 	unix.CEPH_SUPER_MAGIC: "Ceph", unix.AFS_SUPER_MAGIC: "AFS", unix.AFS_FS_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda",

@@ -24,8 +24,8 @@ func TestProcesses(t *testing.T) { backendtest.ProcessesSeen(t, "file://"+folder
 
 func TestFlashSale(t *testing.T) { backendtest.FlashSale(t, "file://"+folder(t), 200) }
 
-// folder is the path of one that is to be made: in memory where there is such a place, as a disk that
-// others keep busy may hold up a rename for seconds.
+// folder is the path of one that is to be made: in memory where there is such a place, as a disk
+// that others keep busy may hold up a rename for seconds.
 func folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
@@ -160,8 +160,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// Who waits has the lock of a process that is killed long before its lease would have ended, with no
-// polling in between: the kernel tells of the death.
+// Who waits has the lock of a process that is killed long before its lease would have ended, with
+// no polling in between: the kernel tells of the death.
 //
 // covers: G6, W1
 func TestKilled(t *testing.T) {

@@ -155,8 +155,8 @@ func (f *folder) view(rec *record) (*memstore.Store, error) {
 
 // take puts what s has of the key now into rec. The claims of ids are this process's, if they are
 // there. It reports whether the key may be forgotten: when nothing is left of it, and the clock has
-// passed its last token, so that the first token of a new file is above it. (Within one boot: f.base
-// is that of every file that is made in it.)
+// passed its last token, so that the first token of a new file is above it. (Within one boot:
+// f.base is that of every file that is made in it.)
 func (f *folder) take(rec *record, s *memstore.Store, ids []string) (forget bool) {
 	rec.Image = s.Image(rec.Key)
 	by := map[string]string{}

@@ -261,7 +261,8 @@ func (d *doctor) takes(ctx context.Context, b backend.Backend, key string) bool 
 	return true
 }
 
-// speed measures requests beside the TTL. A renewal comes each third of it, and may need a second try.
+// speed measures requests beside the TTL. A renewal comes each third of it, and may need a second
+// try.
 func (d *doctor) speed(ctx context.Context, b backend.Backend, key string, ttl time.Duration) {
 	var took []time.Duration
 	for range roundTrips {

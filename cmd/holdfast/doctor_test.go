@@ -217,7 +217,8 @@ func TestDoctorFindsSlowness(t *testing.T) {
 	}
 }
 
-// Both clients talk to a server's socket, also by pub/sub, and name the path of one that is not there.
+// Both clients talk to a server's socket, also by pub/sub, and name the path of one that is not
+// there.
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

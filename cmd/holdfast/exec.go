@@ -282,7 +282,8 @@ func (r *runner) under(
 		p.signal(terminate)
 	}
 	grace := min(r.killAfter, time.Until(g.Until())/3)
-	// The guard's context also ends with ctx, which a signal ends; the child gets that signal itself.
+	// The guard's context also ends with ctx, which a signal ends; the child gets that signal
+	// itself.
 	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
 	defer watch.Stop()
 	maxHold := c.config.MaxHold

@@ -94,7 +94,8 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	return c, nil
 }
 
-// close gives the store a second to take the last release. What it does not take runs out by itself.
+// close gives the store a second to take the last release. What it does not take runs out by
+// itself.
 func (c *client) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

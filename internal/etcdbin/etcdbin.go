@@ -1,5 +1,5 @@
-// Package etcdbin finds the etcd programs that tests and benchmarks run: it builds them once, from the module internal/etcdd
-// and through the module proxy, and keeps them in the user's cache.
+// Package etcdbin finds the etcd programs that tests and benchmarks run: it builds them once, from
+// the module internal/etcdd and through the module proxy, and keeps them in the user's cache.
 package etcdbin
 
 import (
@@ -19,8 +19,9 @@ var packages = map[string]string{"etcd": ".", "etcdctl": "go.etcd.io/etcd/etcdct
 
 var building sync.Mutex // one build at a time in a process
 
-// Path returns the path of etcd or etcdctl. The first call after a change of version builds it, which takes minutes on a fresh
-// machine. .ci/deps makes the same files, so that no test waits for that.
+// Path returns the path of etcd or etcdctl. The first call after a change of version builds it,
+// which takes minutes on a fresh machine. .ci/deps makes the same files, so that no test waits for
+// that.
 func Path(program string) (string, error) {
 	pkg, ok := packages[program]
 	if !ok {

@@ -1,4 +1,5 @@
-// Command etcdd is etcd's server, of the version that go.mod names: tests build it through the module proxy.
+// Command etcdd is etcd's server, of the version that go.mod names: tests build it through the
+// module proxy.
 package main
 
 import (

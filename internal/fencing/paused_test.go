@@ -94,9 +94,10 @@ func (j job) hold(ctx context.Context) (*locker.Guard[struct{}], stock, error) {
 	return g, s, err
 }
 
-// A holder is stopped for three leases. Another gets the lock meanwhile, and looks at the stock, but
-// has written nothing yet. (In the lock's own store it need not even look.) Then the first one goes on,
-// and writes at once. Fenced, that changes nothing; without, it changes what the other relies on.
+// A holder is stopped for three leases. Another gets the lock meanwhile, and looks at the stock,
+// but has written nothing yet. (In the lock's own store it need not even look.) Then the first one
+// goes on, and writes at once. Fenced, that changes nothing; without, it changes what the other
+// relies on.
 //
 // covers: K4, K5, G8
 func TestPausedHolder(t *testing.T) {

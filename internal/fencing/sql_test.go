@@ -68,8 +68,8 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// Many holders at once, each of which reads and writes: no write of an older one comes between those of
-// a newer one, and none is lost.
+// Many holders at once, each of which reads and writes: no write of an older one comes between
+// those of a newer one, and none is lost.
 func TestAdmitUnderLoad(t *testing.T) {
 	databases(t, func(t *testing.T, db *sql.DB) {
 		var tasks sync.WaitGroup
@@ -108,8 +108,8 @@ func TestAdmitUnderLoad(t *testing.T) {
 	})
 }
 
-// A holder that stops in the middle of its transaction keeps the next one waiting for as long as the
-// database lets it, and then its transaction is gone.
+// A holder that stops in the middle of its transaction keeps the next one waiting for as long as
+// the database lets it, and then its transaction is gone.
 func TestStoppedInTransaction(t *testing.T) {
 	db := prepared(t, "pgx", testserver.Postgres(t)+"&idle_in_transaction_session_timeout=500", "sku")
 	stopped, err := db.BeginTx(t.Context(), nil)

@@ -24,7 +24,8 @@ import (
 
 const ttl = 20 * time.Second
 
-// A peer is another library at work. Each method reports yes or no, and fails the test if it cannot tell.
+// A peer is another library at work. Each method reports yes or no, and fails the test if it cannot
+// tell.
 type peer interface {
 	lock(key string) bool // asks once
 	extend(key string) bool

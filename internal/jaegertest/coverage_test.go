@@ -51,9 +51,9 @@ func covered(wait span, by []*span) float64 {
 // slow is how long a wait is at least that is to be explained.
 const slow = 20 * time.Millisecond
 
-// Two services with eight goroutines each contend for four keys. The holds that a slow wait links to are what it waited for:
-// nearly all of it, with every lock sampled. No link is dead, also where only one request of twenty is sampled, and where only slow
-// waits have spans.
+// Two services with eight goroutines each contend for four keys. The holds that a slow wait links
+// to are what it waited for: nearly all of it, with every lock sampled. No link is dead, also where
+// only one request of twenty is sampled, and where only slow waits have spans.
 func TestCoverage(t *testing.T) {
 	for _, c := range []struct {
 		sample float64

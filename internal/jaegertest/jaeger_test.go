@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// config has Jaeger keep traces in memory, and listen on loopback alone. The ports are, in order: query HTTP and gRPC, OTLP gRPC.
+// config has Jaeger keep traces in memory, and listen on loopback alone. The ports are, in order:
+// query HTTP and gRPC, OTLP gRPC.
 const config = `
 service:
   extensions: [jaeger_storage, jaeger_query]
@@ -147,7 +148,8 @@ type answer struct {
 	}
 }
 
-// spans asks for all spans of a service, by their ids, until there are as many of a name ("" for all) as there should be.
+// spans asks for all spans of a service, by their ids, until there are as many of a name ("" for
+// all) as there should be.
 func (j jaeger) spans(t *testing.T, service, name string, n int) map[string]span {
 	t.Helper()
 	var all map[string]span

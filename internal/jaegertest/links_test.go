@@ -88,7 +88,8 @@ func TestWaitLeadsToHolder(t *testing.T) {
 	}
 }
 
-// With several goroutines in each process every wait says by whom it was blocked, and every link leads to a span.
+// With several goroutines in each process every wait says by whom it was blocked, and every link
+// leads to a span.
 func TestManyGoroutines(t *testing.T) {
 	const n = 4
 	j, srv := startJaeger(t), testserver.Redis(t)

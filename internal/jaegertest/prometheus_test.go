@@ -72,8 +72,9 @@ func exposition(rm metricdata.ResourceMetrics) []byte {
 	return b.Bytes()
 }
 
-// The alerts pass their own tests. A real Prometheus that scrapes a process with a lock that is held, waited for and lost fires
-// what it should, the first loss included, and has something for each panel of the dashboard.
+// The alerts pass their own tests. A real Prometheus that scrapes a process with a lock that is
+// held, waited for and lost fires what it should, the first loss included, and has something for
+// each panel of the dashboard.
 func TestPrometheus(t *testing.T) {
 	docs, err := filepath.Abs("../../docs/metrics")
 	if err != nil {

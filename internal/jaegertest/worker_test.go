@@ -24,8 +24,9 @@ import (
 	"github.com/holdfast-go/holdfast/tracing"
 )
 
-// An order is what a worker process is to do: lock a key with several goroutines, say so, and hold for a time. With Rounds each
-// of them does so as often, each time one of Keys for half of Hold to one and a half, and only the end is said.
+// An order is what a worker process is to do: lock a key with several goroutines, say so, and hold
+// for a time. With Rounds each of them does so as often, each time one of Keys for half of Hold to
+// one and a half, and only the end is said.
 type order struct {
 	Name, Store, Jaeger string
 	Goroutines          int

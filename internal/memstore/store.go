@@ -184,8 +184,8 @@ func (s *Store) heartbeat(claims []backend.Claim, group []int, answers []error, 
 }
 
 // Renew extends a running lease of the same acquisition, and nothing else. A minimum raises the
-// token of the whole ownership, and with it the store's, in the same step: the proof that c holds is the
-// proof that nobody else was granted meanwhile. So it is with a state to be saved.
+// token of the whole ownership, and with it the store's, in the same step: the proof that c holds
+// is the proof that nobody else was granted meanwhile. So it is with a state to be saved.
 func (s *Store) Renew(c backend.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +218,8 @@ func (s *Store) raise(l *lock, h *Hold, token uint64) {
 }
 
 // Release forgets c, in the line or as a holder, lets in whom that lets in, and only then wakes: a
-// waiter that was woken before would find the key held and sleep again. Unless none of c is in flight it
-// leaves a tombstone, which an attempt of c that lands later runs into.
+// waiter that was woken before would find the key held and sleep again. Unless none of c is in
+// flight it leaves a tombstone, which an attempt of c that lands later runs into.
 //
 // Cancel and grant: c is in line, or holds, or neither, and this step ends each. A grant that was
 // handed to c and not yet heard of is released like any other, which passes it on. c itself is not

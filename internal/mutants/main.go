@@ -1,9 +1,11 @@
-// Command mutants breaks holdfast on purpose, one defect at a time, and runs the tests that must notice.
+// Command mutants breaks holdfast on purpose, one defect at a time, and runs the tests that must
+// notice.
 //
-// The defects are about safety: two who believe that they hold, tokens that fall, a release that frees another's hold. Each
-// is an edit of one place in the source, found by a regular expression that says as little as it can about names. The
-// tree is not touched: the changed file is laid over it by go test -overlay. A mutant that no test notices makes the command
-// fail, and so does one that is stale: that is found nowhere any more, or in several places.
+// The defects are about safety: two who believe that they hold, tokens that fall, a release that
+// frees another's hold. Each is an edit of one place in the source, found by a regular expression
+// that says as little as it can about names. The tree is not touched: the changed file is laid over
+// it by go test -overlay. A mutant that no test notices makes the command fail, and so does one
+// that is stale: that is found nowhere any more, or in several places.
 //
 //	go run ./internal/mutants              all of them
 //	go run ./internal/mutants -quick       those whose tests are quick, for every change
@@ -81,7 +83,8 @@ type runner struct {
 	failed []string
 }
 
-// all tries mutants, so many at once, and prints a line for each. It returns an error that names those that are not killed.
+// all tries mutants, so many at once, and prints a line for each. It returns an error that names
+// those that are not killed.
 func (r *runner) all(ctx context.Context, chosen []mutant, parallel int) error {
 	root, err := filepath.Abs(r.root)
 	if err != nil {
@@ -127,7 +130,8 @@ func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
 	}
 }
 
-// try lays the mutant over the tree and runs its tests. It returns nil if they failed, as they should.
+// try lays the mutant over the tree and runs its tests. It returns nil if they failed, as they
+// should.
 func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	file, changed, err := m.apply(r.root)
 	if err != nil {
@@ -149,7 +153,8 @@ func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
 	}
 	words := strings.Fields(m.Test)
 	packages, tests := words[:len(words)-1], words[len(words)-1]
-	// A test that fails for lack of time would make any mutant look killed, so the one that failed must do so again.
+	// A test that fails for lack of time would make any mutant look killed, so the one that failed
+	// must do so again.
 	for range 3 {
 		if output, err = r.test(ctx, overlay, tests, packages); err != nil {
 			return output, err
@@ -223,8 +228,8 @@ func (m mutant) apply(root string) (file, changed string, err error) {
 	return file, changed, nil
 }
 
-// pattern compiles an expression in which a space stands for any space, so that formatting does not matter, and two underscores
-// for a name or a selector of names, so that renaming does not.
+// pattern compiles an expression in which a space stands for any space, so that formatting does not
+// matter, and two underscores for a name or a selector of names, so that renaming does not.
 func pattern(find string) (*regexp.Regexp, error) {
 	find = strings.ReplaceAll(find, " ", `\s+`)
 	find = strings.ReplaceAll(find, "__", `[\w.]+`)

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const root = "../.."
 
-// TestNoneIsStale finds defects whose line has changed: nobody would try them, and -quick might not notice.
+// TestNoneIsStale finds defects whose line has changed: nobody would try them, and -quick might not
+// notice.
 func TestNoneIsStale(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mutants() {

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// Fenced runs source, a Lua script with keys and args of its own, in the step that proves that token is
-// one of the hold of key, and returns its reply. The error is [backend.ErrLost] if it is not: then
-// nothing ran.
+// Fenced runs source, a Lua script with keys and args of its own, in the step that proves that
+// token is one of the hold of key, and returns its reply. The error is [backend.ErrLost] if it is
+// not: then nothing ran.
 func (s *Store) Fenced(ctx context.Context, key string, token uint64, source string, keys, args []string) (any, error) {
 	err := backend.ValidateKey(key)
 	if err == nil {

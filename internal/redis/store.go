@@ -194,8 +194,8 @@ func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
 	return script.DecodeSaved(reply)
 }
 
-// maxLocks is how many locks one heartbeat script looks after: it holds up everybody else's requests
-// for less than a millisecond.
+// maxLocks is how many locks one heartbeat script looks after: it holds up everybody else's
+// requests for less than a millisecond.
 const maxLocks = 64
 
 // Heartbeat is that of [backend.Backend]; in the string dialect, which has no queue, it is not

@@ -56,7 +56,8 @@ func (l fencedLock) release(c backend.Claim) {
 	storetest.Want(l.t, "release", l.b.Release(l.t.Context(), c), nil)
 }
 
-// writes checks that a write with a token is done, or refused and not done, whatever form the lock has.
+// writes checks that a write with a token is done, or refused and not done, whatever form the lock
+// has.
 func (l fencedLock) writes(when string, token uint64, may bool) {
 	l.t.Helper()
 	data := l.key + ":data:{" + script.HashTag(l.b.LockKey(l.key)) + "}"

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestCommands holds the shell commands of the pages to what is there: make's targets, and paths of the tree.
+// TestCommands holds the shell commands of the pages to what is there: make's targets, and paths of
+// the tree.
 func TestCommands(t *testing.T) {
 	report(t, checkCommands(tree()))
 }

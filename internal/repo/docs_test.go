@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// undocumented are groups of fields that need no comment of their own. A group is what blank lines set apart in a struct;
-// a comment at one of its fields is enough.
+// undocumented are groups of fields that need no comment of their own. A group is what blank lines
+// set apart in a struct; a comment at one of its fields is enough.
 const undocumented = `
 backend.Waiter.Owner # each field is what the claim's field of the same name says
 waiting.Config.Mode  # the type says it all
 `
 
-// TestDocComments holds every package to a package comment, and every export of what others can import to a comment.
+// TestDocComments holds every package to a package comment, and every export of what others can
+// import to a comment.
 func TestDocComments(t *testing.T) {
 	report(t, checkDocs(tree(), undocumented))
 }

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// importRules says what the files of each package, tests aside, may import beside the standard library. Names without a dot
-// in their first element are packages of this module; "x/..." is x and all below it; "*" is anything. A package that is not
-// here has no place in the tree yet: add it together with the reason of its imports.
+// importRules says what the files of each package, tests aside, may import beside the standard
+// library. Names without a dot in their first element are packages of this module; "x/..." is x and
+// all below it; "*" is anything. A package that is not here has no place in the tree yet: add it
+// together with the reason of its imports.
 const importRules = `
 backend:                 # the contract; whoever writes a backend gets no dependency from us
 backend/membackend:      backend internal/memstore

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestLintConfig keeps names of the tree that are gone out of the linter's configuration, where nothing else misses them.
+// TestLintConfig keeps names of the tree that are gone out of the linter's configuration, where
+// nothing else misses them.
 func TestLintConfig(t *testing.T) {
 	report(t, checkLintConfig(tree()))
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// topLevel is what the root holds beside dot files. What does not fit under one of these names has no place yet.
+// topLevel is what the root holds beside dot files. What does not fit under one of these names has
+// no place yet.
 var topLevel = strings.Fields(`go.mod go.sum locker backend redisbackend rueidisbackend etcdbackend redlock waiting tracing
 	internal docs cmd README.md LICENSE Makefile CONTRIBUTING.md SECURITY.md CHANGELOG.md`)
 
@@ -36,7 +37,8 @@ func checkTopLevel(tree fs.FS) (faults []string) {
 	return faults
 }
 
-// machinePath finds paths of somebody's machine. The pattern is put together so that it does not find itself.
+// machinePath finds paths of somebody's machine. The pattern is put together so that it does not
+// find itself.
 var machinePath = regexp.MustCompile(`(?m)(?:^|[\s"'` + "`" + `(=:,])(/(?:` + strings.Join([]string{"work", "root", `home/\w+`, `Users/\w+`}, "|") + `)(?:/[^\s"'` + "`" + `)]*)?)(?:[\s"'` + "`" + `),:;]|$)`)
 
 // TestMachinePaths finds what holds on one machine only.

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestNoStandIns finds ways for a program to replace the clock or the randomness that locks rely on. Tests that need other
-// ones run in a testing/synctest bubble, or reach for what is not exported.
+// TestNoStandIns finds ways for a program to replace the clock or the randomness that locks rely
+// on. Tests that need other ones run in a testing/synctest bubble, or reach for what is not
+// exported.
 //
 // covers: I12
 func TestNoStandIns(t *testing.T) {

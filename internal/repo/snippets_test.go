@@ -49,8 +49,8 @@ func pages(tree fs.FS) (names []string) {
 	return names
 }
 
-// TestGoSnippets compiles what the pages show. A snippet that stands in a Go file of the tree, line by line, is compiled
-// there; the others are compiled here.
+// TestGoSnippets compiles what the pages show. A snippet that stands in a Go file of the tree, line
+// by line, is compiled there; the others are compiled here.
 func TestGoSnippets(t *testing.T) {
 	known := packagePaths(tree())
 	sourcesText := goLines(tree())
@@ -78,7 +78,8 @@ func TestGoSnippets(t *testing.T) {
 	}
 }
 
-// TestReadmeExample holds the first Go code of the README to be what an Example function does, and so to be run.
+// TestReadmeExample holds the first Go code of the README to be what an Example function does, and
+// so to be run.
 func TestReadmeExample(t *testing.T) {
 	report(t, checkExample(tree()))
 }
@@ -109,7 +110,8 @@ func checkExample(tree fs.FS) []string {
 	return []string{shown[0].String() + ": no Example function has this body"}
 }
 
-// body returns what stands between the braces of a function, without the comment of its expected output.
+// body returns what stands between the braces of a function, without the comment of its expected
+// output.
 func body(src string, f *ast.File, name string) string {
 	for _, decl := range f.Decls {
 		if d, ok := decl.(*ast.FuncDecl); ok && d.Name.Name == name && d.Body != nil {
@@ -160,8 +162,8 @@ func packagePaths(tree fs.FS) map[string]string {
 	return known
 }
 
-// wrap makes a file of a snippet: of declarations, or of statements, which may use a ctx and a backend b, and leave
-// variables unused.
+// wrap makes a file of a snippet: of declarations, or of statements, which may use a ctx and a
+// backend b, and leave variables unused.
 func wrap(text string, known map[string]string) (string, error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "package ") {
 		return text, nil
@@ -215,7 +217,8 @@ func uses(text string) string {
 	return b.String()
 }
 
-// compile runs go build on packages that exist for it only, each of one file, inside of the module at root.
+// compile runs go build on packages that exist for it only, each of one file, inside of the module
+// at root.
 func compile(t *testing.T, root string, packages map[string]string) (string, error) {
 	if len(packages) == 0 {
 		return "", nil

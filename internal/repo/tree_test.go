@@ -31,7 +31,8 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// expect checks what a checker found in a fixture: a fault per want, in any order, that contains it.
+// expect checks what a checker found in a fixture: a fault per want, in any order, that contains
+// it.
 func expect(t *testing.T, faults []string, want ...string) {
 	t.Helper()
 	rest := slices.Clone(faults)
@@ -91,7 +92,8 @@ func files(tree fs.FS) []string {
 // foreign are folders of other people's files, which a package manager restores.
 var foreign = []string{"node_modules", "vendor", "__pycache__", "site-packages"}
 
-// TestNothingForeign finds other people's files among ours. It asks git, as tests and builds leave such files beside.
+// TestNothingForeign finds other people's files among ours. It asks git, as tests and builds leave
+// such files beside.
 func TestNothingForeign(t *testing.T) {
 	if _, err := os.Stat("../../.git"); err != nil {
 		return // a copy of the tree without its history
@@ -144,7 +146,8 @@ func (s source) line(p token.Pos) int      { return s.fset.Position(p).Line }
 func (s source) internal() bool            { return strings.Contains("/"+s.dir()+"/", "/internal/") }
 func (s source) imports() (paths []string) { return importPaths(s.File) }
 
-// sources parses every Go file of the root module. A file that does not parse is a fault of its own, told by the compiler.
+// sources parses every Go file of the root module. A file that does not parse is a fault of its
+// own, told by the compiler.
 func sources(tree fs.FS) (all []source) {
 	nested := nestedModules(tree)
 	for _, name := range files(tree) {
@@ -177,7 +180,8 @@ func importPaths(f *ast.File) (paths []string) {
 	return paths
 }
 
-// A list allows exceptions, each with its reason: lines of "what # why". Exceptions that are not needed are faults too.
+// A list allows exceptions, each with its reason: lines of "what # why". Exceptions that are not
+// needed are faults too.
 type list struct {
 	name  string
 	allow map[string]bool // whether it was needed

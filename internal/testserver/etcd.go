@@ -85,8 +85,9 @@ func prepareEtcd(t testing.TB, name string, cfg config) *EtcdMember {
 	return m
 }
 
-// memoryDir returns a directory in memory where the system has one, for data that is not to outlive the test: a member
-// syncs each write, and a disk that others use may take longer than a lease for that.
+// memoryDir returns a directory in memory where the system has one, for data that is not to outlive
+// the test: a member syncs each write, and a disk that others use may take longer than a lease for
+// that.
 func memoryDir(t testing.TB) string {
 	const shared = "/dev/shm"
 	if info, err := os.Stat(shared); err != nil || !info.IsDir() {

@@ -36,8 +36,8 @@ func CanStartRedis() error {
 	return err
 }
 
-// Around wraps a test binary's *testing.M like [StopAfter]: start may start servers, which run until
-// all tests are done. It is for examples, which have no test that could start one.
+// Around wraps a test binary's *testing.M like [StopAfter]: start may start servers, which run
+// until all tests are done. It is for examples, which have no test that could start one.
 func Around(m interface{ Run() int }, start func(t testing.TB)) interface{ Run() int } {
 	return around{m, start}
 }

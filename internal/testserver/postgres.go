@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Postgres starts a PostgreSQL that keeps nothing, and returns its URL, for the user postgres without
-// a password. It is up when Postgres returns, and ended when the test ends. Debian keeps the programs
-// out of PATH, under /usr/lib/postgresql. They refuse to work for root: then they run as the user
-// postgres, whom Debian's package makes.
+// Postgres starts a PostgreSQL that keeps nothing, and returns its URL, for the user postgres
+// without a password. It is up when Postgres returns, and ended when the test ends. Debian keeps
+// the programs out of PATH, under /usr/lib/postgresql. They refuse to work for root: then they run
+// as the user postgres, whom Debian's package makes.
 func Postgres(t testing.TB) (url string) {
 	t.Helper()
 	bin, err := postgresPrograms()
@@ -79,7 +79,8 @@ func startPostgres(t testing.TB, bin, dir string, log logFile) (port int, err er
 	return 0, err
 }
 
-// postgresPrograms returns the directory of initdb and postgres, of the newest version that is there.
+// postgresPrograms returns the directory of initdb and postgres, of the newest version that is
+// there.
 func postgresPrograms() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -105,7 +106,8 @@ func postgresPrograms() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-// quit has PostgreSQL end at once, and tidy up: its processes and its shared memory outlive a SIGKILL.
+// quit has PostgreSQL end at once, and tidy up: its processes and its shared memory outlive a
+// SIGKILL.
 func (p *process) quit() {
 	if p.interrupt() == nil {
 		_ = poll(nil, commandLimit, p.ended)

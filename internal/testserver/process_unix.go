@@ -23,8 +23,8 @@ func (p *process) cont() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 // interrupt sends SIGQUIT.
 func (p *process) interrupt() error { return p.cmd.Process.Signal(syscall.SIGQUIT) }
 
-// notRoot returns how to start a process that does not work for root: as the named user, who is given
-// dir, if this is root, and as it is otherwise.
+// notRoot returns how to start a process that does not work for root: as the named user, who is
+// given dir, if this is root, and as it is otherwise.
 func notRoot(name, dir string) (*syscall.SysProcAttr, error) {
 	attr := dieWithParent()
 	if os.Getuid() != 0 {

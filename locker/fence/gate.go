@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A Gate puts operations on what this process has in the order of the tokens that they come with, for
-// each key by itself. The zero Gate is ready for use, and safe for concurrent use. It must not be
-// copied. It keeps a few words for each key that it has seen, and forgets all when the process ends:
-// what outlives the process needs a gate that does, such as [Admit].
+// A Gate puts operations on what this process has in the order of the tokens that they come with,
+// for each key by itself. The zero Gate is ready for use, and safe for concurrent use. It must not
+// be copied. It keeps a few words for each key that it has seen, and forgets all when the process
+// ends: what outlives the process needs a gate that does, such as [Admit].
 type Gate struct {
 	mu   sync.Mutex
 	keys map[string]*passage
@@ -22,15 +22,15 @@ type passage struct {
 	idle    chan struct{} // closed when the last of them has left; nil if nobody waits for it
 }
 
-// Admit runs apply if token is not older than any that came to key before, and returns its error. Else
-// it returns an [ErrStale], and apply does not run. apply may be nil, to announce a token ahead of a
-// read elsewhere.
+// Admit runs apply if token is not older than any that came to key before, and returns its error.
+// Else it returns an [ErrStale], and apply does not run. apply may be nil, to announce a token
+// ahead of a read elsewhere.
 //
-// Admit first marks the token, so that older ones are refused from then on, and then waits until those
-// that were admitted before have returned: what an older holder does never ends after something that
-// a newer one does has begun. The wait is bounded by ctx, whose error is then wrapped in that of Admit.
-// Several calls with one token run at the same time. Admit must not be called from apply with a newer
-// token of the same key, as it would wait for its own caller.
+// Admit first marks the token, so that older ones are refused from then on, and then waits until
+// those that were admitted before have returned: what an older holder does never ends after
+// something that a newer one does has begun. The wait is bounded by ctx, whose error is then
+// wrapped in that of Admit. Several calls with one token run at the same time. Admit must not be
+// called from apply with a newer token of the same key, as it would wait for its own caller.
 func (g *Gate) Admit(ctx context.Context, key string, token uint64, apply func() error) error {
 	if err := check(key, token); err != nil {
 		return err

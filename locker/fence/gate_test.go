@@ -53,7 +53,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// An older operation that is under way ends before a newer one begins; nothing of it comes in between.
+// An older operation that is under way ends before a newer one begins; nothing of it comes in
+// between.
 func TestGateWaitsForOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Gate
@@ -133,7 +134,8 @@ func TestGateOvertakenWhileWaiting(t *testing.T) {
 	})
 }
 
-// Many holders at once: what ran did so in the order of the tokens, and never two holders at a time.
+// Many holders at once: what ran did so in the order of the tokens, and never two holders at a
+// time.
 func TestGateUnderLoad(t *testing.T) {
 	var g fence.Gate
 	var inside atomic.Uint64

@@ -25,8 +25,8 @@ const Header = "Fencing-Token"
 //		return &http.Client{Transport: fence.Transport{Token: h.Token}}, nil
 //	}
 //
-// Its connections are those of Base, so one for each hold costs nothing. Make requests with the guard's
-// Context, so that they end with the hold.
+// Its connections are those of Base, so one for each hold costs nothing. Make requests with the
+// guard's Context, so that they end with the hold.
 type Transport struct {
 	Token uint64            // of the hold; a request without one fails
 	Base  http.RoundTripper // makes the requests; nil is http.DefaultTransport
@@ -48,15 +48,16 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Handler checks the token of each request before next serves it, which finds it by [Token]. key names
-// the lock that protects what a request is about. In gate, requests of one key run in the order of
-// their tokens, and an older one than the newest is refused with 412; see [Gate.Admit], and give the
-// server a ReadTimeout, as a request that hangs in next keeps newer ones waiting. With a nil gate the
-// token is only read: next is to check it, say by [Admit] in its transaction, and to answer by [Refuse].
+// Handler checks the token of each request before next serves it, which finds it by [Token]. key
+// names the lock that protects what a request is about. In gate, requests of one key run in the
+// order of their tokens, and an older one than the newest is refused with 412; see [Gate.Admit],
+// and give the server a ReadTimeout, as a request that hangs in next keeps newer ones waiting. With
+// a nil gate the token is only read: next is to check it, say by [Admit] in its transaction, and to
+// answer by [Refuse].
 //
 // A token that is none is refused with 400. A request without one is refused with 428, but for GET,
-// HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be written back needs
-// the token.)
+// HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be written back
+// needs the token.)
 func Handler(gate *Gate, key func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := r.Header.Get(Header)
@@ -160,8 +161,8 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// Refused returns the [ErrStale] that a response of [Refuse] tells of, and nil for any other. It reads
-// the body of such a response; the caller closes it.
+// Refused returns the [ErrStale] that a response of [Refuse] tells of, and nil for any other. It
+// reads the body of such a response; the caller closes it.
 func Refused(r *http.Response) error {
 	form, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.StatusCode != http.StatusPreconditionFailed || err != nil || form != problemJSON {

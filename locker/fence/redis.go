@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A RedisBackend has locks in a Redis, and runs scripts there: *redisbackend.Backend, which may share
-// the program's go-redis client, and *rueidisbackend.Backend.
+// A RedisBackend has locks in a Redis, and runs scripts there: *redisbackend.Backend, which may
+// share the program's go-redis client, and *rueidisbackend.Backend.
 type RedisBackend interface {
 	// Fenced runs script in the step that proves that token is one of the present hold of key. The
 	// error is [backend.ErrLost] if it is not: then nothing ran.
@@ -17,10 +17,10 @@ type RedisBackend interface {
 }
 
 // Redis writes and reads what a lock protects in the Redis that has the lock. Each operation is one
-// script that looks at the lock first. It does what it says only while the hold is the last one that
-// the lock knows: from the moment another holds, or Unlock has released, it is refused with an
-// [ErrStale]. Of the holds that the goroutines of a process hand on, an older one is refused as soon as
-// a newer one has done anything here, so begin with the read.
+// script that looks at the lock first. It does what it says only while the hold is the last one
+// that the lock knows: from the moment another holds, or Unlock has released, it is refused with an
+// [ErrStale]. Of the holds that the goroutines of a process hand on, an older one is refused as
+// soon as a newer one has done anything here, so begin with the read.
 //
 // An error that is not ErrStale may mean that the operation was done: the answer was lost. To do it
 // again is safe where it is harmless to do it twice.
@@ -41,9 +41,9 @@ type Redis struct {
 //	bind := func(_ context.Context, h locker.Hold) (*fence.Redis, error) { return fence.InRedis(b, h), nil }
 func InRedis(b RedisBackend, h locker.Hold) *Redis { return &Redis{b, h} }
 
-// Eval runs a script with its own KEYS and ARGV, and returns its reply: an int64, a string, a []any of
-// these, or nil. It runs as a part of a larger script, so it may not begin with "#!", and gets only
-// what it is given.
+// Eval runs a script with its own KEYS and ARGV, and returns its reply: an int64, a string, a []any
+// of these, or nil. It runs as a part of a larger script, so it may not begin with "#!", and gets
+// only what it is given.
 func (r *Redis) Eval(ctx context.Context, script string, keys []string, args ...string) (any, error) {
 	if r.h.Mode != backend.Exclusive {
 		return nil, failed(r.h.Key, &backend.InvalidError{Field: "hold", Reason: "is shared, and its tokens are in no order"})

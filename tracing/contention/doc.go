@@ -10,6 +10,6 @@
 //	go tool pprof http://localhost:8080/debug/locks/profile
 //
 // opens the profile of who waited, and /debug/locks/holders blames who held meanwhile; ?seconds=30
-// has either begin now. The page shows keys in full, and places in the source: serve it to those who
-// may see net/http/pprof.
+// has either begin now. The page shows keys in full, and places in the source: serve it to those
+// who may see net/http/pprof.
 package contention

@@ -65,8 +65,8 @@ func brief(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// ServeHTTP serves the page, and below it json, profile and holders. Mount it on a path that ends in
-// /locks/, such as /debug/locks/.
+// ServeHTTP serves the page, and below it json, profile and holders. Mount it on a path that ends
+// in /locks/, such as /debug/locks/.
 func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

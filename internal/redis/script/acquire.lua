@@ -2,10 +2,11 @@
 --   -> token | {OK, token, reserved} | the same with '+' and the state, or '-' | {EARLY, ms}
 --   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
--- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
--- The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form is 'x'
--- or 'mode,limit,owner', with '+' in front for a claim that loads the state, and '!' for one that is
--- not to be granted early; it and what follows are left out for 'x' without a minimum token.
+-- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
+-- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
+-- is 'x' or 'mode,limit,owner', with '+' in front for a claim that loads the state, and '!' for one
+-- that is not to be granted early; it and what follows are left out for 'x' without a minimum
+-- token.
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
 -- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
@@ -19,9 +20,10 @@ local short = type(stored) == 'string' and stored
 local counter = plain and (not stored and 0 or short and tonumber(string.match(short, '^h2 (%d+)$')))
 
 -- The short way: a plain exclusive claim, and a lock that is free, and nobody waits, so nobody is
--- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is above
--- every earlier one: by the counter while the key lives, by the clock afterwards. A minimum token is at
--- most a quarter of the TTL ahead of the clock, and the key outlives any lease for longer than that.
+-- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is
+-- above every earlier one: by the counter while the key lives, by the clock afterwards. A minimum
+-- token is at most a quarter of the TTL ahead of the clock, and the key outlives any lease for
+-- longer than that.
 if counter then
   local time = redis.call('TIME')
   local least = time[1] * 1000000 + time[2]
@@ -30,15 +32,16 @@ if counter then
   if counter >= least then token = counter + 1 end
   local last = token + ARGV[5] - 1
   if last <= least + 10000 then -- else ahead of the clock: see NEAR in lib/clock
-    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on some
-    -- servers, and %.0f costs twice as much.)
+    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on
+    -- some servers, and %.0f costs twice as much.)
     local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
     local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
     return reply.err and reply or token
   end
 end
 
--- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes nothing.
+-- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes
+-- nothing.
 local function mark()
   if ARGV[4] == 'w' and short and string.sub(short, -1) ~= ' ' then
     redis.pcall('SET', key, short .. ' ', 'KEEPTTL') -- if it is refused: a lost wake-up
@@ -57,9 +60,9 @@ if plain and short and not waits then
 end
 -- uses: lib/clock lib/group
 
--- The short way into the queue: a plain exclusive claim that does not wait yet, and another that holds
--- alone. While its lease runs nobody can be let in; places that lapsed are passed over by the script
--- that lets in. All checks come before the first write, which is refused when out of memory.
+-- The short way into the queue: a plain exclusive claim that does not wait yet, and another that
+-- holds alone. While its lease runs nobody can be let in; places that lapsed are passed over by the
+-- script that lets in. All checks come before the first write, which is refused when out of memory.
 local function join()
   local left = type(stored) == 'string' and redis.call('PTTL', key) -- before the clock: see lib/lock
   local owner, expires, counter, meta, count, group
@@ -121,8 +124,8 @@ local function position(number)
   return n
 end
 
--- held says who holds, and when a claim at place number (none for nil) should ask again: the head for
--- the queue, whoever does not wait in it for itself, the others never.
+-- held says who holds, and when a claim at place number (none for nil) should ask again: the head
+-- for the queue, whoever does not wait in it for itself, the others never.
 local function held(number, claim)
   local at, ms = number and position(number) or 0, 0
   local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
@@ -150,7 +153,8 @@ local function held(number, claim)
   return {HELD, ms, meta, at, lock.counter}
 end
 
--- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written yet.
+-- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written
+-- yet.
 local function granted(claim, token, count)
   if not claim.loads then return {OK, token, count} end
   local state = read_state()
@@ -189,8 +193,9 @@ local function long()
     return commit(claim.keep, true, more and {HELD, 1, '', 0, lock.counter} or {MISMATCH, lock.limit})
   end
 
-  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim. But
-  -- another hold of a re-entrant owner that holds takes the key from nobody, and might wait for itself.
+  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim.
+  -- But another hold of a re-entrant owner that holds takes the key from nobody, and might wait for
+  -- itself.
   if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then
     if number then leave(number, id, mode) end
     token, count = admit(claim, ttl)

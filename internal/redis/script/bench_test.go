@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// BenchmarkUncontendedPair reports what an acquisition and its release cost the server, by the server's own count: the
-// network and the client are not in it.
+// BenchmarkUncontendedPair reports what an acquisition and its release cost the server, by the
+// server's own count: the network and the client are not in it.
 func BenchmarkUncontendedPair(b *testing.B) {
 	srv := testserver.Redis(b)
 	l, _ := NewLayout("", 0, 0)

@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// No number that is stored decides how long a script runs: it works on what is there. (A server that runs a script answers
-// nobody.) What is damaged is refused, and a line that most have left has gaps as long as it likes.
+// No number that is stored decides how long a script runs: it works on what is there. (A server
+// that runs a script answers nobody.) What is damaged is refused, and a line that most have left
+// has gaps as long as it likes.
 //
 // covers: I2, R23
 func TestNoScriptCountsOutAGap(t *testing.T) {

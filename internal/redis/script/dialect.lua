@@ -1,10 +1,11 @@
 -- The string dialect: ACQUIRE, RENEW, RELEASE and INSPECT, as in the files of those names, named by
--- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock text,
--- redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they exclude it.
--- An owner that is not ours is any string. Plain exclusive claims only.
+-- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock
+-- text, redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they
+-- exclude it. An owner that is not ours is any string. Plain exclusive claims only.
 --
--- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of tombstones>
--- meta': the last token, and how many our last hold had, its id and its Meta. It outlives the lock.
+-- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of
+-- tombstones> meta': the last token, and how many our last hold had, its id and its Meta. It
+-- outlives the lock.
 -- uses: lib/run lib/clock lib/tombstones
 local OK, HELD, LOST, FOREIGN = 1, 2, 3, 4
 local key, beside, id = KEYS[1], KEYS[2], ARGV[2] and ARGV[1]

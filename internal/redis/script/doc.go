@@ -4,20 +4,21 @@
 //
 // # Layout v2
 //
-// One lock is one key, prefix{esc(key)}, and nothing else: it is served through every slot migration,
-// and there is no second key that can be lost on its own. The braces make all of the key one hash tag.
-// What holders leave for later ones is beside it, in keys that no hold depends on: prefix{esc(key)}:state
-// and prefix{esc(key)}:early, see lib/state.lua.
+// One lock is one key, prefix{esc(key)}, and nothing else: it is served through every slot
+// migration, and there is no second key that can be lost on its own. The braces make all of the key
+// one hash tag. What holders leave for later ones is beside it, in keys that no hold depends on:
+// prefix{esc(key)}:state and prefix{esc(key)}:early, see lib/state.lua.
 //
 // A lock that is free, or that one exclusive claim holds while nobody waits, is a STRING:
 //
 //	h2 <counter>                                 free; counter is the last fencing token granted
 //	h2 <counter> <margin> <id> <count> <meta>    held: by id, with the count tokens up to counter
 //
-// The key outlives the lease by margin ms, so the lease ends when PTTL is margin; meta is the holder's
-// Meta as JSON, and decides nothing; a blank behind it is the mark of somebody who watches, for whom the
-// release publishes. So taking is GET and SET, releasing GET and SET, and renewing one PEXPIRE; and a
-// client that knows the whole value compares and sets it without a script, see package redis.
+// The key outlives the lease by margin ms, so the lease ends when PTTL is margin; meta is the
+// holder's Meta as JSON, and decides nothing; a blank behind it is the mark of somebody who
+// watches, for whom the release publishes. So taking is GET and SET, releasing GET and SET, and
+// renewing one PEXPIRE; and a client that knows the whole value compares and sets it without a
+// script, see package redis.
 //
 // Everything else is a HASH, until it is that simple again:
 //
@@ -41,33 +42,33 @@
 // So whatever one claim does is a fixed number of fields, however many hold or wait. Passing over
 // places that lapsed is bounded: at most 128 of them in one script.
 //
-// The end of a lease decides, not that of the key: the token counter and the tombstones must outlive
-// the hold. After the last hold the key lives for max(TTL/2, retention), and longer if its counter ran
-// ahead of the clock.
+// The end of a lease decides, not that of the key: the token counter and the tombstones must
+// outlive the hold. After the last hold the key lives for max(TTL/2, retention), and longer if its
+// counter ran ahead of the clock.
 //
 // # Files
 //
-// Each verb is one file: acquire.lua, renew.lua, release.lua, heartbeat.lua, inspect.lua; dialect.lua
-// has those of the string dialect; probe.lua finds out what a user may do. A line "-- uses: …" stands
-// for the libraries of lib/ that it names. golden/ has the scripts as they run.
+// Each verb is one file: acquire.lua, renew.lua, release.lua, heartbeat.lua, inspect.lua;
+// dialect.lua has those of the string dialect; probe.lua finds out what a user may do. A line "--
+// uses: …" stands for the libraries of lib/ that it names. golden/ has the scripts as they run.
 //
-// A verb begins with its short ways, for what is most often so, before the libraries of the long way:
-// they cost a few commands and no more. The long way knows all cases. It loads the lock, changes it in
-// memory, and writes once, at its end. Both ways answer alike.
+// A verb begins with its short ways, for what is most often so, before the libraries of the long
+// way: they cost a few commands and no more. The long way knows all cases. It loads the lock,
+// changes it in memory, and writes once, at its end. Both ways answer alike.
 //
 // # Why it is safe
 //
-// Scripts run one at a time. A hold is written in three places only: in short of acquire.lua, where the
-// string says that the lock is free; in hand_over of release.lua, where it takes the place of the one
-// that ends in the same step; and in admit of lib/holders.lua, behind fits, which counts everybody whose
-// lease may be running. So the leases of two who exclude each other never overlap on the server. Every
-// other script compares the id in the same run that changes something. All checks come before the first
-// write, and no command after it can fail in a way that makes the reply untrue: Lua in Redis does not
-// roll back.
+// Scripts run one at a time. A hold is written in three places only: in short of acquire.lua, where
+// the string says that the lock is free; in hand_over of release.lua, where it takes the place of
+// the one that ends in the same step; and in admit of lib/holders.lua, behind fits, which counts
+// everybody whose lease may be running. So the leases of two who exclude each other never overlap
+// on the server. Every other script compares the id in the same run that changes something. All
+// checks come before the first write, and no command after it can fail in a way that makes the
+// reply untrue: Lua in Redis does not roll back.
 //
-// A release hands the key to the head of the queue in the same run, and tells its client on the client's
-// own channel, with token and lease. The message is only a hint to ask, or a grant that its token
-// proves; a lost one costs time.
+// A release hands the key to the head of the queue in the same run, and tells its client on the
+// client's own channel, with token and lease. The message is only a hint to ask, or a grant that
+// its token proves; a lost one costs time.
 //
 // Works on Redis 6.0 and later and on Valkey 8 and later, and on servers that speak their Lua.
 package script

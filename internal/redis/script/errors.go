@@ -9,11 +9,12 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// ErrNotPermitted is [backend.ErrDenied] for a user who is known, but may not do something: worth saying what is needed.
+// ErrNotPermitted is [backend.ErrDenied] for a user who is known, but may not do something: worth
+// saying what is needed.
 var ErrNotPermitted = fmt.Errorf("%w", backend.ErrDenied)
 
-// classes says what the first word of an error reply means. An error reply is a definite answer: the server refused the
-// command, and our scripts check everything before their first write.
+// classes says what the first word of an error reply means. An error reply is a definite answer:
+// the server refused the command, and our scripts check everything before their first write.
 var classes = map[string]error{
 	"WRONGTYPE": backend.ErrForeign,
 
@@ -38,7 +39,8 @@ var classes = map[string]error{
 	"BUSY":        backend.ErrUnavailable,
 }
 
-// uncoded are the refusals for which Redis has no word of their own but ERR. They are matched at the start only.
+// uncoded are the refusals for which Redis has no word of their own but ERR. They are matched at
+// the start only.
 var uncoded = []struct {
 	start string
 	class error
@@ -56,8 +58,8 @@ var uncoded = []struct {
 // inScript is what Redis 6 puts before an error of a command that a script called.
 var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
 
-// ErrorCode returns an error reply without what server and client library put around it, and its first word, as in
-// READONLY. A library may have taken an ERR from the beginning.
+// ErrorCode returns an error reply without what server and client library put around it, and its
+// first word, as in READONLY. A library may have taken an ERR from the beginning.
 func ErrorCode(text string) (code, message string) {
 	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
 		text = strings.TrimPrefix(text, before)
@@ -67,9 +69,10 @@ func ErrorCode(text string) (code, message string) {
 	return code, text
 }
 
-// ServerError classifies an error reply of the server by its first word, whichever version it has and whichever client
-// library read it. The result wraps one of [backend.ErrForeign], [backend.ErrDenied], [backend.ErrUnavailable],
-// [errors.ErrUnsupported], or none of them if the word is not known, which the caller must take for an unknown answer.
+// ServerError classifies an error reply of the server by its first word, whichever version it has
+// and whichever client library read it. The result wraps one of [backend.ErrForeign],
+// [backend.ErrDenied], [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the
+// word is not known, which the caller must take for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
 	code, message := ErrorCode(text)
@@ -87,8 +90,8 @@ func ServerError(text string) error {
 // userName is what Redis 7.2 and later say of a user without permissions.
 var userName = regexp.MustCompile(`\bUser \S+ has`)
 
-// withoutArguments cuts off an error the echo of the arguments, which may be those of AUTH, the name of the user, and what is
-// too long for a log.
+// withoutArguments cuts off an error the echo of the arguments, which may be those of AUTH, the
+// name of the user, and what is too long for a log.
 func withoutArguments(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
 	text = userName.ReplaceAllString(text, "User *** has")
@@ -98,8 +101,9 @@ func withoutArguments(text string) string {
 	return text
 }
 
-// CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe] unless the server keeps its
-// keys when memory runs out: a lock that is evicted is a lock that two hold.
+// CheckMemory reads the reply to INFO memory. It returns an error that is [backend.ErrUnsafe]
+// unless the server keeps its keys when memory runs out: a lock that is evicted is a lock that two
+// hold.
 func CheckMemory(info string) error {
 	limit, hasLimit := InfoField(info, "maxmemory")
 	policy, hasPolicy := InfoField(info, "maxmemory_policy")

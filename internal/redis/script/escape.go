@@ -15,7 +15,8 @@ func newSpecial(more string) *special {
 	return &s
 }
 
-// escape percent-encodes what is special, byte by byte. It is injective: what it writes for '%' no other input gives.
+// escape percent-encodes what is special, byte by byte. It is injective: what it writes for '%' no
+// other input gives.
 func escape(s string, special *special) string {
 	n := 0
 	for i := range len(s) {

@@ -10,8 +10,8 @@ import (
 
 var fenced = load("fenced").Source
 
-// Fenced returns the script that runs source, a Lua script with its own KEYS and ARGV, in the step that
-// proves a token; see fenced.lua.
+// Fenced returns the script that runs source, a Lua script with its own KEYS and ARGV, in the step
+// that proves a token; see fenced.lua.
 func Fenced(source string) Script {
 	return newScript("local function apply(KEYS, ARGV)\n" + source + "\nend\n" + fenced)
 }
@@ -24,8 +24,8 @@ func (l Layout) FencedKeys(key string) []string {
 	return []string{l.Key(key), l.fenceKey(key)}
 }
 
-// fenceKey is that of the mark of fenced.lua, in the slot of the lock. No lock has it, as it does not
-// end in a brace, and in the string dialect as it ends as side keys do.
+// fenceKey is that of the mark of fenced.lua, in the slot of the lock. No lock has it, as it does
+// not end in a brace, and in the string dialect as it ends as side keys do.
 func (l Layout) fenceKey(key string) string {
 	k := l.Key(key)
 	switch {
@@ -46,8 +46,9 @@ func (l Layout) Fenced(token uint64) []string {
 	return []string{strconv.FormatUint(token, 10), ours}
 }
 
-// DecodeFenced reads the reply to a [Fenced] script, and returns that of its source; nil stands for no
-// value. The error is [backend.ErrLost] if the token is not that of the present hold: nothing ran.
+// DecodeFenced reads the reply to a [Fenced] script, and returns that of its source; nil stands for
+// no value. The error is [backend.ErrLost] if the token is not that of the present hold: nothing
+// ran.
 func DecodeFenced(reply any, token uint64) (any, error) {
 	r, code := open(reply)
 	switch {
@@ -64,8 +65,8 @@ func DecodeFenced(reply any, token uint64) (any, error) {
 	return nil, no(r, code, reply)
 }
 
-// HashTag is what decides a key's slot in a cluster: what is between its first opening brace and the
-// next closing one, or all of it.
+// HashTag is what decides a key's slot in a cluster: what is between its first opening brace and
+// the next closing one, or all of it.
 func HashTag(k string) string {
 	if !tagged(k) {
 		return k

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// FuzzGroupState damages what several holders and a line are made of. A live holder that is counted is never joined by one
-// that it excludes, and whatever is refused as foreign is left as it was.
+// FuzzGroupState damages what several holders and a line are made of. A live holder that is counted
+// is never joined by one that it excludes, and whatever is refused as foreign is left as it was.
 //
 // covers: I2, R23
 func FuzzGroupState(f *testing.F) {

@@ -1,11 +1,13 @@
--- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim: id,
+-- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim:
+-- id,
 --   ttl of its place, lease)
 --   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
--- A place that is still in its queue has a position, and lasts for its ttl from now at least. A claim
--- without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE tells
--- which. Whoever is next is let in first, if something is over. ms is for the lowest position.
--- Of several locks only those are looked after that take the short way, so that the script is short:
--- without positions nothing was done about a lock, and it is to be asked about alone.
+-- A place that is still in its queue has a position, and lasts for its ttl from now at least. A
+-- claim without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE
+-- tells which. Whoever is next is let in first, if something is over. ms is for the lowest
+-- position. Of several locks only those are looked after that take the short way, so that the
+-- script is short: without positions nothing was done about a lock, and it is to be asked about
+-- alone.
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
 local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a lock, and the mark if any
 -- uses: lib/guard
@@ -21,9 +23,9 @@ local function position(number, group)
   return text(math.min(number - group.head + 1, group.waiting))
 end
 
--- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A head
--- that could hold beside those who hold was let in by the script that made room, but for a guard's.)
--- The claims of the lock at key are in ARGV from first to last.
+-- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A
+-- head that could hold beside those who hold was let in by the script that made room, but for a
+-- guard's.) The claims of the lock at key are in ARGV from first to last.
 local function keep(key, margin, first, last)
   local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g', 'f', 'm'}, {'HMGET', key}
   for i = first, last, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end

@@ -114,7 +114,8 @@ func TestHeartbeatKeepsPlaces(t *testing.T) {
 	r.beats("of the last, who holds", []bool{false}, holder)
 }
 
-// A place that has lapsed is not revived, and one that is refreshed with less time does not lose any.
+// A place that has lapsed is not revived, and one that is refreshed with less time does not lose
+// any.
 func TestHeartbeatRevivesNothing(t *testing.T) {
 	r := newRig(t)
 	r.granted(plainClaim("holder"))
@@ -146,7 +147,8 @@ func TestHeartbeatRevivesNothing(t *testing.T) {
 	r.beats("after the shorter time", []bool{true}, brief)
 }
 
-// A heartbeat lets in whoever is next when the holder's lease or the head's place has run out, and tells it so.
+// A heartbeat lets in whoever is next when the holder's lease or the head's place has run out, and
+// tells it so.
 //
 // covers: W9
 func TestHeartbeatLetsIn(t *testing.T) {
@@ -227,7 +229,8 @@ func count(waiting []bool) (n int) {
 	return n
 }
 
-// The cost of a heartbeat is a few commands, however many places it keeps; and it is taken when the server is out of memory.
+// The cost of a heartbeat is a few commands, however many places it keeps; and it is taken when the
+// server is out of memory.
 //
 // covers: W14, R6
 func TestHeartbeatIsCheap(t *testing.T) {
@@ -284,8 +287,8 @@ func TestDecodeHeartbeat(t *testing.T) {
 	}
 }
 
-// Behind a guard a heartbeat keeps places while the server is closed, and lets nobody in. A client with another rule gets
-// nothing.
+// Behind a guard a heartbeat keeps places while the server is closed, and lets nobody in. A client
+// with another rule gets nothing.
 //
 // covers: R1
 func TestHeartbeatBehindAGuard(t *testing.T) {
@@ -332,7 +335,8 @@ func TestHeartbeatBehindAGuard(t *testing.T) {
 	}
 }
 
-// A permit that was given back behind a closed guard is given to the head by a heartbeat, though others hold on.
+// A permit that was given back behind a closed guard is given to the head by a heartbeat, though
+// others hold on.
 //
 // covers: R1
 func TestHeartbeatAfterAGuardOpens(t *testing.T) {

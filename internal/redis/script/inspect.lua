@@ -1,8 +1,10 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner}, …},
+-- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner},
+-- …},
 --   {{owner, mode, meta}, …}}
 --   | {FOREIGN, why}
--- Reads only: it tells what was true at this instant. It reads what is stored, once, and never counts
--- from one number to another: a queue has gaps, and damage may have made them as long as you like.
+-- Reads only: it tells what was true at this instant. It reads what is stored, once, and never
+-- counts from one number to another: a queue has gaps, and damage may have made them as long as you
+-- like.
 local OK, LOST, FOREIGN = 1, 3, 4
 local key, id, closed = KEYS[1], '', false
 local stored = redis.pcall('GET', key)

@@ -14,7 +14,8 @@ const (
 	DefaultRetention = 15 * time.Second
 )
 
-// MinTTL is the shortest lease that the layout keeps: milliseconds are its unit, and a lease must be long against them.
+// MinTTL is the shortest lease that the layout keeps: milliseconds are its unit, and a lease must
+// be long against them.
 const MinTTL = 10 * time.Millisecond
 
 // A Layout names keys and makes the scripts' arguments. It is a value without state.
@@ -28,9 +29,10 @@ type Layout struct {
 	guard     []string // the last argument of guarded scripts; none without a guard
 }
 
-// NewLayout returns the layout for keys under prefix, whose state is kept for retention after the last hold (but at least
-// half its TTL). inFlight is how long a client waits for an answer at most; tombstones outlast it. Empty and zero stand for
-// the defaults. A prefix with braces or control characters is an *[backend.InvalidError]: it would move the hash tag.
+// NewLayout returns the layout for keys under prefix, whose state is kept for retention after the
+// last hold (but at least half its TTL). inFlight is how long a client waits for an answer at most;
+// tombstones outlast it. Empty and zero stand for the defaults. A prefix with braces or control
+// characters is an *[backend.InvalidError]: it would move the hash tag.
 func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -60,8 +62,8 @@ func (l Layout) Scripts() Scripts {
 	return own
 }
 
-// Keys returns the keys that a script about a lock has, or about several: the locks' own, which come first, and what else it
-// reads or writes.
+// Keys returns the keys that a script about a lock has, or about several: the locks' own, which
+// come first, and what else it reads or writes.
 func (l Layout) Keys(locks ...string) []string {
 	keys := make([]string, 0, len(locks)+1)
 	for _, key := range locks {
@@ -76,14 +78,15 @@ func (l Layout) Keys(locks ...string) []string {
 	return keys
 }
 
-// Beside returns the keys beside a lock, which a script about a claim has after the others if the claim uses them: see
-// lib/state.lua.
+// Beside returns the keys beside a lock, which a script about a claim has after the others if the
+// claim uses them: see lib/state.lua.
 func (l Layout) Beside(key string) []string { return []string{l.StateKey(key), l.Key(key) + ":early"} }
 
 // StateKey returns the key of a lock's stored state. No lock has it, as it does not end in a brace.
 func (l Layout) StateKey(key string) string { return l.Key(key) + ":state" }
 
-// Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is all of the key.
+// Key returns the Redis key of a lock. Different keys never give the same one, and the hash tag is
+// all of the key.
 func (l Layout) Key(key string) string {
 	if l.dialect {
 		return l.prefix + key
@@ -91,7 +94,8 @@ func (l Layout) Key(key string) string {
 	return l.prefix + "{" + escape(key, inKey) + "}"
 }
 
-// UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout has.
+// UserKey is the inverse of [Layout.Key]; ok is false for a Redis key that no lock of this layout
+// has.
 func (l Layout) UserKey(redisKey string) (key string, ok bool) {
 	if l.dialect {
 		return strings.CutPrefix(redisKey, l.prefix)
@@ -126,8 +130,9 @@ func (l Layout) ProbeKey() string {
 	return l.prefix + "probe"
 }
 
-// For returns the layout for a client whose channel name ends in id, which must be unique to it and have no blanks. What is
-// handed over to a claim in line is announced on the channel of the client that asked for it.
+// For returns the layout for a client whose channel name ends in id, which must be unique to it and
+// have no blanks. What is handed over to a claim in line is announced on the channel of the client
+// that asked for it.
 func (l Layout) For(id string) Layout {
 	l.client = id
 	return l
@@ -136,17 +141,19 @@ func (l Layout) For(id string) Layout {
 // ClientChannel returns the channel of [Layout.For]'s client. It is no lock's, as it has no braces.
 func (l Layout) ClientChannel() string { return l.prefix + "@" + l.client }
 
-// Topic returns what tells a claim in line from every other, and is the topic of the [Handed] messages for it.
+// Topic returns what tells a claim in line from every other, and is the topic of the [Handed]
+// messages for it.
 func (l Layout) Topic(c backend.Claim) string { return name(c.ID()) + " " + l.Key(c.Key) }
 
-// Watched returns the layout for attempts on a key that the client is subscribed to: if another holds it, its release publishes.
+// Watched returns the layout for attempts on a key that the client is subscribed to: if another
+// holds it, its release publishes.
 func (l Layout) Watched() Layout {
 	l.watched = true
 	return l
 }
 
-// Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up in the key are put together here, so
-// that the script stores them as they are.
+// Acquire returns the arguments of [Scripts.Acquire] for a claim that is valid. Those that end up
+// in the key are put together here, so that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.Keep(c), strconv.Itoa(max(c.Reserve, 1))
 	line := ""
@@ -169,7 +176,8 @@ func (l Layout) Acquire(c backend.Claim) []string {
 // Free is what a key holds whose lock nobody has, and which nobody waits for.
 func Free(last uint64) string { return "h2 " + strconv.FormatUint(last, 10) }
 
-// Held is what a key holds that a plain claim was granted; tail is the third argument of [Layout.Acquire].
+// Held is what a key holds that a plain claim was granted; tail is the third argument of
+// [Layout.Acquire].
 func Held(last uint64, tail string) string { return Free(last) + " " + tail }
 
 // tail is what the key has of a claim.
@@ -181,10 +189,12 @@ func tail(keep time.Duration, id, count string, m *backend.Meta) string {
 	return string(appendMeta(append(b, ' '), m))
 }
 
-// brief says that arguments may be left out at the end. (Each costs the server 0.1 µs and more, and most claims are alike.)
+// brief says that arguments may be left out at the end. (Each costs the server 0.1 µs and more, and
+// most claims are alike.)
 func (l Layout) brief() bool { return l.guard == nil && !l.dialect }
 
-// formOf is "x" for the plainest claim there is, so that scripts need one look, and "mode,limit,owner" for others.
+// formOf is "x" for the plainest claim there is, so that scripts need one look, and
+// "mode,limit,owner" for others.
 func formOf(c backend.Claim, id string) string {
 	owner := name(c.Owner)
 	if owner == id {
@@ -203,7 +213,8 @@ func formOf(c backend.Claim, id string) string {
 	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
 }
 
-// The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's others.
+// The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's
+// others.
 const (
 	letterExclusive = "x"
 	letterShared    = "s"
@@ -232,8 +243,9 @@ func (l Layout) Renew(c backend.Claim) []string {
 	return l.last("renew", args...)
 }
 
-// Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that outlasts both the lease that a late
-// attempt would have got and the time for which the network may hold that attempt back.
+// Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that
+// outlasts both the lease that a late attempt would have got and the time for which the network may
+// hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
 	args, before := append(make([]string, 0, 7), name(c.ID()), millis(l.Keep(c))), encodeBefore(c.Before)
 	leaves := c.Save != nil || c.NotBefore > 0
@@ -273,7 +285,8 @@ func (l Layout) Heartbeat(locks ...[]backend.Claim) []string {
 	return l.last("heartbeat", args...)
 }
 
-// last adds the last argument of some variants: the guard's rule, or which verb of the string dialect it is.
+// last adds the last argument of some variants: the guard's rule, or which verb of the string
+// dialect it is.
 func (l Layout) last(verb string, args ...string) []string {
 	if l.dialect {
 		return append(args, verb)
@@ -299,11 +312,13 @@ func (l Layout) Probe() []string {
 
 // Keep is how long a key outlives the last lease.
 //
-// The token counter is what must outlive it: until the clock has passed the last token, which a minimum token may have put a quarter of
-// a TTL ahead, and for as long as the server's clock may be set back.
+// The token counter is what must outlive it: until the clock has passed the last token, which a
+// minimum token may have put a quarter of a TTL ahead, and for as long as the server's clock may be
+// set back.
 func (l Layout) Keep(c backend.Claim) time.Duration { return roundUp(max(clamp(c.TTL)/2, l.retention)) }
 
-// clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives for years.
+// clamp bounds the TTL of a claim that is released, and so was not validated: no tombstone lives
+// for years.
 func clamp(ttl time.Duration) time.Duration { return min(max(ttl, MinTTL), backend.MaxTTL) }
 
 // What cannot stand in a key, whose braces are the hash tag, and in a name.

@@ -69,7 +69,8 @@ func TestNewLayout(t *testing.T) {
 	}
 }
 
-// FuzzKey: no two keys share a Redis key, and key and channel of a lock hash to the slot of its tag.
+// FuzzKey: no two keys share a Redis key, and key and channel of a lock hash to the slot of its
+// tag.
 //
 // covers: I3, I4, R11, R13
 func FuzzKey(f *testing.F) {
@@ -97,7 +98,8 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// slot is Redis Cluster's: of what stands between the first '{' and the next '}', if that is anything.
+// slot is Redis Cluster's: of what stands between the first '{' and the next '}', if that is
+// anything.
 func slot(key string) uint16 {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {

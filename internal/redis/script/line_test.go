@@ -63,8 +63,8 @@ func (r rig) state() backend.State {
 	return s
 }
 
-// ended ends something that is stored, as if its time had passed: the lease of an exclusive holder ("x"), or that of one of
-// several ("h:id"), or a place ("w:id").
+// ended ends something that is stored, as if its time had passed: the lease of an exclusive holder
+// ("x"), or that of one of several ("h:id"), or a place ("w:id").
 func (r rig) ended(field string) {
 	r.t.Helper()
 	past := fmt.Sprint(r.ms() - 1)
@@ -121,7 +121,8 @@ func entrant(owner, hold string) backend.Claim {
 	return backend.Claim{Owner: owner, Hold: hold, Reentrant: true, Queue: true, WaiterTTL: minute}
 }
 
-// Cancel and grant: whichever script comes first, there is one outcome, and the key is never left to somebody who has gone.
+// Cancel and grant: whichever script comes first, there is one outcome, and the key is never left
+// to somebody who has gone.
 //
 // covers: W7, W9
 func TestCancelAgainstGrant(t *testing.T) {
@@ -153,7 +154,8 @@ func TestCancelAgainstGrant(t *testing.T) {
 	}
 }
 
-// An attempt that is doubled, or comes after its release, takes no second place and no place at all.
+// An attempt that is doubled, or comes after its release, takes no second place and no place at
+// all.
 //
 // covers: A3, A4
 func TestRepeatsInLine(t *testing.T) {
@@ -317,7 +319,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A grant that nobody claims costs its linger, and its late owner has lost it. So does a place whose claim died.
+// A grant that nobody claims costs its linger, and its late owner has lost it. So does a place
+// whose claim died.
 //
 // covers: W9, G6
 func TestDeadWaiters(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 // encodeMeta returns m as JSON, and nothing for nothing.
 func encodeMeta(m backend.Meta) string { return string(appendMeta(nil, &m)) }
 
-// appendMeta appends m as JSON, and nothing for nothing. What differs from claim to claim, if they are traced, is put behind what
-// was encoded last: one call of package json costs as much as a tenth of the round trip to a server nearby.
+// appendMeta appends m as JSON, and nothing for nothing. What differs from claim to claim, if they
+// are traced, is put behind what was encoded last: one call of package json costs as much as a
+// tenth of the round trip to a server nearby.
 func appendMeta(b []byte, m *backend.Meta) []byte {
 	known := lastMeta.Load()
 	if known == nil || !known.fits(m) {
@@ -79,8 +80,9 @@ func (e *encodedMeta) fits(m *backend.Meta) bool {
 	return e.meta.PID == m.PID && e.meta.Host == m.Host && e.meta.Service == m.Service
 }
 
-// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error. It remembers a few, as those who are in
-// the way of each other are the same few again and again, and every refusal has one.
+// decodeMeta returns what it can read: Meta decides nothing, so a damaged one is no error. It
+// remembers a few, as those who are in the way of each other are the same few again and again, and
+// every refusal has one.
 func decodeMeta(text string) backend.Meta {
 	if text == "" {
 		return backend.Meta{}

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// However fast a key changes hands, and however many tokens each hold reserves, tokens do not run away from the server's clock, which
-// alone keeps them rising when everything else is lost.
+// However fast a key changes hands, and however many tokens each hold reserves, tokens do not run
+// away from the server's clock, which alone keeps them rising when everything else is lost.
 //
 // covers: K1
 func TestTokensStayNearTheClock(t *testing.T) {
@@ -45,7 +45,8 @@ func TestTokensStayNearTheClock(t *testing.T) {
 	}
 }
 
-// Who finds the server changed does not write his own rule over that of the others, whose leases may be longer than his grace.
+// Who finds the server changed does not write his own rule over that of the others, whose leases
+// may be longer than his grace.
 //
 // covers: R1
 func TestGuardKeepsItsRule(t *testing.T) {
@@ -78,7 +79,8 @@ func TestGuardKeepsItsRule(t *testing.T) {
 	}
 }
 
-// A server that has become a replica may have missed the end of a hold: it neither renews it nor repeats its grant.
+// A server that has become a replica may have missed the end of a hold: it neither renews it nor
+// repeats its grant.
 //
 // covers: R14, R16
 func TestAReplicaRenewsNothing(t *testing.T) {
@@ -145,7 +147,8 @@ func TestDialectKeysAreApart(t *testing.T) {
 	}
 }
 
-// No lock of the string dialect is the side key of another, so nobody can block a lock by the name of his own.
+// No lock of the string dialect is the side key of another, so nobody can block a lock by the name
+// of his own.
 //
 // covers: R24
 func TestNoLockIsASideKey(t *testing.T) {
@@ -172,7 +175,8 @@ func TestNoLockIsASideKey(t *testing.T) {
 	}
 }
 
-// Permits that have all run out are no reason to refuse another limit for good, however many they are.
+// Permits that have all run out are no reason to refuse another limit for good, however many they
+// are.
 func TestExpiredPermitsHaveNoLimit(t *testing.T) {
 	r := variant(t, layout(t))
 	const ttl = time.Second

@@ -1,5 +1,5 @@
--- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is not
--- needed at the end may be left out)
+-- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is
+-- not needed at the end may be left out)
 --   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
@@ -12,13 +12,14 @@ local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
 local leaves = #ARGV > 5 -- with the guard's there are 5 or 7, else at most 4 or 6
 local none_in_flight = not ARGV[3] or ARGV[3] == '0'
 
--- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in flight
--- that needs a tombstone. The owner is compared in the script that frees, so a late release never frees
--- the next holder. The counter stays for the margin from now; a longer margin is for the long way.
+-- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in
+-- flight that needs a tombstone. The owner is compared in the script that frees, so a late release
+-- never frees the next holder. The counter stays for the margin from now; a longer margin is for
+-- the long way.
 --
 -- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
--- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the counter
--- would be another.
+-- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the
+-- counter would be another.
 if type(stored) == 'string' and none_in_flight and not leaves and
   string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
   -- Out of memory: the long way frees all the same.
@@ -30,10 +31,10 @@ if type(stored) == 'string' and none_in_flight and not leaves and
 end
 -- uses: lib/clock lib/group
 
--- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive claim
--- that is alive at the head of the queue. The id is compared, the hold ended and the next one granted
--- in one step, so the lock is never free in between and nobody overtakes. If the first write is
--- refused (out of memory), nothing was changed, and the long way frees all the same.
+-- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive
+-- claim that is alive at the head of the queue. The id is compared, the hold ended and the next one
+-- granted in one step, so the lock is never free in between and nobody overtakes. If the first
+-- write is refused (out of memory), nothing was changed, and the long way frees all the same.
 local function hand_over()
   local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'g', 'z')
   if fields[1] ~= 'h2' or fields[2] ~= id or not fields[5] or fields[6] then return end

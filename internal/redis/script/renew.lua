@@ -8,9 +8,9 @@ if guard then refusal, closed = guard() end
 if refusal then return refusal end
 local stored = redis.pcall('GET', key)
 
--- The short way: one exclusive holder, and nobody waits. The lease only grows. Nothing is written but
--- the key's expiry, which is taken also when out of memory. It is written always: a replica, which
--- may have missed the end of the hold, must refuse to say yes.
+-- The short way: one exclusive holder, and nobody waits. The lease only grows. Nothing is written
+-- but the key's expiry, which is taken also when out of memory. It is written always: a replica,
+-- which may have missed the end of the hold, must refuse to say yes.
 local function short()
   local margin, owner = string.match(stored, '^h2 %d+ (%d+) ([^ ]+) ')
   if owner ~= id then return end
@@ -24,8 +24,9 @@ local reply = type(stored) == 'string' and ARGV[4] == '0' and not leaves and sho
 if reply then return reply end
 -- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/state lib/holders lib/queue
 
--- raise makes the token of id's hold, which extend has found, least at least, and with it those of the
--- same re-entrant owner. What is granted later is above it, and above what the hold has reserved.
+-- raise makes the token of id's hold, which extend has found, least at least, and with it those of
+-- the same re-entrant owner. What is granted later is above it, and above what the hold has
+-- reserved.
 local function raise(least)
   if least > 4503599627370496 then damaged('minimum token') end
   if lock.owner == id then

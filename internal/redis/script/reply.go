@@ -24,8 +24,9 @@ const (
 	codeEarly    = 9
 )
 
-// DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a client makes of a RESP array: []any
-// of int64 and string. A reply of another shape is an error that is no answer, so the caller must take it for unknown.
+// DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a
+// client makes of a RESP array: []any of int64 and string. A reply of another shape is an error
+// that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
 		return Granted(uint64(token), c), nil
@@ -108,8 +109,9 @@ func DecodeRelease(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for so many claims of each lock: what each claim is told, a
-// *[backend.HeldError] or [backend.ErrLost]. It is nil for a lock of several that is to be asked about alone.
+// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for so many claims of each lock: what each
+// claim is told, a *[backend.HeldError] or [backend.ErrLost]. It is nil for a lock of several that
+// is to be asked about alone.
 func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
 	r, code := open(reply)
 	if code != codeOK {
@@ -165,8 +167,8 @@ func decodePositions(text string, n int) (answers []error) {
 	return answers
 }
 
-// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is well. A refusal for
-// another reason (a replica, a failing disk) is the error.
+// DecodeProbe reads the reply to [Probe]: the commands that the user may not run, none if all is
+// well. A refusal for another reason (a replica, a failing disk) is the error.
 func DecodeProbe(reply any) (denied []string, err error) {
 	r, ok := reply.([]any)
 	if !ok || len(r)%2 != 0 {
@@ -188,7 +190,8 @@ func DecodeProbe(reply any) (denied []string, err error) {
 	return denied, nil
 }
 
-// open returns the reply's elements and its code, 0 if it has none. A code alone stands for an array of it.
+// open returns the reply's elements and its code, 0 if it has none. A code alone stands for an
+// array of it.
 func open(reply any) (elements []any, code int64) {
 	if code, ok := reply.(int64); ok {
 		return []any{code}, code

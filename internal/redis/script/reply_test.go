@@ -195,7 +195,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// replyOf makes a reply of words: i7 is a number, sx a string, n nil, a an array in the array, and !x no array at all.
+// replyOf makes a reply of words: i7 is a number, sx a string, n nil, a an array in the array, and
+// !x no array at all.
 func replyOf(text string) any {
 	if rest, ok := strings.CutPrefix(text, "!"); ok {
 		return rest

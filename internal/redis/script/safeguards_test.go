@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// A release after the end of the lease says that the hold was lost, also while the key is there and nobody else took it.
-// One of a holder that believes in its hold (NoneInFlight) need not look, if nobody has held since: see Backend.Release.
+// A release after the end of the lease says that the hold was lost, also while the key is there and
+// nobody else took it. One of a holder that believes in its hold (NoneInFlight) need not look, if
+// nobody has held since: see Backend.Release.
 //
 // covers: I1, B8
 func TestReleaseAfterTheEndIsLost(t *testing.T) {
@@ -96,8 +97,9 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 	}
 }
 
-// A counter that is ahead of the clock is not forgotten before the clock has caught up, on whichever way a script goes: the
-// key lives for as long. And grants do not take it further ahead: a reserve ends within NEAR of the clock.
+// A counter that is ahead of the clock is not forgotten before the clock has caught up, on
+// whichever way a script goes: the key lives for as long. And grants do not take it further ahead:
+// a reserve ends within NEAR of the clock.
 //
 // covers: K1, K2
 func TestCounterAheadOfTheClock(t *testing.T) {
@@ -169,7 +171,8 @@ func held(r rig, counter int64, n int) {
 	r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "122000")
 }
 
-// A reserve is cut where it would end more than 10 ms ahead of the clock, also by the short ways, and no sooner.
+// A reserve is cut where it would end more than 10 ms ahead of the clock, also by the short ways,
+// and no sooner.
 //
 // covers: K1
 func TestReserveEndsNearTheClock(t *testing.T) {
@@ -257,7 +260,8 @@ func TestTakesWhatIsOver(t *testing.T) {
 	}
 }
 
-// The key outlives every lease and every place by the retention, and is never given less time than it has.
+// The key outlives every lease and every place by the retention, and is never given less time than
+// it has.
 //
 // covers: R10, K2
 func TestKeyOutlivesAll(t *testing.T) {
@@ -345,8 +349,8 @@ func TestKeyOutlivesAll(t *testing.T) {
 	}
 }
 
-// Out of memory nothing is granted and no place is given, and what was there stays as it was; whoever has something keeps it
-// and gives it back.
+// Out of memory nothing is granted and no place is given, and what was there stays as it was;
+// whoever has something keeps it and gives it back.
 //
 // covers: R6
 func TestOutOfMemory(t *testing.T) {
@@ -393,7 +397,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A reader whose lease is over, and whose slot no purge has come to yet, is let in again once and not twice.
+// A reader whose lease is over, and whose slot no purge has come to yet, is let in again once and
+// not twice.
 //
 // covers: R10, B15
 func TestHoldIsNotCountedTwice(t *testing.T) {
@@ -505,7 +510,8 @@ func TestDamagedGroup(t *testing.T) {
 	}
 }
 
-// A renewal neither shortens a lease nor revives one that is over, though nobody took the key since.
+// A renewal neither shortens a lease nor revives one that is over, though nobody took the key
+// since.
 //
 // covers: I1, B8
 func TestRenewalOnlyGrows(t *testing.T) {
@@ -574,7 +580,8 @@ func TestRenewalOnlyGrows(t *testing.T) {
 	}
 }
 
-// A renewal with a minimum token raises the hold's token to it, never lowers it, and what is granted later is above it.
+// A renewal with a minimum token raises the hold's token to it, never lowers it, and what is
+// granted later is above it.
 //
 // covers: K1, K7
 func TestRenewalRaisesTheToken(t *testing.T) {
@@ -789,7 +796,8 @@ func TestAReplicaSaysNothing(t *testing.T) {
 	}
 }
 
-// A lock that never ends is none of ours, and one whose owner's lease is over is stored without an owner.
+// A lock that never ends is none of ours, and one whose owner's lease is over is stored without an
+// owner.
 //
 // covers: I2, R23
 func TestWhatIsStored(t *testing.T) {
@@ -811,8 +819,8 @@ func TestWhatIsStored(t *testing.T) {
 	}
 }
 
-// The side key of the string dialect outlives the lock and its tombstones, keeps what time it has, and is refused if it is
-// damaged, or its counter used up.
+// The side key of the string dialect outlives the lock and its tombstones, keeps what time it has,
+// and is refused if it is damaged, or its counter used up.
 //
 // covers: K1, R23, R24
 func TestSideKeyOfTheDialect(t *testing.T) {
@@ -881,7 +889,8 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 	}
 }
 
-// A lease that is over is neither renewed, nor released with a yes: also where others wait, and with a tombstone.
+// A lease that is over is neither renewed, nor released with a yes: also where others wait, and
+// with a tombstone.
 //
 // covers: I1, B8
 func TestEndedLeaseBeforeAQueue(t *testing.T) {

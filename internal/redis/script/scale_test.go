@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Thousands of waiters: each comes, asks again and leaves in a few steps, wherever in the line it stands.
+// Thousands of waiters: each comes, asks again and leaves in a few steps, wherever in the line it
+// stands.
 //
 // covers: W14, R10
 func TestLongLine(t *testing.T) {
@@ -45,7 +46,8 @@ func TestLongLine(t *testing.T) {
 	_ = r.refused(queued("w100"), 101)
 }
 
-// The dead do not hold up a script for long: each passes over a bounded number of them, says when to ask again, and gets on.
+// The dead do not hold up a script for long: each passes over a bounded number of them, says when
+// to ask again, and gets on.
 //
 // covers: R10, W9
 func TestManyDeadWaiters(t *testing.T) {
@@ -98,7 +100,8 @@ func (r rig) refusedAnywhere(c backend.Claim) {
 	}
 }
 
-// Many readers whose leases ran out are dropped in bounded steps, and the writer gets in. One of them that lives keeps it out.
+// Many readers whose leases ran out are dropped in bounded steps, and the writer gets in. One of
+// them that lives keeps it out.
 //
 // covers: R10, B15
 func TestManyDeadReaders(t *testing.T) {
@@ -123,7 +126,8 @@ func TestManyDeadReaders(t *testing.T) {
 	r.granted(queued("w"))
 }
 
-// While dead holders are dropped bit by bit, the living come, renew and go, and are neither dropped nor counted twice.
+// While dead holders are dropped bit by bit, the living come, renew and go, and are neither dropped
+// nor counted twice.
 //
 // covers: R10, B15
 func TestPurgeWhileTheyComeAndGo(t *testing.T) {

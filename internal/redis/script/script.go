@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers NOSCRIPT.
+// A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers
+// NOSCRIPT.
 type Script struct {
 	Source string
 	SHA1   string // in hex, as Redis computes it from Source
 }
 
 // Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name
-// makes, and its reply is read by the Decode function of that name. The string dialect has no queue,
-// and so no Heartbeat.
+// makes, and its reply is read by the Decode function of that name. The string dialect has no
+// queue, and so no Heartbeat.
 type Scripts struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }
 
 //go:embed *.lua lib/*.lua
@@ -30,8 +31,8 @@ var (
 	dialect       = Scripts{Acquire: stringDialect, Renew: stringDialect, Release: stringDialect, Inspect: stringDialect}
 )
 
-// Commands are the commands that the scripts run, INFO only with a guard. A user of the server needs
-// them all, on the keys (PUBLISH on the channels), and EVALSHA and EVAL.
+// Commands are the commands that the scripts run, INFO only with a guard. A user of the server
+// needs them all, on the keys (PUBLISH on the channels), and EVALSHA and EVAL.
 var Commands = []string{
 	"DEL", "GET", "HDEL", "HGET", "HGETALL", "HMGET", "HSET", "INFO", "PEXPIRE", "PTTL", "PUBLISH", "SET", "TIME",
 }
@@ -46,8 +47,8 @@ var Mark = newScript("return redis.pcall('GET', KEYS[1]) or ''\n")
 // Saved reads what was saved last, under [Layout.StateKey]; see [DecodeSaved].
 var Saved = load("saved")
 
-// load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in the
-// place of that line.
+// load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in
+// the place of that line.
 func load(verb string) Script { return newScript(read(verb)) }
 
 func newScript(text string) Script {

@@ -55,8 +55,8 @@ var (
 	command = regexp.MustCompile(`'([A-Z]{3,})'`)
 )
 
-// A library uses no name but those it defines, those of Lua, and those that whatever is before it in the script defines; and
-// a verb names no library of which it uses nothing.
+// A library uses no name but those it defines, those of Lua, and those that whatever is before it
+// in the script defines; and a verb names no library of which it uses nothing.
 func TestLibraries(t *testing.T) {
 	const lua = "and break do else elseif end false for function if in local nil not or repeat return then true until while " +
 		"KEYS ARGV redis string table math error pcall ipairs next pairs tonumber type unpack _"
@@ -189,8 +189,8 @@ func (r rig) acquire(owner string) (backend.Grant, error) {
 	return DecodeAcquire(r.eval(own.Acquire, r.l.Acquire(c)...), c)
 }
 
-// stored is what the key holds: its short form, or the fields of its long one in one order, since Redis' own may change when
-// it moves fields about.
+// stored is what the key holds: its short form, or the fields of its long one in one order, since
+// Redis' own may change when it moves fields about.
 func (r rig) stored() string {
 	r.t.Helper()
 	if r.srv.MustDo("TYPE", r.l.Key(r.key)) == "string" {
@@ -208,7 +208,8 @@ func (r rig) stored() string {
 	return strings.Join(pairs, "\n")
 }
 
-// set stores a long form of fields, or a short one of a single string, which has an expiry as always.
+// set stores a long form of fields, or a short one of a single string, which has an expiry as
+// always.
 func (r rig) set(fields ...string) {
 	r.t.Helper()
 	r.srv.MustDo("DEL", r.l.Key(r.key))
@@ -259,7 +260,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A lease lasts for its TTL at least, counted from the µs of the grant, which the first token of a key is.
+// A lease lasts for its TTL at least, counted from the µs of the grant, which the first token of a
+// key is.
 //
 // covers: I1
 func TestLeaseIsNotShort(t *testing.T) {
@@ -330,8 +332,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// FuzzHashState: whatever the fields hold, a script never grants over a live holder, answers with a typed no instead, and a
-// no leaves the data as it was.
+// FuzzHashState: whatever the fields hold, a script never grants over a live holder, answers with a
+// typed no instead, and a no leaves the data as it was.
 func FuzzHashState(f *testing.F) {
 	f.Add(uint8(0), "", "", "", "", "", int64(0))
 	f.Add(uint8(0b1111), "h2", "other", "", "5", "", int64(50))
@@ -379,7 +381,8 @@ func FuzzHashState(f *testing.F) {
 
 var digits = regexp.MustCompile(`^[0-9]{1,16}$`)
 
-// checkGrant holds a grant to the state before it: free, or held by the claimant, or held until a time that has passed.
+// checkGrant holds a grant to the state before it: free, or held by the claimant, or held until a
+// time that has passed.
 func checkGrant(t *testing.T, state map[string]string, g backend.Grant, now int64) {
 	t.Helper()
 	owner, owned := state["o"]

@@ -29,8 +29,8 @@ func (r rig) take(c backend.Claim) (backend.Grant, error) {
 	return DecodeAcquire(r.do(own.Acquire, c, r.l.Acquire(c)), c)
 }
 
-// A state is a key of its own, without an expiry, which no end of a hold touches; and which holds are
-// written as always beside it.
+// A state is a key of its own, without an expiry, which no end of a hold touches; and which holds
+// are written as always beside it.
 func TestStateOutlivesAll(t *testing.T) {
 	r := newRig(t)
 	c := r.loading("a")

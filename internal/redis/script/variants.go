@@ -9,17 +9,20 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// The guard's margins. A lease of the longest TTL may be kept by a clock that is a hundredth off, on either side.
+// The guard's margins. A lease of the longest TTL may be kept by a clock that is a hundredth off,
+// on either side.
 const (
 	guardDrift  = 50 // the 50th part of the longest TTL: twice a hundredth
 	guardMargin = time.Second
 	lagMargin   = 2 * time.Second
 )
 
-// Guarded returns the layout with a guard: a server that restarted, was promoted or was flushed grants nothing until every
-// lease that it may have forgotten has run out, none of which is longer than longest. lag is for how long a primary that was
-// replaced may go on granting: min-replicas-max-lag, zero without replicas. All clients of a server must have the same
-// longest. With a guard scripts have a second key, which no hash tag can bring together with all locks: not for a cluster.
+// Guarded returns the layout with a guard: a server that restarted, was promoted or was flushed
+// grants nothing until every lease that it may have forgotten has run out, none of which is longer
+// than longest. lag is for how long a primary that was replaced may go on granting:
+// min-replicas-max-lag, zero without replicas. All clients of a server must have the same longest.
+// With a guard scripts have a second key, which no hash tag can bring together with all locks: not
+// for a cluster.
 func (l Layout) Guarded(longest, lag time.Duration) Layout {
 	grace := longest + longest/guardDrift + guardMargin
 	if lag > 0 {
@@ -40,7 +43,8 @@ func (l Layout) Rule() string {
 	return strings.ReplaceAll(l.guard[0], " ", "/")
 }
 
-// CheckMark reads the reply to [Mark]. The error is [backend.ErrUnsafe] if the server's clients have another guard than this layout.
+// CheckMark reads the reply to [Mark]. The error is [backend.ErrUnsafe] if the server's clients
+// have another guard than this layout.
 func (l Layout) CheckMark(reply any) error {
 	mark, _ := reply.(string)
 	fields := strings.Fields(mark)
@@ -54,9 +58,9 @@ func (l Layout) CheckMark(reply any) error {
 	return nil
 }
 
-// Dialect returns the layout that other libraries have (redsync, bsm/redislock, node-redlock, redis-py, the Redlock text):
-// the key is prefix and key as they are, and holds the owner for as long as the lease lasts. prefix may be empty. Plain
-// exclusive claims only.
+// Dialect returns the layout that other libraries have (redsync, bsm/redislock, node-redlock,
+// redis-py, the Redlock text): the key is prefix and key as they are, and holds the owner for as
+// long as the lease lasts. prefix may be empty. Plain exclusive claims only.
 func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
 		return Layout{}, &backend.InvalidError{Field: "prefix", Value: prefix, Reason: "has control characters"}
@@ -69,7 +73,8 @@ func Dialect(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	return l, err
 }
 
-// ReplicationID reads the reply to INFO replication: another one after every start and promotion, and a replica has its primary's.
+// ReplicationID reads the reply to INFO replication: another one after every start and promotion,
+// and a replica has its primary's.
 func ReplicationID(info string) (string, error) {
 	for line := range strings.Lines(info) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "master_replid:"); ok && id != "" {
@@ -79,9 +84,9 @@ func ReplicationID(info string) (string, error) {
 	return "", fmt.Errorf("%w: INFO replication has no master_replid", errors.ErrUnsupported)
 }
 
-// sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its first brace and the next
-// closing one, if that is not nothing, and else the whole key. Two locks never have the same one, as those of tagged keys end
-// otherwise.
+// sideKey is beside a lock of the dialect, in its slot: a key's hash tag is what is between its
+// first brace and the next closing one, if that is not nothing, and else the whole key. Two locks
+// never have the same one, as those of tagged keys end otherwise.
 func (l Layout) sideKey(key string) string {
 	k := l.Key(key)
 	if tagged(k) {
@@ -97,9 +102,10 @@ func tagged(k string) bool {
 	return ok && strings.Index(after, "}") > 0
 }
 
-// CheckKey refuses a key that cannot be locked, with an *[backend.InvalidError]. In the string dialect that is one that ends as
-// side keys do: it could be that of another lock, and whoever holds it would keep everyone from that lock. In a cluster it
-// is also one with a closing brace that ends no hash tag, as no second key can be in its slot.
+// CheckKey refuses a key that cannot be locked, with an *[backend.InvalidError]. In the string
+// dialect that is one that ends as side keys do: it could be that of another lock, and whoever
+// holds it would keep everyone from that lock. In a cluster it is also one with a closing brace
+// that ends no hash tag, as no second key can be in its slot.
 func (l Layout) CheckKey(key string, cluster bool) error {
 	if !l.dialect {
 		return nil

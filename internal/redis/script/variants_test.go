@@ -61,7 +61,8 @@ func (r rig) closed(what, why string, err error) {
 	}
 }
 
-// Whatever makes a server forget holds closes it, for long enough, and what it still knows is renewed and released.
+// Whatever makes a server forget holds closes it, for long enough, and what it still knows is
+// renewed and released.
 //
 // covers: R1, R3, R4, R8, R16, R26, D2, D5
 func TestGuard(t *testing.T) {
@@ -127,8 +128,9 @@ func TestGuardOfOthers(t *testing.T) {
 	}
 }
 
-// A client that was started with another max_ttl than it had, or than the others have, gives back what it holds. It lets nobody
-// in with that, as it does not know for how long this server is closed; and its lease does not grow.
+// A client that was started with another max_ttl than it had, or than the others have, gives back
+// what it holds. It lets nobody in with that, as it does not know for how long this server is
+// closed; and its lease does not grow.
 //
 // covers: R1
 func TestGuardLetsOthersRelease(t *testing.T) {

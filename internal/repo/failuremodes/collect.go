@@ -22,8 +22,8 @@ var (
 	coversForm = regexp.MustCompile(`(?m)^\s*covers:(.*)$`)
 )
 
-// collect reads the comments of every Go file, and returns the tests by id. A fault is a comment that cannot be read or
-// belongs to nothing.
+// collect reads the comments of every Go file, and returns the tests by id. A fault is a comment
+// that cannot be read or belongs to nothing.
 func collect(tree fs.FS) (covers map[string][]test, faults []string) {
 	covers = map[string][]test{}
 	err := fs.WalkDir(tree, ".", func(file string, d fs.DirEntry, err error) error {
@@ -87,7 +87,8 @@ func ids(list string) []string {
 	return words[:end]
 }
 
-// enclosing returns the name of the declaration that a comment is in, or that it is the doc comment of.
+// enclosing returns the name of the declaration that a comment is in, or that it is the doc comment
+// of.
 func enclosing(f *ast.File, group *ast.CommentGroup) string {
 	for _, decl := range f.Decls {
 		begin := decl.Pos()

@@ -1,5 +1,6 @@
-// Command failuremodes writes docs/failure-modes.md: every known failure mode with the tests that show how holdfast meets
-// it. A test says so itself, in a comment that reads "covers:" and ids: what is in the page is in the tests.
+// Command failuremodes writes docs/failure-modes.md: every known failure mode with the tests that
+// show how holdfast meets it. A test says so itself, in a comment that reads "covers:" and ids:
+// what is in the page is in the tests.
 package main
 
 import (
@@ -30,7 +31,8 @@ func main() {
 	}
 }
 
-// build returns what the page should hold, or an error if a comment names an id that is not in the catalogue.
+// build returns what the page should hold, or an error if a comment names an id that is not in the
+// catalogue.
 func build() (string, error) {
 	modes, err := parse(catalogue)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command path tells what of this module one warm Lock and Unlock passes: functions, files and packages, from coverage
-// counters that are cleared just before. It is a mirror and no gate: look at it before and after a change.
+// Command path tells what of this module one warm Lock and Unlock passes: functions, files and
+// packages, from coverage counters that are cleared just before. It is a mirror and no gate: look
+// at it before and after a change.
 //
 //	path              a table: mem://, redis:// and rueidis://; a free key, and one that another goroutine holds
 //	path URL MODE     the functions of one row, one a line; MODE is free or local

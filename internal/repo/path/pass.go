@@ -18,7 +18,8 @@ import (
 // passEnv says where the counters go, to the program that is measured.
 const passEnv = "HOLDFAST_PATH_COUNTERS"
 
-// pass makes one pair on the store at args[0], after some that warm it up, and writes what it passed.
+// pass makes one pair on the store at args[0], after some that warm it up, and writes what it
+// passed.
 func pass(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("want a URL and a mode")

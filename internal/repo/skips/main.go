@@ -1,5 +1,6 @@
-// Command skips is what gotestsum runs at its end. It fails if a test was skipped without leave, since a server that cannot
-// start must not turn into a green run, and prints "N passed, N failed". With -short every test may skip.
+// Command skips is what gotestsum runs at its end. It fails if a test was skipped without leave,
+// since a server that cannot start must not turn into a green run, and prints "N passed, N failed".
+// With -short every test may skip.
 package main
 
 import (
@@ -35,7 +36,8 @@ func main() {
 // versionSkip is in the reason that testserver.OnlyWhere gives; that is leave.
 const versionSkip = "server version: "
 
-// count reads what go test -json printed. A package that failed without a test that did counts as one.
+// count reads what go test -json printed. A package that failed without a test that did counts as
+// one.
 func count(log io.Reader, short bool) (passed, failed int, faults []string, err error) {
 	type test struct{ Package, Test string }
 	output := map[test][]string{}

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// What Redisson keeps: a hash of holders and counts, with a lease of 30 s, which its watchdog renews
-// every 10 s.
+// What Redisson keeps: a hash of holders and counts, with a lease of 30 s, which its watchdog
+// renews every 10 s.
 const (
 	holderField = "uuid:thread-1"
 	watchLock   = `if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

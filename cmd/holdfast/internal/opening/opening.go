@@ -72,7 +72,8 @@ var told = []string{
 	backend.ErrUnavailable.Error() + ": ", backend.ErrDenied.Error() + ": ", backend.ErrUnsafe.Error() + ": ", "first look at the server: ",
 }
 
-// Reason is why a request or the opening of a store failed, without what the command says of that itself.
+// Reason is why a request or the opening of a store failed, without what the command says of that
+// itself.
 func Reason(err error) string {
 	var problem *config.Error
 	if errors.As(err, &problem) {

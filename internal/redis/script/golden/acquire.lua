@@ -2,20 +2,21 @@
 --   -> token | {OK, token, reserved} | the same with '+' and the state, or '-' | {EARLY, ms}
 --   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
--- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they are.
--- The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form is 'x'
--- or 'mode,limit,owner', with '+' in front for a claim that loads the state, and '!' for one that is
--- not to be granted early; it and what follows are left out for 'x' without a minimum token.
+-- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
+-- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
+-- is 'x' or 'mode,limit,owner', with '+' in front for a claim that loads the state, and '!' for one
+-- that is not to be granted early; it and what follows are left out for 'x' without a minimum
+-- token.
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
 -- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the
--- last argument its rule, 'longest grace'. The replication id changes with every start and every
--- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
--- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
--- what was granted before is over after the grace, as no lease is longer than the longest TTL. The mark
--- is read in the step that grants. guard returns two things, both false if all is well:
+-- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
+-- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
+-- whatever was granted since is in this memory, and what was granted before is over after the
+-- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
+-- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
 --            gets no lease, new or longer. It may give back what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
@@ -44,7 +45,8 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
   end
-  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever it is.
+  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
+  -- it is.
   if since == now then
     redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
   end
@@ -62,9 +64,10 @@ local short = type(stored) == 'string' and stored
 local counter = plain and (not stored and 0 or short and tonumber(string.match(short, '^h2 (%d+)$')))
 
 -- The short way: a plain exclusive claim, and a lock that is free, and nobody waits, so nobody is
--- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is above
--- every earlier one: by the counter while the key lives, by the clock afterwards. A minimum token is at
--- most a quarter of the TTL ahead of the clock, and the key outlives any lease for longer than that.
+-- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is
+-- above every earlier one: by the counter while the key lives, by the clock afterwards. A minimum
+-- token is at most a quarter of the TTL ahead of the clock, and the key outlives any lease for
+-- longer than that.
 if counter then
   local time = redis.call('TIME')
   local least = time[1] * 1000000 + time[2]
@@ -73,15 +76,16 @@ if counter then
   if counter >= least then token = counter + 1 end
   local last = token + ARGV[5] - 1
   if last <= least + 10000 then -- else ahead of the clock: see NEAR in lib/clock
-    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on some
-    -- servers, and %.0f costs twice as much.)
+    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on
+    -- some servers, and %.0f costs twice as much.)
     local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
     local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
     return reply.err and reply or token
   end
 end
 
--- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes nothing.
+-- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes
+-- nothing.
 local function mark()
   if ARGV[4] == 'w' and short and string.sub(short, -1) ~= ' ' then
     redis.pcall('SET', key, short .. ' ', 'KEEPTTL') -- if it is refused: a lost wake-up
@@ -108,8 +112,8 @@ local function read_clock()
   now = math.floor(us / 1000)
 end
 
--- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan', which
--- no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
+-- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan',
+-- which no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
 local DIGITS = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
 local LAST = 9007199254740990 -- the largest token: above 2^53, n + 1 may be n
 local function text(n) return string.format(DIGITS, n) end
@@ -118,8 +122,9 @@ local function int(digits)
   return n and n <= LAST and n
 end
 
--- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they rise
--- also where all was lost but the clock. A counter further ahead is kept until the clock has caught up.
+-- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they
+-- rise also where all was lost but the clock. A counter further ahead is kept until the clock has
+-- caught up.
 local NEAR = 10000
 local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 1000)) end
 -- The group: what the field g has, in this order, of those who hold together and of those who wait.
@@ -161,9 +166,9 @@ local function write_group(group)
     group.waiting, group.permits)
 end
 
--- The short way into the queue: a plain exclusive claim that does not wait yet, and another that holds
--- alone. While its lease runs nobody can be let in; places that lapsed are passed over by the script
--- that lets in. All checks come before the first write, which is refused when out of memory.
+-- The short way into the queue: a plain exclusive claim that does not wait yet, and another that
+-- holds alone. While its lease runs nobody can be let in; places that lapsed are passed over by the
+-- script that lets in. All checks come before the first write, which is refused when out of memory.
 local function join()
   local left = type(stored) == 'string' and redis.call('PTTL', key) -- before the clock: see lib/lock
   local owner, expires, counter, meta, count, group
@@ -211,12 +216,12 @@ end
 local reply = plain and waits and stored and join()
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
--- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
--- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
+-- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
+-- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
 
--- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table, as
--- pcall of Redis 7 makes a text of an error with a field err.)
+-- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table,
+-- as pcall of Redis 7 makes a text of an error with a field err.)
 local function stop(reply) error({reply = reply}, 0) end
 
 local function answer(way)
@@ -233,7 +238,8 @@ local function run(...)
 end
 
 -- primary stops at a replica, which may lag behind and must not say no: there HDEL is refused. It
--- deletes nothing, and is taken when out of memory, and so is all that follows it in the same script.
+-- deletes nothing, and is taken when out of memory, and so is all that follows it in the same
+-- script.
 local function primary()
   local reply = redis.pcall('HDEL', KEYS[1], '-')
   if refused(reply) and not string.find(reply.err, 'WRONGTYPE', 1, true) then stop(reply) end
@@ -268,8 +274,8 @@ local function isTombstoned(tombs, who)
   end
 end
 
--- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
--- that everyone's work is bounded: then the one that ends first makes room.
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32
+-- at most, so that everyone's work is bounded: then the one that ends first makes room.
 local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
@@ -282,12 +288,12 @@ local function addTombstone(tombs, who, ms)
   tombs[#tombs + 1] = {ends = now + 1 + ms, id = who}
   tombs.ends = math.max(tombs.ends, now + 1 + ms)
 end
--- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing is
--- written before, so every check comes before the first write, and a script that finds damage has
--- changed nothing. Scripts run one at a time: no race is inside a script.
+-- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing
+-- is written before, so every check comes before the first write, and a script that finds damage
+-- has changed nothing. Scripts run one at a time: no race is inside a script.
 --
--- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease expires.
--- counter is the last token; an exclusive hold has the last ones up to it.
+-- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease
+-- expires. counter is the last token; an exclusive hold has the last ones up to it.
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
@@ -315,7 +321,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
-  -- Before the clock: if the server stands still in between, a lease seems to end later, not sooner.
+  -- Before the clock: if the server stands still in between, a lease seems to end later, not
+  -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
   read_clock()
   if hash then
@@ -352,8 +359,8 @@ local function outlast(ends)
   if ends > lock.latest then lock.latest, lock.outlasts = ends + 1000, true end
 end
 
--- write makes a script's first write. A script that takes something is refused when out of memory, and
--- has written nothing then. One that frees or keeps is not refused: see primary.
+-- write makes a script's first write. A script that takes something is refused when out of memory,
+-- and has written nothing then. One that frees or keeps is not refused: see primary.
 local function write(frees, ...)
   local reply = redis.pcall(...)
   if refused(reply) and frees then
@@ -384,8 +391,8 @@ local function commit(keep, frees, reply)
   keep = math.max(keep, lock.keep or 0) + ahead(lock.counter)
 
   if not group and #tombs == 0 then
-    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the lease
-    -- by the margin. When another holds, the key is not given less time than it has.
+    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
+    -- lease by the margin. When another holds, the key is not given less time than it has.
     local value, left = 'h2 ' .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
@@ -434,11 +441,12 @@ local function commit(keep, frees, reply)
   for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
   return reply
 end
--- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive holds.
+-- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive
+-- holds.
 --   <key>:state   what it saved; without an expiry
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
--- They are written by the script that proves the hold, before all else, so one that is refused (out of
--- memory) has written nothing. After a first write no other one is refused.
+-- They are written by the script that proves the hold, before all else, so one that is refused (out
+-- of memory) has written nothing. After a first write no other one is refused.
 local saving, early = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
@@ -452,7 +460,8 @@ local function write_state()
   if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
 end
 
--- read_state returns '+' and the state, or '-' for none; what this script saves is the state already.
+-- read_state returns '+' and the state, or '-' for none; what this script saves is the state
+-- already.
 local function read_state()
   local state = saving or redis.pcall('GET', key .. ':state')
   if refused(state) then return state end
@@ -490,8 +499,8 @@ local function find_hold()
   return n, hold
 end
 
--- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if the
--- last one was seen, so it was, and else it is now in a slot that is still to be seen.
+-- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if
+-- the last one was seen, so it was, and else it is now in a slot that is still to be seen.
 local function drop(n, hold)
   if n < lock.holders then
     local last = read_slot(lock.holders)
@@ -504,8 +513,9 @@ local function drop(n, hold)
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
--- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks only
--- when one may be: soonest is lowered by every new lease, and raised at the end of a complete look.
+-- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks
+-- only when one may be: soonest is lowered by every new lease, and raised at the end of a complete
+-- look.
 local function purge()
   if lock.holders == 0 or now < lock.soonest then return end
   if lock.unseen == 0 then lock.unseen, lock.seen = lock.holders, LAST end
@@ -520,8 +530,9 @@ local function purge()
   if lock.unseen > 0 then more = true elseif lock.holders > 0 then lock.soonest = lock.seen end
 end
 
--- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader, permits
--- below their limit, holds of the same re-entrant owner (whose last one a purge may yet drop).
+-- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader,
+-- permits below their limit, holds of the same re-entrant owner (whose last one a purge may yet
+-- drop).
 local function fits(claim)
   if closed or (lock.owner and lock.expires > now) then return false end
   if lock.holders == 0 then return true end
@@ -601,9 +612,9 @@ local function extend(ttl)
 end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
--- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those for
--- permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat never
--- has two.
+-- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
+-- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
+-- never has two.
 
 -- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
 local function read_place(place)
@@ -657,13 +668,13 @@ end
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
 -- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
 --
--- Whoever is let in holds from now on, in the step that made the room, for the lease of its place (at
--- most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its lease
--- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
--- that is cancelled has left before, or holds, and its release ends either.
+-- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
+-- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
+-- lease ends like any other. Leaving the queue and being let in are both steps of a script, so a
+-- waiter that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
--- a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -715,8 +726,8 @@ local function position(number)
   return n
 end
 
--- held says who holds, and when a claim at place number (none for nil) should ask again: the head for
--- the queue, whoever does not wait in it for itself, the others never.
+-- held says who holds, and when a claim at place number (none for nil) should ask again: the head
+-- for the queue, whoever does not wait in it for itself, the others never.
 local function held(number, claim)
   local at, ms = number and position(number) or 0, 0
   local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
@@ -744,7 +755,8 @@ local function held(number, claim)
   return {HELD, ms, meta, at, lock.counter}
 end
 
--- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written yet.
+-- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written
+-- yet.
 local function granted(claim, token, count)
   if not claim.loads then return {OK, token, count} end
   local state = read_state()
@@ -783,8 +795,9 @@ local function long()
     return commit(claim.keep, true, more and {HELD, 1, '', 0, lock.counter} or {MISMATCH, lock.limit})
   end
 
-  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim. But
-  -- another hold of a re-entrant owner that holds takes the key from nobody, and might wait for itself.
+  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim.
+  -- But another hold of a re-entrant owner that holds takes the key from nobody, and might wait for
+  -- itself.
   if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then
     if number then leave(number, id, mode) end
     token, count = admit(claim, ttl)

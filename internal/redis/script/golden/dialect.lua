@@ -1,17 +1,18 @@
 -- The string dialect: ACQUIRE, RENEW, RELEASE and INSPECT, as in the files of those names, named by
--- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock text,
--- redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they exclude it.
--- An owner that is not ours is any string. Plain exclusive claims only.
+-- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock
+-- text, redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they
+-- exclude it. An owner that is not ours is any string. Plain exclusive claims only.
 --
--- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of tombstones>
--- meta': the last token, and how many our last hold had, its id and its Meta. It outlives the lock.
+-- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of
+-- tombstones> meta': the last token, and how many our last hold had, its id and its Meta. It
+-- outlives the lock.
 -- uses: lib/run lib/clock lib/tombstones
--- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
--- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
+-- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
+-- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
 
--- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table, as
--- pcall of Redis 7 makes a text of an error with a field err.)
+-- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table,
+-- as pcall of Redis 7 makes a text of an error with a field err.)
 local function stop(reply) error({reply = reply}, 0) end
 
 local function answer(way)
@@ -28,7 +29,8 @@ local function run(...)
 end
 
 -- primary stops at a replica, which may lag behind and must not say no: there HDEL is refused. It
--- deletes nothing, and is taken when out of memory, and so is all that follows it in the same script.
+-- deletes nothing, and is taken when out of memory, and so is all that follows it in the same
+-- script.
 local function primary()
   local reply = redis.pcall('HDEL', KEYS[1], '-')
   if refused(reply) and not string.find(reply.err, 'WRONGTYPE', 1, true) then stop(reply) end
@@ -42,8 +44,8 @@ local function read_clock()
   now = math.floor(us / 1000)
 end
 
--- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan', which
--- no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
+-- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan',
+-- which no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
 local DIGITS = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
 local LAST = 9007199254740990 -- the largest token: above 2^53, n + 1 may be n
 local function text(n) return string.format(DIGITS, n) end
@@ -52,8 +54,9 @@ local function int(digits)
   return n and n <= LAST and n
 end
 
--- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they rise
--- also where all was lost but the clock. A counter further ahead is kept until the clock has caught up.
+-- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they
+-- rise also where all was lost but the clock. A counter further ahead is kept until the clock has
+-- caught up.
 local NEAR = 10000
 local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 1000)) end
 -- Tombstones, 'until id;': claims that were released while an attempt of them may be in flight. An
@@ -86,8 +89,8 @@ local function isTombstoned(tombs, who)
   end
 end
 
--- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
--- that everyone's work is bounded: then the one that ends first makes room.
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32
+-- at most, so that everyone's work is bounded: then the one that ends first makes room.
 local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do

@@ -2,16 +2,16 @@ local function apply(KEYS, ARGV)
 return redis.call('SET', KEYS[1], ARGV[1])
 end
 -- FENCED(token, 1 or 2, the program's arguments …) -> {OK, reply} | {LOST, token of the mark or 0}
--- apply, before this, is the program's own script as a function. KEYS are the lock, the mark, in the
--- string dialect the side key (2 instead of 1), and the program's keys.
+-- apply, before this, is the program's own script as a function. KEYS are the lock, the mark, in
+-- the string dialect the side key (2 instead of 1), and the program's keys.
 local OK, LOST = 1, 3
 -- uses: lib/grant
--- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It is
--- for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold, no
--- other was granted since, whether the lease still runs or not.
+-- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It
+-- is for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold,
+-- no other was granted since, whether the lease still runs or not.
 
--- grant returns the first and the last token, or nothing if the last hold was released or forgotten,
--- or is not exclusive. beside is the side key of the string dialect.
+-- grant returns the first and the last token, or nothing if the last hold was released or
+-- forgotten, or is not exclusive. beside is the side key of the string dialect.
 local function grant(key, beside)
   local stored = redis.pcall('GET', key)
   if not stored then return end
@@ -34,12 +34,12 @@ local function grant(key, beside)
   local token = fields[5] and string.find(fields[5], '^r ') and string.match(fields[6] or '', '^%d+ (%d+) ')
   if token then return token + 0, token + 0 end
 end
--- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It is
--- for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold, no
--- other was granted since, whether the lease still runs or not.
+-- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It
+-- is for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold,
+-- no other was granted since, whether the lease still runs or not.
 
--- grant returns the first and the last token, or nothing if the last hold was released or forgotten,
--- or is not exclusive. beside is the side key of the string dialect.
+-- grant returns the first and the last token, or nothing if the last hold was released or
+-- forgotten, or is not exclusive. beside is the side key of the string dialect.
 local function grant(key, beside)
   local stored = redis.pcall('GET', key)
   if not stored then return end
@@ -62,13 +62,13 @@ local function grant(key, beside)
   local token = fields[5] and string.find(fields[5], '^r ') and string.match(fields[6] or '', '^%d+ (%d+) ')
   if token then return token + 0, token + 0 end
 end
--- Effect exclusion: apply runs only if the token is one of the last grant's, in the run that reads it
--- in the lock. So from the moment at which a successor holds, nobody before it writes; a hold that was
--- released writes no more either. The tokens of one grant are those of a lease that a process hands on
--- among its goroutines, of which the lock does not know. Those the mark puts in order: it is the highest
--- token that came here. It is written first, so it refuses also what was sent before and comes late, and
--- a server that is out of memory, or a replica, refuses it and runs nothing. It is kept for a day, which
--- no request spends on its way.
+-- Effect exclusion: apply runs only if the token is one of the last grant's, in the run that reads
+-- it in the lock. So from the moment at which a successor holds, nobody before it writes; a hold
+-- that was released writes no more either. The tokens of one grant are those of a lease that a
+-- process hands on among its goroutines, of which the lock does not know. Those the mark puts in
+-- order: it is the highest token that came here. It is written first, so it refuses also what was
+-- sent before and comes late, and a server that is out of memory, or a replica, refuses it and runs
+-- nothing. It is kept for a day, which no request spends on its way.
 local token, first, last, mark = tonumber(ARGV[1]), grant(KEYS[1], ARGV[2] == '2' and KEYS[3])
 mark = redis.pcall('GET', KEYS[2])
 if type(mark) == 'table' then return mark end

@@ -1,18 +1,20 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner}, …},
+-- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner},
+-- …},
 --   {{owner, mode, meta}, …}}
 --   | {FOREIGN, why}
--- Reads only: it tells what was true at this instant. It reads what is stored, once, and never counts
--- from one number to another: a queue has gaps, and damage may have made them as long as you like.
+-- Reads only: it tells what was true at this instant. It reads what is stored, once, and never
+-- counts from one number to another: a queue has gaps, and damage may have made them as long as you
+-- like.
 local OK, LOST, FOREIGN = 1, 3, 4
 local key, id, closed = KEYS[1], '', false
 local stored = redis.pcall('GET', key)
 -- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/state lib/holders lib/queue
--- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
--- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
+-- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
+-- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
 
--- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table, as
--- pcall of Redis 7 makes a text of an error with a field err.)
+-- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table,
+-- as pcall of Redis 7 makes a text of an error with a field err.)
 local function stop(reply) error({reply = reply}, 0) end
 
 local function answer(way)
@@ -29,7 +31,8 @@ local function run(...)
 end
 
 -- primary stops at a replica, which may lag behind and must not say no: there HDEL is refused. It
--- deletes nothing, and is taken when out of memory, and so is all that follows it in the same script.
+-- deletes nothing, and is taken when out of memory, and so is all that follows it in the same
+-- script.
 local function primary()
   local reply = redis.pcall('HDEL', KEYS[1], '-')
   if refused(reply) and not string.find(reply.err, 'WRONGTYPE', 1, true) then stop(reply) end
@@ -43,8 +46,8 @@ local function read_clock()
   now = math.floor(us / 1000)
 end
 
--- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan', which
--- no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
+-- Numbers are stored as plain digits: tostring would write 1.7952e+15, and tonumber reads 'nan',
+-- which no lease outlives. (%d is twice as quick, but has 32 bits on some servers.)
 local DIGITS = string.format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
 local LAST = 9007199254740990 -- the largest token: above 2^53, n + 1 may be n
 local function text(n) return string.format(DIGITS, n) end
@@ -53,8 +56,9 @@ local function int(digits)
   return n and n <= LAST and n
 end
 
--- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they rise
--- also where all was lost but the clock. A counter further ahead is kept until the clock has caught up.
+-- Tokens end within NEAR µs of the clock, or of a minimum token, where that is possible: so they
+-- rise also where all was lost but the clock. A counter further ahead is kept until the clock has
+-- caught up.
 local NEAR = 10000
 local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 1000)) end
 -- The group: what the field g has, in this order, of those who hold together and of those who wait.
@@ -125,8 +129,8 @@ local function isTombstoned(tombs, who)
   end
 end
 
--- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
--- that everyone's work is bounded: then the one that ends first makes room.
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32
+-- at most, so that everyone's work is bounded: then the one that ends first makes room.
 local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
@@ -139,12 +143,12 @@ local function addTombstone(tombs, who, ms)
   tombs[#tombs + 1] = {ends = now + 1 + ms, id = who}
   tombs.ends = math.max(tombs.ends, now + 1 + ms)
 end
--- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing is
--- written before, so every check comes before the first write, and a script that finds damage has
--- changed nothing. Scripts run one at a time: no race is inside a script.
+-- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing
+-- is written before, so every check comes before the first write, and a script that finds damage
+-- has changed nothing. Scripts run one at a time: no race is inside a script.
 --
--- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease expires.
--- counter is the last token; an exclusive hold has the last ones up to it.
+-- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease
+-- expires. counter is the last token; an exclusive hold has the last ones up to it.
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
@@ -172,7 +176,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
-  -- Before the clock: if the server stands still in between, a lease seems to end later, not sooner.
+  -- Before the clock: if the server stands still in between, a lease seems to end later, not
+  -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
   read_clock()
   if hash then
@@ -209,8 +214,8 @@ local function outlast(ends)
   if ends > lock.latest then lock.latest, lock.outlasts = ends + 1000, true end
 end
 
--- write makes a script's first write. A script that takes something is refused when out of memory, and
--- has written nothing then. One that frees or keeps is not refused: see primary.
+-- write makes a script's first write. A script that takes something is refused when out of memory,
+-- and has written nothing then. One that frees or keeps is not refused: see primary.
 local function write(frees, ...)
   local reply = redis.pcall(...)
   if refused(reply) and frees then
@@ -241,8 +246,8 @@ local function commit(keep, frees, reply)
   keep = math.max(keep, lock.keep or 0) + ahead(lock.counter)
 
   if not group and #tombs == 0 then
-    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the lease
-    -- by the margin. When another holds, the key is not given less time than it has.
+    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
+    -- lease by the margin. When another holds, the key is not given less time than it has.
     local value, left = 'h2 ' .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
@@ -291,11 +296,12 @@ local function commit(keep, frees, reply)
   for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
   return reply
 end
--- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive holds.
+-- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive
+-- holds.
 --   <key>:state   what it saved; without an expiry
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
--- They are written by the script that proves the hold, before all else, so one that is refused (out of
--- memory) has written nothing. After a first write no other one is refused.
+-- They are written by the script that proves the hold, before all else, so one that is refused (out
+-- of memory) has written nothing. After a first write no other one is refused.
 local saving, early = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
@@ -309,7 +315,8 @@ local function write_state()
   if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
 end
 
--- read_state returns '+' and the state, or '-' for none; what this script saves is the state already.
+-- read_state returns '+' and the state, or '-' for none; what this script saves is the state
+-- already.
 local function read_state()
   local state = saving or redis.pcall('GET', key .. ':state')
   if refused(state) then return state end
@@ -347,8 +354,8 @@ local function find_hold()
   return n, hold
 end
 
--- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if the
--- last one was seen, so it was, and else it is now in a slot that is still to be seen.
+-- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if
+-- the last one was seen, so it was, and else it is now in a slot that is still to be seen.
 local function drop(n, hold)
   if n < lock.holders then
     local last = read_slot(lock.holders)
@@ -361,8 +368,9 @@ local function drop(n, hold)
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
--- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks only
--- when one may be: soonest is lowered by every new lease, and raised at the end of a complete look.
+-- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks
+-- only when one may be: soonest is lowered by every new lease, and raised at the end of a complete
+-- look.
 local function purge()
   if lock.holders == 0 or now < lock.soonest then return end
   if lock.unseen == 0 then lock.unseen, lock.seen = lock.holders, LAST end
@@ -377,8 +385,9 @@ local function purge()
   if lock.unseen > 0 then more = true elseif lock.holders > 0 then lock.soonest = lock.seen end
 end
 
--- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader, permits
--- below their limit, holds of the same re-entrant owner (whose last one a purge may yet drop).
+-- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader,
+-- permits below their limit, holds of the same re-entrant owner (whose last one a purge may yet
+-- drop).
 local function fits(claim)
   if closed or (lock.owner and lock.expires > now) then return false end
   if lock.holders == 0 then return true end
@@ -458,9 +467,9 @@ local function extend(ttl)
 end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
--- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those for
--- permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat never
--- has two.
+-- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
+-- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
+-- never has two.
 
 -- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
 local function read_place(place)
@@ -514,13 +523,13 @@ end
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
 -- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
 --
--- Whoever is let in holds from now on, in the step that made the room, for the lease of its place (at
--- most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its lease
--- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
--- that is cancelled has left before, or holds, and its release ends either.
+-- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
+-- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
+-- lease ends like any other. Leaving the queue and being let in are both steps of a script, so a
+-- waiter that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
--- a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head

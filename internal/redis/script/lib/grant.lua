@@ -1,9 +1,9 @@
--- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It is
--- for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold, no
--- other was granted since, whether the lease still runs or not.
+-- The grant: which tokens the last hold of a lock has, read from the lock in any of its forms. It
+-- is for scripts that only ask whose turn it is. No clock is in it: as long as a lock names a hold,
+-- no other was granted since, whether the lease still runs or not.
 
--- grant returns the first and the last token, or nothing if the last hold was released or forgotten,
--- or is not exclusive. beside is the side key of the string dialect.
+-- grant returns the first and the last token, or nothing if the last hold was released or
+-- forgotten, or is not exclusive. beside is the side key of the string dialect.
 local function grant(key, beside)
   local stored = redis.pcall('GET', key)
   if not stored then return end

@@ -1,11 +1,11 @@
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
 -- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the
--- last argument its rule, 'longest grace'. The replication id changes with every start and every
--- promotion (also of a primary that was a replica meanwhile, and lost what it had not replicated), and
--- FLUSHALL takes the mark. So if the mark has this id, whatever was granted since is in this memory, and
--- what was granted before is over after the grace, as no lease is longer than the longest TTL. The mark
--- is read in the step that grants. guard returns two things, both false if all is well:
+-- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
+-- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
+-- whatever was granted since is in this memory, and what was granted before is over after the
+-- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
+-- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
 --            gets no lease, new or longer. It may give back what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
@@ -34,7 +34,8 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
   end
-  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever it is.
+  -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
+  -- it is.
   if since == now then
     redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
   end

@@ -30,8 +30,8 @@ local function find_hold()
   return n, hold
 end
 
--- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if the
--- last one was seen, so it was, and else it is now in a slot that is still to be seen.
+-- drop takes hold out of slot n and moves the last one there. A purge under way loses nothing: if
+-- the last one was seen, so it was, and else it is now in a slot that is still to be seen.
 local function drop(n, hold)
   if n < lock.holders then
     local last = read_slot(lock.holders)
@@ -44,8 +44,9 @@ local function drop(n, hold)
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
--- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks only
--- when one may be: soonest is lowered by every new lease, and raised at the end of a complete look.
+-- purge drops holds that are over, looking at STEPS at a time, from the last slot down. It looks
+-- only when one may be: soonest is lowered by every new lease, and raised at the end of a complete
+-- look.
 local function purge()
   if lock.holders == 0 or now < lock.soonest then return end
   if lock.unseen == 0 then lock.unseen, lock.seen = lock.holders, LAST end
@@ -60,8 +61,9 @@ local function purge()
   if lock.unseen > 0 then more = true elseif lock.holders > 0 then lock.soonest = lock.seen end
 end
 
--- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader, permits
--- below their limit, holds of the same re-entrant owner (whose last one a purge may yet drop).
+-- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader,
+-- permits below their limit, holds of the same re-entrant owner (whose last one a purge may yet
+-- drop).
 local function fits(claim)
   if closed or (lock.owner and lock.expires > now) then return false end
   if lock.holders == 0 then return true end

@@ -1,9 +1,9 @@
--- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing is
--- written before, so every check comes before the first write, and a script that finds damage has
--- changed nothing. Scripts run one at a time: no race is inside a script.
+-- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing
+-- is written before, so every check comes before the first write, and a script that finds damage
+-- has changed nothing. Scripts run one at a time: no race is inside a script.
 --
--- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease expires.
--- counter is the last token; an exclusive hold has the last ones up to it.
+-- lock is the group (see lib/group), and of one exclusive hold the owner and when its lease
+-- expires. counter is the last token; an exclusive hold has the last ones up to it.
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
@@ -31,7 +31,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
-  -- Before the clock: if the server stands still in between, a lease seems to end later, not sooner.
+  -- Before the clock: if the server stands still in between, a lease seems to end later, not
+  -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
   read_clock()
   if hash then
@@ -68,8 +69,8 @@ local function outlast(ends)
   if ends > lock.latest then lock.latest, lock.outlasts = ends + 1000, true end
 end
 
--- write makes a script's first write. A script that takes something is refused when out of memory, and
--- has written nothing then. One that frees or keeps is not refused: see primary.
+-- write makes a script's first write. A script that takes something is refused when out of memory,
+-- and has written nothing then. One that frees or keeps is not refused: see primary.
 local function write(frees, ...)
   local reply = redis.pcall(...)
   if refused(reply) and frees then
@@ -100,8 +101,8 @@ local function commit(keep, frees, reply)
   keep = math.max(keep, lock.keep or 0) + ahead(lock.counter)
 
   if not group and #tombs == 0 then
-    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the lease
-    -- by the margin. When another holds, the key is not given less time than it has.
+    -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
+    -- lease by the margin. When another holds, the key is not given less time than it has.
     local value, left = 'h2 ' .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now

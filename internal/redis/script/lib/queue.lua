@@ -1,8 +1,8 @@
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
--- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those for
--- permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat never
--- has two.
+-- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
+-- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
+-- never has two.
 
 -- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
 local function read_place(place)
@@ -56,13 +56,13 @@ end
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
 -- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
 --
--- Whoever is let in holds from now on, in the step that made the room, for the lease of its place (at
--- most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its lease
--- ends like any other. Leaving the queue and being let in are both steps of a script, so a waiter
--- that is cancelled has left before, or holds, and its release ends either.
+-- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
+-- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
+-- lease ends like any other. Leaving the queue and being let in are both steps of a script, so a
+-- waiter that is cancelled has left before, or holds, and its release ends either.
 --
--- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves. With
--- a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head

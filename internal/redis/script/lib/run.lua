@@ -1,9 +1,9 @@
--- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's own
--- word (OOM, READONLY), those of redis.call with a line number on Redis 6.
+-- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
+-- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
 
--- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table, as
--- pcall of Redis 7 makes a text of an error with a field err.)
+-- stop ends way in answer(way) with reply. Nothing has been written then. (The reply is in a table,
+-- as pcall of Redis 7 makes a text of an error with a field err.)
 local function stop(reply) error({reply = reply}, 0) end
 
 local function answer(way)
@@ -20,7 +20,8 @@ local function run(...)
 end
 
 -- primary stops at a replica, which may lag behind and must not say no: there HDEL is refused. It
--- deletes nothing, and is taken when out of memory, and so is all that follows it in the same script.
+-- deletes nothing, and is taken when out of memory, and so is all that follows it in the same
+-- script.
 local function primary()
   local reply = redis.pcall('HDEL', KEYS[1], '-')
   if refused(reply) and not string.find(reply.err, 'WRONGTYPE', 1, true) then stop(reply) end

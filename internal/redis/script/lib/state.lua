@@ -1,8 +1,9 @@
--- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive holds.
+-- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive
+-- holds.
 --   <key>:state   what it saved; without an expiry
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
--- They are written by the script that proves the hold, before all else, so one that is refused (out of
--- memory) has written nothing. After a first write no other one is refused.
+-- They are written by the script that proves the hold, before all else, so one that is refused (out
+-- of memory) has written nothing. After a first write no other one is refused.
 local saving, early = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
@@ -16,7 +17,8 @@ local function write_state()
   if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
 end
 
--- read_state returns '+' and the state, or '-' for none; what this script saves is the state already.
+-- read_state returns '+' and the state, or '-' for none; what this script saves is the state
+-- already.
 local function read_state()
   local state = saving or redis.pcall('GET', key .. ':state')
   if refused(state) then return state end

@@ -28,8 +28,8 @@ local function isTombstoned(tombs, who)
   end
 end
 
--- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32 at most, so
--- that everyone's work is bounded: then the one that ends first makes room.
+-- addTombstone adds a tombstone for ms, in the place of an older one of the same id. There are 32
+-- at most, so that everyone's work is bounded: then the one that ends first makes room.
 local function addTombstone(tombs, who, ms)
   local first = 1
   for i = #tombs, 1, -1 do
