@@ -71,6 +71,3 @@ func (b *Backend) Die() { _ = b.folder.process.Close() }
 
 // ProcessPath is where others look for the process.
 func (b *Backend) ProcessPath() string { return b.folder.processPath(b.folder.me) }
-
-// Sweep deletes what nobody needs.
-func (b *Backend) Sweep(ctx context.Context) { b.folder.sweep(ctx) }

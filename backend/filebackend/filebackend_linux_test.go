@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/filebackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 func claim(key string) backend.Claim {
@@ -419,13 +420,31 @@ func TestPermissions(t *testing.T) {
 // What was left by those who died is deleted when nobody can need it.
 func TestSweep(t *testing.T) {
 	dir := folder(t)
-	b := alone(t, dir)
+	old := time.Now().Add(-48 * time.Hour)
+	// swept returns when the backend has swept, which it does as soon as it is open, and begins with
+	// the records and ends with temporary files.
+	swept := func() *filebackend.Backend {
+		t.Helper()
+		last := filepath.Join(dir, "temp-last")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(last, nil, 0o600), os.Chtimes(last, old, old)); err != nil {
+			t.Fatal(err)
+		}
+		b := alone(t, dir)
+		storetest.Eventually(t, "sweep", func() error {
+			left, err := filepath.Glob(filepath.Join(dir, "temp-[lo]*")) // last and old, in any order
+			if len(left) > 0 {
+				return errors.New("not yet")
+			}
+			return err
+		})
+		return b
+	}
+	b := swept()
 	acquire(t, b, claim("dead"))
 	acquire(t, b, claim("held"))
-	owner := alone(t, dir)
+	owner := swept()
 	acquire(t, owner, claim("mine"))
 	b.Die()
-	old := time.Now().Add(-48 * time.Hour)
 	temp, fresh := filepath.Join(dir, "temp-old"), filepath.Join(dir, "temp-new")
 	for _, path := range []string{temp, fresh} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -438,8 +457,7 @@ func TestSweep(t *testing.T) {
 	if err := errors.Join(os.Chtimes(b.ProcessPath(), old, old), os.Chtimes(owner.ProcessPath(), old, old)); err != nil {
 		t.Fatal(err)
 	}
-	sweeper := alone(t, dir)
-	sweeper.Sweep(t.Context())
+	swept()
 	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
 	for path, want := range map[string]bool{
 		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false,

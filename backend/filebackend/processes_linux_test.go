@@ -28,7 +28,7 @@ func TestFlashSale(t *testing.T) { backendtest.FlashSale(t, "file://"+folder(t),
 // that others keep busy may hold up a rename for seconds.
 func folder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-") //nolint:usetesting // t.TempDir is on the disk
 	if err != nil {
 		return filepath.Join(t.TempDir(), "locks")
 	}
