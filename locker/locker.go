@@ -188,15 +188,15 @@ func (c *core) closeIdle() {
 // refuseNew fails pending and later calls with ErrClosed.
 func (c *core) refuseNew() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.closed = true
+	c.refuse(ErrClosed) // with mu, so that whoever finds closed set can say that it was Close
 	if c.open == 0 {
 		c.closeIdle()
 	}
 	for _, co := range c.cohorts {
 		co.failAll(nil)
 	}
-	c.mu.Unlock()
-	c.refuse(ErrClosed)
 }
 
 // endHolds ends every hold because of cause. Each later one looks at closing when it begins.
