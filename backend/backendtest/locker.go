@@ -64,6 +64,9 @@ func (e *env) locker(b backend.Backend, cfg locker.Config) *locker.Client[struct
 	if cfg.TTL == 0 {
 		cfg.TTL = e.long
 	}
+	if cfg.StoreTimeout == 0 { // a busy machine may answer late for a while
+		cfg.StoreTimeout = patience
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = discard
 	}

@@ -45,7 +45,7 @@ func (e *env) scoped(b backend.Backend, cfg locker.Config, closing time.Duration
 	if cfg.TTL == 0 {
 		cfg.TTL = e.long
 	}
-	cfg.Logger = discard
+	cfg.Logger, cfg.StoreTimeout = discard, patience
 	l, err := locker.New(b, locker.Scoped(
 		func(context.Context, locker.Hold) (struct{}, error) {
 			for _, c := range counts {
