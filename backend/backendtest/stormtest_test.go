@@ -6,9 +6,9 @@ import (
 )
 
 // TestStormsFind shows that storms find what single requests may miss: each of these defects,
-// within so many seeds.
+// within so many seeds, ten times as many as any took.
 func TestStormsFind(t *testing.T) {
-	const most = 150
+	const most = 1500 // some take 40 on average
 	for _, defect := range []string{
 		"no tombstone", "tombstones not looked at", "repeat refused", "token constant", "anybody may release",
 		"cancelled claims stay in line", "readers beside a writer", "reserved tokens are given away",
