@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -76,17 +76,15 @@ func TestConformanceAlone(t *testing.T) {
 // kernel's locks, nor that a file was deleted.
 type visible struct{ *filebackend.Backend }
 
-var released sync.Mutex
+var released atomic.Int64
 
 func (v *visible) Release(ctx context.Context, c backend.Claim) error {
-	released.Lock()
-	released.Unlock() //nolint:staticcheck // what is before is seen by who locks it next
+	released.Add(1)
 	return v.Backend.Release(ctx, c)
 }
 
 func (v *visible) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	g, err := v.Backend.TryAcquire(ctx, c)
-	released.Lock()
-	released.Unlock() //nolint:staticcheck // as above
+	released.Load()
 	return g, err
 }
