@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -41,7 +42,7 @@ func roundTrip(t *testing.T, b *Backend) {
 		}
 		t.Log("the message of a hand-over was lost")
 	}
-	woken(t, wake)
+	storetest.WokenUnlessLost(t, wake, b.conns.cluster)
 	want(t, "release", b.Release(t.Context(), line), nil)
 }
 

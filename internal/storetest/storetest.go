@@ -62,6 +62,21 @@ func Eventually(t testing.TB, what string, ready func() error) {
 	}
 }
 
+// WokenUnlessLost waits for a signal, which the nodes of a cluster may lose between them: they send
+// messages to each other once, whether a connection lasts or not.
+func WokenUnlessLost(t testing.TB, wake <-chan backend.Wake, cluster bool) {
+	t.Helper()
+	if !cluster {
+		Woken(t, wake)
+		return
+	}
+	select {
+	case <-wake:
+	case <-time.After(Patience / 4):
+		t.Log("a message was lost between the nodes of the cluster")
+	}
+}
+
 // Woken waits for a signal.
 func Woken(t testing.TB, wake <-chan backend.Wake) {
 	t.Helper()
