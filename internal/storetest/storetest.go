@@ -63,17 +63,20 @@ func Eventually(t testing.TB, what string, ready func() error) {
 }
 
 // WokenUnlessLost waits for a signal, which the nodes of a cluster may lose between them: they send
-// messages to each other once, whether a connection lasts or not.
-func WokenUnlessLost(t testing.TB, wake <-chan backend.Wake, cluster bool) {
+// messages to each other once, whether a connection lasts or not. So a test makes several rounds,
+// and one of them must be woken.
+func WokenUnlessLost(t testing.TB, wake <-chan backend.Wake, cluster bool) (woken bool) {
 	t.Helper()
 	if !cluster {
 		Woken(t, wake)
-		return
+		return true
 	}
 	select {
 	case <-wake:
+		return true
 	case <-time.After(Patience / 4):
 		t.Log("a message was lost between the nodes of the cluster")
+		return false
 	}
 }
 

@@ -95,9 +95,12 @@ func (s *sale) run(ctx context.Context) (*result, error) {
 	working, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() { s.tally.progress(working, os.Stderr, s.stock) })
+	over := time.AfterFunc(s.duration, func() { cancel(errTimeUp) })
+	defer over.Stop()
+	over.Stop()                        // the sale has not begun yet
 	failed := s.work(saleCtx, func() { // when all processes are ready
 		s.tally.begin()
-		time.AfterFunc(s.duration, func() { cancel(errTimeUp) })
+		over.Reset(s.duration)
 	})
 	elapsed := time.Since(s.tally.since) // nobody else has the tally any more
 	stop()
