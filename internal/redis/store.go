@@ -115,13 +115,10 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	if !c.Queue && s.waiters.watches(c.Key) {
 		layout = layout.Watched()
 	}
-	keys, args := layout.Keys(c.Key), layout.Acquire(c)
+	keys, args := layout.KeysOf(&c), layout.Acquire(c)
 	k, g, done, err := s.acquireNative(ctx, &c, keys[0], args)
 	if done {
 		return g, err
-	}
-	if c.Load || c.Save != nil || c.NotBefore > 0 {
-		keys = append(keys, s.Layout.Beside(c.Key)...)
 	}
 	reply, replicas, err := s.run(ctx, keys, layout.Scripts().Acquire, args, s.cfg.Replicas)
 	if err != nil {
@@ -139,11 +136,7 @@ func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 	if err := s.validate(&c); err != nil {
 		return err
 	}
-	keys := s.Layout.Keys(c.Key)
-	if c.Load || c.Save != nil || c.NotBefore > 0 {
-		keys = append(keys, s.Layout.Beside(c.Key)...)
-	}
-	reply, replicas, err := s.run(ctx, keys, s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
+	reply, replicas, err := s.run(ctx, s.Layout.KeysOf(&c), s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
 	if err != nil {
 		return err
 	}
@@ -165,11 +158,7 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) error {
 	if c.Save != nil { // a state is kept as well as a grant is
 		acknowledge = s.cfg.Replicas
 	}
-	keys := s.Layout.Keys(c.Key)
-	if c.Load || c.Save != nil || c.NotBefore > 0 {
-		keys = append(keys, s.Layout.Beside(c.Key)...)
-	}
-	reply, replicas, err := s.run(ctx, keys, s.Layout.Scripts().Release, s.Layout.Release(c), acknowledge)
+	reply, replicas, err := s.run(ctx, s.Layout.KeysOf(&c), s.Layout.Scripts().Release, s.Layout.Release(c), acknowledge)
 	if err != nil {
 		return err
 	}

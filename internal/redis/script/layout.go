@@ -78,9 +78,15 @@ func (l Layout) Keys(locks ...string) []string {
 	return keys
 }
 
-// Beside returns the keys beside a lock, which a script about a claim has after the others if the
-// claim uses them: see lib/state.lua.
-func (l Layout) Beside(key string) []string { return []string{l.StateKey(key), l.Key(key) + ":early"} }
+// KeysOf returns the keys that a script about a claim has: those of its lock, and if the claim uses
+// them, those of the lock's stored state and mark (lib/state.lua).
+func (l Layout) KeysOf(c *backend.Claim) []string {
+	keys := l.Keys(c.Key)
+	if c.Load || c.Save != nil || c.NotBefore > 0 {
+		keys = append(keys, l.StateKey(c.Key), l.Key(c.Key)+":early")
+	}
+	return keys
+}
 
 // StateKey returns the key of a lock's stored state. No lock has it, as it does not end in a brace.
 func (l Layout) StateKey(key string) string { return l.Key(key) + ":state" }
@@ -163,8 +169,10 @@ func (l Layout) Acquire(c backend.Claim) []string {
 	if c.Queue {
 		line = millis(min(c.WaiterTTL, c.TTL)) + " " + l.client + " " + millis(c.WaiterTTL)
 	}
+	held := append(make([]byte, 0, 256), millis(keep)+" "+id+" "+count+" "...) // what the key has of a claim; most fit
+	held = appendMeta(held, &c.Meta)
 	args := append(make([]string, 0, 9),
-		id, millis(roundUp(c.TTL)+keep+time.Millisecond), tail(keep, id, count, &c.Meta), line, count)
+		id, millis(roundUp(c.TTL)+keep+time.Millisecond), string(held), line, count)
 	form := formOf(c, id)
 	if l.brief() && form == "x" && c.MinToken == 0 {
 		return args
@@ -179,15 +187,6 @@ func Free(last uint64) string { return "h2 " + strconv.FormatUint(last, 10) }
 // Held is what a key holds that a plain claim was granted; tail is the third argument of
 // [Layout.Acquire].
 func Held(last uint64, tail string) string { return Free(last) + " " + tail }
-
-// tail is what the key has of a claim.
-func tail(keep time.Duration, id, count string, m *backend.Meta) string {
-	b := make([]byte, 0, 256) // most fit
-	b = append(append(b, millis(keep)...), ' ')
-	b = append(b, id...)
-	b = append(append(b, ' '), count...)
-	return string(appendMeta(append(b, ' '), m))
-}
 
 // brief says that arguments may be left out at the end. (Each costs the server 0.1 µs and more, and
 // most claims are alike.)

@@ -11,7 +11,7 @@ import (
 // do runs a verb's script for c, with all the keys that it uses.
 func (r rig) do(s Script, c backend.Claim, args []string) any {
 	r.t.Helper()
-	words := append([]string{"EVAL", s.Source, ""}, append(r.l.Keys(c.Key), r.l.Beside(c.Key)...)...)
+	words := append([]string{"EVAL", s.Source, ""}, r.l.KeysOf(&c)...)
 	words[2] = string(rune('0' + len(words) - 3))
 	reply, err := r.srv.Do(append(words, args...)...)
 	if err != nil {
