@@ -21,7 +21,7 @@ const (
 	DefaultFallback = time.Second
 	DefaultInitial  = 5 * time.Millisecond
 	DefaultMax      = 500 * time.Millisecond
-	DefaultPasses   = 256
+	DefaultPasses   = 512
 	DefaultPassTime = 10 * time.Millisecond
 )
 
@@ -44,7 +44,7 @@ type Config struct {
 	// Passes and PassTime are the budget of a cohort: goroutines of one process hand a lease on
 	// among themselves, without asking the store, up to Passes times in a row and for up to
 	// PassTime after the store granted it; then it goes back, to whoever is next in the store's
-	// line. Defaults 256 and 10ms. Negative Passes: never, so that the store sees each acquisition.
+	// line. Defaults 512 and 10ms. Negative Passes: never, so that the store sees each acquisition.
 	Passes   int
 	PassTime time.Duration
 

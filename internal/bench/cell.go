@@ -238,6 +238,7 @@ func (c *cell) waiters(keys int) (Metrics, error) {
 	holder, waiting := c.order, c.order
 	holder.Mode, holder.N = worker.Hold, keys
 	holder.Impl, _, _ = strings.Cut(holder.Impl, "-") // in every mode, an exclusive holder is in the way
+	holder.Impl += impl.Holder
 	waiting.N, waiting.Keys = many, keys
 	if err := c.start(holder); err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ var fields = []field{
 	durationField("wait.max", "`500ms`", "The longest sleep between two questions in mode `poll`, before jitter.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Max }, positive),
 	{
-		key: "wait.passes", kind: "number", def: "`256`", set: setPasses,
+		key: "wait.passes", kind: "number", def: "`512`", set: setPasses,
 		doc: "How many times in a row goroutines of one process may hand a lock on among themselves without asking the store. " +
 			"`-1`: never, so that the store sees each acquisition.",
 		get: func(f *File) string { return numberText(f.Locker.Wait.Passes) },

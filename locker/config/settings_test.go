@@ -22,7 +22,7 @@ func TestSettings(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"backend": "redis://h/0 from " + path + ":1", "ttl": "5s from HOLDFAST_TTL", "wait.mode": "poll from " + path + ":4, MODE",
-		"namespace": "none from default", "wait.passes": "256 from default",
+		"namespace": "none from default", "wait.passes": "512 from default",
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %q, want %q", key, got[key], want)

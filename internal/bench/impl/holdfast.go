@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -23,6 +24,7 @@ const (
 	Shared    = "-shared"
 	Permit    = "-permit"
 	Reentrant = "-reentrant"
+	Holder    = "-holder" // renews so rarely that no cell sees it
 )
 
 func init() {
@@ -31,6 +33,8 @@ func init() {
 		holdfast("holdfast+rueidis", Rueidis, "rueidis://"),
 		holdfast("holdfast+goredis"+Strict, Goredis, "redis://"),
 		holdfast("holdfast+rueidis"+Strict, Rueidis, "rueidis://"),
+		holdfast("holdfast+goredis"+Holder, Goredis, "redis://"),
+		holdfast("holdfast+rueidis"+Holder, Rueidis, "rueidis://"),
 		holdfast("holdfast+goredis"+Traced, Goredis, "redis://"),
 		holdfast("holdfast+goredis"+Shared, Goredis, "redis://", locker.Shared()),
 		holdfast("holdfast+goredis"+Permit, Goredis, "redis://", locker.Permit(2)),
@@ -52,6 +56,10 @@ func holdfast(name, client, scheme string, opts ...locker.Option) Impl {
 	if strings.HasSuffix(name, Strict) {
 		cfg.Wait.Passes = -1
 		settings = scheme + ", locker.Config{TTL: 8s}, Wait.Passes: -1"
+	}
+	if strings.HasSuffix(name, Holder) {
+		cfg.TTL = 2 * time.Minute
+		settings = scheme + ", locker.Config{TTL: 2m}, everything else at its default"
 	}
 	return Impl{
 		Name: name, Role: Ours, Client: client, Settings: settings,
