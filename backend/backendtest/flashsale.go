@@ -221,7 +221,7 @@ func sell(o orders) error {
 			switch {
 			case stood && !errors.Is(err, locker.ErrLost):
 				return fmt.Errorf("a buyer that was stopped for longer than its lease was told %w", cmp.Or(err, errBought))
-			case errors.Is(err, errSoldOut), ctx.Err() != nil:
+			case errors.Is(err, errSoldOut):
 				return nil
 			case err == nil:
 				err = note("sold")
@@ -230,6 +230,11 @@ func sell(o orders) error {
 				err = note("unknown")
 			case errors.Is(err, locker.ErrLost): // nothing was sold
 				err = note("lost")
+			case silent(err):
+				err = nil
+			}
+			if ctx.Err() != nil {
+				return nil
 			}
 			if err != nil {
 				return err
@@ -237,6 +242,10 @@ func sell(o orders) error {
 		}
 	})
 }
+
+// silent reports whether nothing was locked as the store gave no answer in time. That is what it
+// looks like to a process that was stopped: it tries again.
+func silent(err error) bool { return errors.Is(err, locker.ErrNotAcquired) && !backend.Refused(err) }
 
 var errBought = errors.New("that it bought")
 

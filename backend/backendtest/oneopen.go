@@ -137,7 +137,8 @@ func (m *openMatch) kill(p *process) {
 	m.start()
 }
 
-// stop stops p, which is open, for longer than its lease. Others open meanwhile, and it goes on.
+// stop stops p, which has it open, for longer than its lease. Others open it meanwhile, and then p
+// goes on: what it has open takes a while to be closed, and the next of its holders waits for that.
 func (m *openMatch) stop(p *process) {
 	m.Helper()
 	err := p.freeze()
@@ -152,6 +153,7 @@ func (m *openMatch) stop(p *process) {
 		if err := p.thaw(); err != nil {
 			m.Fatal(err)
 		}
+		time.Sleep(m.ttl / 2)
 	}
 	p.tell(m.T, sayGoOn)
 	m.running = append(m.running, p)
@@ -246,12 +248,16 @@ func openAndClose(o orders) error {
 			r := &opened{team: c, ctx: ctx, holds: holds, worker: worker, way: mathrand.N(ways), closing: mathrand.N(2 * time.Millisecond)}
 			err := r.use(context.WithValue(ctx, openedKey{}, r))
 			switch {
+			case err == nil && r.open():
+				return errors.New("Unlock returned, and what it protects is open")
 			case err == nil:
 				if _, err := c.rec.Begin(history.Event{Worker: worker, Key: c.Key + unlocked, Start: r.since}, r.closed); err != nil {
 					return err
 				}
 			case ctx.Err() != nil:
 				return nil
+			case silent(err):
+				continue
 			case !errors.Is(err, errPanicked) && !errors.Is(err, locker.ErrLost) && !errors.Is(err, locker.ErrMaxHold):
 				return err
 			}
@@ -317,6 +323,12 @@ func (r *opened) closeIt() error {
 	defer r.mu.Unlock()
 	r.closed = history.Now()
 	return errors.Join(r.lease.End(0), r.itself.End(0))
+}
+
+func (r *opened) open() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed == 0
 }
 
 // renewed takes note of the end of the lease.
