@@ -44,9 +44,6 @@ func TestConformanceOnRedis(t *testing.T) {
 
 // covers: G6, B11
 func TestOneOpenOnRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("seconds of real servers")
-	}
 	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s")) // the machine may be busy
 }
 

@@ -42,6 +42,9 @@ var unitsFlag = flag.Int("backendtest.units", 600, "the units that FlashSale sel
 // covers: G6, B11
 func FlashSale(t *testing.T, url string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("seconds of all processors")
+	}
 	calibrate()
 	units := *unitsFlag
 	ttl, _ := leaseFor(t, url, time.Second)

@@ -37,6 +37,9 @@ import (
 // covers: G6, B11
 func OneOpen(t *testing.T, url string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("seconds of all processors")
+	}
 	calibrate()
 	ttl, _ := leaseFor(t, url, 400*time.Millisecond)
 	m := &openMatch{T: t, ttl: ttl, dir: t.TempDir(), orders: orders{URL: url, Key: "open-" + rand.Text(), TTL: ttl, Open: true, Workers: 4}}
