@@ -98,7 +98,7 @@ soak: servers ## half a minute each way of what `make test` does for a second: c
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
 
 .PHONY: flash-sale
-flash-sale: servers ## 10,000 units, sold by processes of which one is killed every second, on each store; two minutes each
+flash-sale: servers ## 10,000 units, sold by processes of which one is killed every second, on each store; minutes each
 	$(GO) test -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestFlashSale$$' -v ./redisbackend ./rueidisbackend ./etcdbackend ./backend/filebackend -args -backendtest.units=10000
 
 .PHONY: conformance

@@ -50,7 +50,7 @@ func FlashSale(t *testing.T, url string) {
 	ttl, _ := leaseFor(t, url, time.Second)
 	dir := t.TempDir()
 	key := "sale-" + rand.Text()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), slower(10*time.Minute))
 	defer cancel()
 	b, err := backend.Open(ctx, url)
 	if err != nil {

@@ -74,7 +74,7 @@ func OneOpen(t *testing.T, url string) {
 			m.kill(victim)
 		}
 	}
-	for _, p := range m.running[:2] { // closing takes longer than the lease, which is renewed
+	for _, p := range m.running { // closing takes longer than the lease, which is renewed
 		m.hold(p, sayHoldClosing)
 		time.Sleep(ttl + ttl/4)
 		p.tell(t, sayGoOn)
@@ -198,8 +198,8 @@ func (m *openMatch) judge() {
 
 // The keys of the records that do not end with the lease.
 const (
-	withinProcess = "within "   // until it is closed; before the process's name
-	unlocked      = " unlocked" // until it is closed, if Unlock says that all went well; behind the lock's key
+	withinProcess = "within "   // and the process: until it is closed
+	unlocked      = " unlocked" // behind the lock's key: until it is closed, if Unlock returned nil
 )
 
 // An opened is what one hold's guard protects.
