@@ -252,7 +252,7 @@ func openAndClose(o orders) error {
 			err := r.use(context.WithValue(ctx, openedKey{}, r))
 			switch {
 			case err == nil && r.open():
-				return errors.New("Unlock returned, and what it protects is open")
+				return errors.New("what a guard protects is open, and its Unlock has returned")
 			case err == nil:
 				if _, err := c.rec.Begin(history.Event{Worker: worker, Key: c.Key + unlocked, Start: r.since}, r.closed); err != nil {
 					return err
