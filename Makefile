@@ -97,6 +97,10 @@ generations: ## see how the old ways to lock with Redis fail, and holdfast not; 
 soak: servers ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
 
+.PHONY: flash-sale
+flash-sale: servers ## 10,000 units, sold by processes of which one is killed every second, on each store; minutes each
+	$(GO) test -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestFlashSale$$' -v ./redisbackend ./rueidisbackend ./etcdbackend ./backend/filebackend -args -backendtest.units=10000
+
 .PHONY: conformance
 conformance: servers ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
 	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestConformance$$' ./etcdbackend -args -whole

@@ -225,9 +225,14 @@ func TestHolderCutOff(t *testing.T) {
 	}
 }
 
-// covers: G6
+// covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	backendtest.FlashSale(t, at(testserver.Etcd(t).Addr()), 400)
+	backendtest.FlashSale(t, at(testserver.Etcd(t).Addr()))
+}
+
+// covers: G6, B11
+func TestOneOpen(t *testing.T) {
+	backendtest.OneOpen(t, at(testserver.Etcd(t).Addr()))
 }
 
 // covers: G6, B11

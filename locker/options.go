@@ -42,7 +42,8 @@ func (c *call) apply(opts []Option) {
 func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
 
 // Permit asks for one of limit permits of the key: a semaphore. All who use the key must give the
-// same limit.
+// same limit: while others hold or wait with another one, Lock fails at once with a
+// *[backend.MismatchError].
 func Permit(limit int) Option {
 	return func(c *call) { c.mode, c.limit = backend.Permit, limit }
 }

@@ -276,6 +276,29 @@ func TestScopedSlowClose(t *testing.T) {
 	}
 }
 
+// What the last term of a leader opened is closed before that of the next is opened, and when it
+// resigns.
+func TestScopedLead(t *testing.T) {
+	b, renew, _ := switchable()
+	v := &valve{closing: func() error { time.Sleep(5 * time.Minute); return nil }}
+	scoped(t, b, locker.Config{TTL: time.Minute}, v, func(t *testing.T, l *locker.Client[int]) {
+		terms := 0
+		err := locker.Lead(t.Context(), l, "k", func(ctx context.Context, _ int) error {
+			if terms++; terms == 1 {
+				renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+				<-ctx.Done()
+				renew(nil)
+			}
+			v.want(t, int64(terms), int64(terms-1))
+			return nil
+		})
+		if err != nil || terms != 2 {
+			t.Errorf("%d terms, %v", terms, err)
+		}
+		v.want(t, 2, 2)
+	})
+}
+
 // Panics of open, of the work and of closing leave no lock, and nothing open.
 func TestScopedPanics(t *testing.T) {
 	b, v := hook(), &valve{closing: func() error { panic("in closing") }}

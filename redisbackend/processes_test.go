@@ -28,9 +28,14 @@ func TestKilledWaiter(t *testing.T) {
 	backendtest.KilledWaiter(t, testserver.SharedRedis(t).URL())
 }
 
-// covers: G6
+// covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	backendtest.FlashSale(t, testserver.SharedRedis(t).URL(), 1000)
+	backendtest.FlashSale(t, testserver.SharedRedis(t).URL())
+}
+
+// covers: G6, B11
+func TestOneOpen(t *testing.T) {
+	backendtest.OneOpen(t, testserver.SharedRedis(t).URL())
 }
 
 // covers: G6, B4

@@ -42,6 +42,11 @@ func TestConformanceOnRedis(t *testing.T) {
 	}})
 }
 
+// covers: G6, B11
+func TestOneOpenOnRedis(t *testing.T) {
+	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s")) // the machine may be busy
+}
+
 // A mixed quorum is as good as its weakest node.
 func TestMixedNodes(t *testing.T) {
 	server := testserver.Redis(t)

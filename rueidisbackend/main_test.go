@@ -16,9 +16,14 @@ import (
 // Before TestMain, and before anything is started: this process may be one that FlashSale started.
 func init() { backendtest.Main() }
 
-// covers: G6
+// covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	backendtest.FlashSale(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"), 1000)
+	backendtest.FlashSale(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"))
+}
+
+// covers: G6, B11
+func TestOneOpen(t *testing.T) {
+	backendtest.OneOpen(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"))
 }
 
 // covers: G6, B4

@@ -39,5 +39,7 @@
 // # Processes
 //
 // [Processes] starts the test binary again, as workers that compete for a lock of a real store, and
-// kills one. Its package calls [Main] first thing in TestMain.
+// kills one. So do [FairProcesses], [KilledWaiter], [Relay], [OneOpen] and [FlashSale], with other
+// work. The package calls [Main] first thing in TestMain. FlashSale sells as many units as the flag
+// -backendtest.units says.
 package backendtest

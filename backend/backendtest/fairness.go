@@ -43,7 +43,7 @@ const (
 )
 
 func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) {
-	ttl, _ := leaseFor(t, url)
+	ttl, _ := leaseFor(t, url, time.Second)
 	dir, key := t.TempDir(), "fair-"+rand.Text()
 	var all []*process
 	var files []string

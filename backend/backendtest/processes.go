@@ -48,7 +48,7 @@ func ProcessesSeen(t *testing.T, url string) {
 func processes(t *testing.T, url string, seen bool) {
 	t.Helper()
 	calibrate()
-	ttl, fencing := leaseFor(t, url)
+	ttl, fencing := leaseFor(t, url, time.Second)
 	if seen {
 		ttl *= 30
 	}
@@ -121,8 +121,8 @@ func judgeProcesses(t *testing.T, events []history.Event, killed time.Duration, 
 	return freed - killed
 }
 
-// leaseFor returns a short TTL that the backend takes, and whether it has tokens.
-func leaseFor(t *testing.T, url string) (ttl time.Duration, fencing bool) {
+// leaseFor returns a TTL of least, or of what the backend takes, and whether it has tokens.
+func leaseFor(t *testing.T, url string, least time.Duration) (ttl time.Duration, fencing bool) {
 	t.Helper()
 	b, err := backend.Open(t.Context(), url)
 	if err != nil {
@@ -130,7 +130,7 @@ func leaseFor(t *testing.T, url string) (ttl time.Duration, fencing bool) {
 	}
 	defer func() { _ = b.Close() }()
 	caps := b.Capabilities()
-	return slower(max(time.Second, caps.MinTTL)), caps.Fencing
+	return slower(max(least, caps.MinTTL)), caps.Fencing
 }
 
 // A process is a worker process, and what it has said.

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -32,7 +30,7 @@ const sayTicket = "ticket "
 func Relay(t *testing.T, url string) {
 	t.Helper()
 	calibrate()
-	ttl, _ := leaseFor(t, url)
+	ttl, _ := leaseFor(t, url, time.Second)
 	dir := t.TempDir()
 	key := "relay-" + rand.Text()
 	rec, err := history.NewRecorder(filepath.Join(dir, "parent"), "parent")
@@ -95,54 +93,23 @@ func Relay(t *testing.T, url string) {
 	t.Logf("%d holds; those who lived to the end adopted %d", len(events), adopted)
 }
 
-// relay locks, adopts what it is sent, and hands it on, until the parent closes our input.
+// relay locks, adopts what it is sent, and hands it on.
 func relay(o orders) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	b, err := backend.Open(ctx, o.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = b.Close() }()
 	c := &team{orders: o}
-	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
-		return err
-	}
-	defer func() { _ = c.rec.Close() }()
-	if c.locker, err = locker.New(b, locker.Bare, locker.Config{TTL: o.TTL, Logger: discard}); err != nil {
-		return err
-	}
 	tickets := make(chan locker.Ticket, 100)
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			var t locker.Ticket
-			if text, ok := strings.CutPrefix(in.Text(), sayTicket); !ok || json.Unmarshal([]byte(text), &t) != nil {
-				continue
-			}
-			select {
-			case tickets <- t:
-			default: // too many: its lease ends
-			}
+	heard := func(line string) {
+		var t locker.Ticket
+		if text, ok := strings.CutPrefix(line, sayTicket); !ok || json.Unmarshal([]byte(text), &t) != nil {
+			return
 		}
-		cancel()
-		time.AfterFunc(2*patience, func() { os.Exit(2) })
-	}()
-	errs := make(chan error, workersEach)
-	for i := range workersEach {
-		go func() { errs <- c.relay(ctx, fmt.Sprint(i), tickets, i == 0) }()
-	}
-	for range workersEach {
-		if e := <-errs; e != nil && err == nil {
-			err = e
-			cancel()
+		select {
+		case tickets <- t:
+		default: // too many: its lease ends
 		}
 	}
-	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer stop()
-	if e := c.locker.Shutdown(closing); err == nil {
-		err = e
-	}
-	return err
+	return c.run(locker.Bare, nil, heard, func(ctx context.Context, worker string) error {
+		return c.relay(ctx, worker, tickets, worker == "0")
+	})
 }
 
 // relay is one worker's part: the first locks, the others adopt.

@@ -10,7 +10,7 @@ import (
 
 // turns records when a process took its places in the store's queue, and when it was granted the
 // lock: an Observer.
-type turns struct{ rec *history.Recorder }
+type turns struct{ team *team }
 
 // A place is one claim that may be made to the store.
 type place struct {
@@ -70,5 +70,5 @@ func (r *turns) Event(ctx context.Context, e locker.Event) {
 
 // note records a turn. One that cannot be written is missed by who reads.
 func (r *turns) note(line string, asked, granted time.Duration) {
-	_, _ = r.rec.Begin(history.Event{Worker: "line", Key: line, Asked: asked, Start: granted}, granted+1)
+	_, _ = r.team.rec.Begin(history.Event{Worker: "line", Key: line, Asked: asked, Start: granted}, granted+1)
 }

@@ -32,9 +32,11 @@ type orders struct {
 	Workers  int // 0 is workersEach
 	Passes   int // see waiting.Config, as for Fallback
 	Fallback time.Duration
-	Sale     bool // buy, see FlashSale; History is a journal then
-	Turns    bool // record what FairProcesses looks at as well
-	Relay    bool // hand on by tickets, see Relay
+	Sale     bool          // buy, see FlashSale; History is a journal then
+	Work     time.Duration // of FlashSale, under the lock
+	Turns    bool          // record what FairProcesses looks at as well
+	Relay    bool          // hand on by tickets, see Relay
+	Open     bool          // open and close what the lock protects, see OneOpen
 }
 
 // What parent and worker say to each other, a line each.
@@ -62,6 +64,8 @@ func Main() {
 		err = sell(o)
 	case o.Relay:
 		err = relay(o)
+	case o.Open:
+		err = openAndClose(o)
 	default:
 		err = work(o)
 	}
@@ -81,40 +85,36 @@ type team struct {
 	mu     sync.Mutex  // one line at a time
 }
 
-// work competes for the lock until the parent closes our input, by intent or by its death.
+// work competes for the lock.
 func work(o orders) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	b, err := backend.Open(ctx, o.URL)
+	c := &team{orders: o}
+	var observer locker.Observer
+	if o.Turns {
+		observer = &turns{c}
+	}
+	return c.run(locker.Bare, observer, func(line string) { c.hold.Store(line == sayHold) }, c.compete)
+}
+
+// run opens the store, the file to record to, and a Client whose guards protect what bind makes.
+// The workers then do their part, see serve, and all of it is closed.
+func (c *team) run(
+	bind locker.Binder[struct{}], observer locker.Observer, heard func(line string), do func(ctx context.Context, worker string) error,
+) error {
+	b, err := backend.Open(context.Background(), c.URL)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = b.Close() }()
-	c := &team{orders: o}
-	if c.rec, err = history.NewRecorder(o.History, o.Name); err != nil {
+	if c.rec, err = history.NewRecorder(c.History, c.Name); err != nil {
 		return err
 	}
 	defer func() { _ = c.rec.Close() }()
-	cfg := locker.Config{TTL: o.TTL, Wait: waiting.Config{Passes: o.Passes, Fallback: o.Fallback}}
-	if o.Turns {
-		cfg.Observer = &turns{c.rec}
-	}
-	if c.locker, err = locker.New(b, locker.Bare, cfg); err != nil {
+	wait := waiting.Config{Passes: c.Passes, Fallback: c.Fallback}
+	if c.locker, err = locker.New(b, bind, locker.Config{TTL: c.TTL, Wait: wait, Observer: observer}); err != nil {
 		return err
 	}
-	go c.obey(cancel)
-	n := cmp.Or(o.Workers, workersEach)
-	errs := make(chan error, n)
-	for i := range n {
-		go func() { errs <- c.compete(ctx, fmt.Sprint(i)) }()
-	}
-	for range n {
-		if e := <-errs; e != nil && err == nil {
-			err = e
-			cancel()
-		}
-	}
-	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	err = serve(cmp.Or(c.Workers, workersEach), heard, do)
+	closing, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	if e := c.locker.Shutdown(closing); err == nil {
 		err = e
@@ -122,15 +122,30 @@ func work(o orders) error {
 	return err
 }
 
-// obey reads what the parent says. When it says no more, everybody stops, and the process ends even
-// if somebody does not.
-func (c *team) obey(stop context.CancelFunc) {
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
-		c.hold.Store(in.Text() == sayHold)
+// serve has n workers do their part until they are done, or the parent closes our input, by intent
+// or by its death. Then ctx ends, and the process does even if somebody does not. heard takes what
+// the parent says. The first error ends the others, and is returned.
+func serve(n int, heard func(line string), do func(ctx context.Context, worker string) error) (err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			heard(in.Text())
+		}
+		cancel()
+		time.AfterFunc(2*patience, func() { os.Exit(2) })
+	}()
+	errs := make(chan error, n)
+	for i := range n {
+		go func() { errs <- do(ctx, fmt.Sprint(i)) }()
 	}
-	stop()
-	time.AfterFunc(2*patience, func() { os.Exit(2) })
+	for range n {
+		if e := <-errs; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+	}
+	return err
 }
 
 func (c *team) say(line string) {

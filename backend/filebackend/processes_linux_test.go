@@ -22,7 +22,11 @@ import (
 // covers: G6
 func TestProcesses(t *testing.T) { backendtest.ProcessesSeen(t, "file://"+folder(t)) }
 
-func TestFlashSale(t *testing.T) { backendtest.FlashSale(t, "file://"+folder(t), 200) }
+// covers: G6, B11
+func TestFlashSale(t *testing.T) { backendtest.FlashSale(t, "file://"+folder(t)) }
+
+// covers: G6, B11
+func TestOneOpen(t *testing.T) { backendtest.OneOpen(t, "file://"+folder(t)) }
 
 // folder is the path of one that is to be made: in memory where there is such a place, as a disk
 // that others keep busy may hold up a rename for seconds.

@@ -158,6 +158,11 @@ var lockerMutants = []mutant{
 		Put:  `_ = lasted`, Test: "./locker Scoped",
 	},
 	{
+		Name: "locker: the lease is not renewed while what it protects is closed", Dir: "locker",
+		Find: `if h\.maxAt = 0; !l\.over \{( l\.timer)`,
+		Put:  `if h.maxAt, l.over = 0, true; false {$1`, Test: "./locker Scoped",
+	},
+	{
 		Name: "locker: a save that found the hold gone is taken for made", Dir: "locker",
 		Find: `errors\.Is\(err, errReleasedBefore\) && !l\.expired\(c\.now\(\)\)`,
 		Put:  `errors.Is(err, errReleasedBefore)`, Test: "./locker Store",

@@ -35,6 +35,9 @@ func (c conn) Capabilities() backend.Capabilities { return c.n.w.caps }
 func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant, err error) {
 	err = c.do(ctx, "acquire", cl.Key, func(s *memstore.Store) (err error) {
 		g, err = s.Acquire(cl)
+		if err == nil && c.n.counts {
+			g.Token, err = c.counted(s, cl, g.Token)
+		}
 		if c.n.w.trace.on {
 			c.n.w.trace.add("node %d: token %d", c.n.index, g.Token)
 		}
@@ -48,11 +51,33 @@ func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant
 	return g, err
 }
 
-func (c conn) Renew(ctx context.Context, cl backend.Claim) error {
-	if c.n.w.v.noWriteBack {
+// counted raises the token of a fresh grant by a node that counts to the claim's minimum, and the
+// counter with it. A repeat is told the token that it has.
+func (c conn) counted(s *memstore.Store, cl backend.Claim, token uint64) (uint64, error) {
+	if token <= c.n.token {
+		return token, nil
+	}
+	c.n.token = token
+	if cl.MinToken <= token {
+		return token, nil
+	}
+	return cl.MinToken, c.raise(s, cl)
+}
+
+// raise is a renewal with a minimum token.
+func (c conn) raise(s *memstore.Store, cl backend.Claim) error {
+	if c.n.w.v.noWriteBack || c.n.w.v.noCounter && c.n.counts {
 		cl.MinToken = 0
 	}
-	return c.do(ctx, "renew", cl.Key, func(s *memstore.Store) error { return s.Renew(cl) })
+	err := s.Renew(cl)
+	if err == nil {
+		c.n.token = max(c.n.token, cl.MinToken)
+	}
+	return err
+}
+
+func (c conn) Renew(ctx context.Context, cl backend.Claim) error {
+	return c.do(ctx, "renew", cl.Key, func(s *memstore.Store) error { return c.raise(s, cl) })
 }
 
 func (c conn) Release(ctx context.Context, cl backend.Claim) error {

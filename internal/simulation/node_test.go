@@ -10,12 +10,15 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// A node is a simulated server: a store, a clock of its own, and a process that can crash.
+// A node is a simulated server: a store, a clock of its own, and a process that can crash. One that
+// counts is like an etcd: it keeps what it has on disk, its leases go by a clock that has no date,
+// and so its tokens are counted, from the minimum that a claim asks for.
 type node struct {
-	w     *world
-	index int
-	rate  float64
-	gate  gate
+	w      *world
+	index  int
+	counts bool
+	rate   float64
+	gate   gate
 
 	mu     sync.Mutex
 	store  *memstore.Store
@@ -24,6 +27,7 @@ type node struct {
 	origin time.Time     // of its clock
 	boots  int           // with an empty memory
 	sent   map[string]sentMark
+	token  uint64 // of one that counts: the highest that it has granted
 }
 
 // A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its
@@ -46,6 +50,7 @@ func newNode(w *world, i int) *node {
 	if w.faults.apart {
 		n.offset = either(r, w.ttl/5)
 	}
+	n.counts = w.faults.counts && r.IntN(2) == 0
 	n.boot(0)
 	return n
 }
@@ -53,7 +58,7 @@ func newNode(w *world, i int) *node {
 // now is the node's clock. The store calls it.
 func (n *node) now() time.Time {
 	ran := time.Duration(float64(time.Since(n.origin)) * n.rate)
-	if n.w.v.noTime {
+	if n.w.v.noTime || n.counts {
 		return time.Unix(1000, 0).Add(ran)
 	}
 	return n.origin.Add(ran + n.offset).Round(0)
@@ -88,12 +93,13 @@ func (n *node) chaos(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// restart takes the node down for some time. It comes back with its memory, or without.
+// restart takes the node down for some time. It comes back with its memory, or without. One that
+// counts has all on disk.
 func (n *node) restart(ctx context.Context, d time.Duration, forgets bool) {
 	n.crash(true)
 	waiting.Pause(ctx, d)
 	n.mu.Lock()
-	if forgets || n.w.v.amnesia {
+	if (forgets || n.w.v.amnesia) && !n.counts {
 		n.boot(n.w.grace)
 	}
 	n.mu.Unlock()

@@ -25,6 +25,7 @@ type variant struct {
 	noQuarantine bool    // a node that forgot grants at once
 	noWriteBack  bool    // a token is not stored by the majority
 	noTime       bool    // a node that forgot counts from nothing
+	noCounter    bool    // a node that counts tells the minimum token that was asked for, and does not keep it
 	noTombstone  bool    // a release leaves nothing behind
 	fromReply    bool    // the deadline is counted from the reply
 	minority     bool    // clients use different lists of nodes: their majorities need not meet
@@ -41,6 +42,10 @@ type faults struct {
 	cuts  bool // power cuts, which restart a majority at once
 	apart bool // wall clocks that are set differently, on nodes and clients
 	stops bool // clients that stop after an answer, before they see it
+
+	// Nodes that count their tokens, as etcd does. Other variants, whose rates were measured
+	// without, have none.
+	counts bool
 }
 
 // A world is one run of one seed.
@@ -79,6 +84,7 @@ func (w *world) rand(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(w.se
 const (
 	actorWorld  = 1
 	actorCuts   = 2
+	actorCounts = 3
 	actorNode   = 100
 	actorClient = 200
 	actorWorker = 300
@@ -117,6 +123,7 @@ func newWorld(seed uint64, v variant) *world {
 	w.faults = faults{
 		cuts: r.IntN(2) == 0 || v.needs.cuts, apart: r.IntN(2) == 0 || v.needs.apart, stops: r.IntN(2) == 0 || v.needs.stops,
 	}
+	w.faults.counts = v.needs.counts || v.budget == 0 && w.rand(actorCounts).IntN(2) == 0
 	w.caps = memstore.New(memstore.Config{}).Capabilities()
 	w.keys = w.keys[:1+r.IntN(2)]
 	n := 3 + 2*r.IntN(2)

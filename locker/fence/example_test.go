@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,6 +41,18 @@ func ExampleGate() {
 	// <nil>
 	// holdfast: fence "sku-1": token 7 after 9: stale token: a newer holder was here
 	// 8 left
+}
+
+// The stock is in a table, and its row has a column for the token. (No database comes with this
+// module: with PostgreSQL and SQLite, internal/fencing runs the same.)
+func ExampleExec() {
+	_ = func(ctx context.Context, l locker.Locker[uint64], db *sql.DB) error { // its Binder makes the token the value
+		return locker.Do(ctx, l, "sku-1", func(ctx context.Context, token uint64) error {
+			_, err := fence.Exec(ctx, db, "sku-1", token,
+				"UPDATE stock SET left_over = left_over - 1, token = $1 WHERE sku = $2 AND token <= $1", token, "sku-1")
+			return err // a fence.ErrStale changed nothing
+		})
+	}
 }
 
 // The stock is behind a server. What the guard protects is a client that sends the token.
