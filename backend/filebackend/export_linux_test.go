@@ -71,3 +71,8 @@ func (b *Backend) Die() { _ = b.folder.process.Close() }
 
 // ProcessPath is where others look for the process.
 func (b *Backend) ProcessPath() string { return b.folder.processPath(b.folder.me) }
+
+var (
+	BootClock    = bootClock
+	RefuseShared = refuseShared
+)

@@ -468,3 +468,58 @@ func TestSweep(t *testing.T) {
 		}
 	}
 }
+
+// File systems by the numbers of the kernel's magic.h, as there are no servers of most of them here.
+func TestFileSystems(t *testing.T) {
+	for name, magic := range map[string]uint32{
+		"NFS": 0x6969, "SMB": 0x517B, "CIFS": 0xFF534D42, "SMB2": 0xFE534D42, "Ceph": 0x00C36400, "AFS": 0x5346414F, "kAFS": 0x6B414653,
+		"Coda": 0x73757245, "9P": 0x01021997, "FUSE": 0x65735546, "OCFS2": 0x7461636F, "GFS2": 0x01161970, "Lustre": 0x0BD00BD0,
+	} {
+		if err := filebackend.RefuseShared("/dir", magic); !errors.Is(err, backend.ErrUnsafe) || !strings.Contains(err.Error(), "/dir") {
+			t.Errorf("%s: %v, want ErrUnsafe and which folder", name, err)
+		}
+	}
+	for name, magic := range map[string]uint32{
+		"ext4": 0xEF53, "XFS": 0x58465342, "Btrfs": 0x9123683E, "tmpfs": 0x01021994, "overlay": 0x794C7630, "ZFS": 0x2FC12FC1, "F2FS": 0xF2F52010,
+	} {
+		if err := filebackend.RefuseShared("/dir", magic); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The clock counts from the boot, and nobody can set it.
+func TestBootClock(t *testing.T) {
+	uptime := func() time.Duration {
+		text, err := os.ReadFile("/proc/uptime")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds, _, _ := strings.Cut(string(text), " ")
+		d, err := time.ParseDuration(seconds + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	before := uptime()
+	now := filebackend.BootClock()
+	if after := uptime() + 10*time.Millisecond; now < before || now > after { // it tells hundredths
+		t.Errorf("the clock says %v, between an uptime of %v and of %v", now, before, after)
+	}
+}
+
+// A key whose last token is ahead of the clock is not forgotten: the next token is above it.
+func TestTokenAhead(t *testing.T) {
+	b := open(t, folder(t))
+	defer b.Close()
+	c := claim("k")
+	c.MinToken = uint64(time.Now().Add(time.Minute).UnixMicro())
+	g := acquire(t, b, c)
+	if err := b.Release(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if next := acquire(t, b, claim("k")); next.Token <= g.Token {
+		t.Errorf("token %d after %d", next.Token, g.Token)
+	}
+}

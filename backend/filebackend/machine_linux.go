@@ -37,8 +37,8 @@ func local(dir string) error {
 	if err := unix.Statfs(dir, &stat); err != nil {
 		return notDone(&os.PathError{Op: "statfs", Path: dir, Err: err})
 	}
-	if name, is := shared[uint32(stat.Type)]; is { //nolint:gosec // a magic number of 32 bits, sign-extended on some platforms
-		return fmt.Errorf("%w: %s is on %s, which other machines may use as well; locks need a file system of this machine", backend.ErrUnsafe, dir, name)
+	if err := refuseShared(dir, uint32(stat.Type)); err != nil { //nolint:gosec // a magic number of 32 bits, sign-extended on some platforms
+		return err
 	}
 	offsets, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {
@@ -48,6 +48,14 @@ func local(dir string) error {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0") {
 			return fmt.Errorf("%w: this process is in a time namespace of its own, so its boot clock is not that of others", backend.ErrUnsafe)
 		}
+	}
+	return nil
+}
+
+// refuseShared refuses dir if its file system, by statfs's magic number, is one of those.
+func refuseShared(dir string, magic uint32) error {
+	if name, is := shared[magic]; is {
+		return fmt.Errorf("%w: %s is on %s, which other machines may use as well; locks need a file system of this machine", backend.ErrUnsafe, dir, name)
 	}
 	return nil
 }

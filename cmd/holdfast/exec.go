@@ -154,6 +154,12 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil { // before the lock is taken
 		return &exitError{status: cannotRun(err), err: fmt.Errorf("cannot run %s: %w", printable(args[1]), errors.Unwrap(err))}
 	}
+	if r.oncePer > 0 {
+		if f, err := r.load(); err == nil && f.Backend.IsZero() {
+			return usage("--once-per needs a store that is named, as it has to outlive a restart of the machine: " +
+				"give --backend URL, such as file:///var/lib/locks, or set HOLDFAST_BACKEND")
+		}
+	}
 	ctx := cmd.Context()
 	c, err := r.open(ctx, func(cfg *locker.Config) {
 		if r.ttl > 0 {

@@ -117,7 +117,7 @@ func TestRunRefusals(t *testing.T) {
 			t.Errorf("%s says %s", c.args, o.err)
 		}
 	}
-	if o := holdfast(t, "list").want(t, 2); !strings.Contains(o.err, "HOLDFAST_BACKEND") {
+	if o := holdfast(t, "doctor").want(t, 2); !strings.Contains(o.err, "HOLDFAST_BACKEND") {
 		t.Error(o.err)
 	}
 	for _, args := range [][]string{{"inspect", "k"}, {"run", "k", "--", "true"}, {"list"}, {"wait", "k"}} {

@@ -1,10 +1,14 @@
 package main_test
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // The command on a folder, with processes of this machine alone.
@@ -39,6 +43,39 @@ func TestFolder(t *testing.T) {
 	_, _, _ = j.end()
 	if o := holdfast(t, "list", "--backend", url).want(t, 0); strings.Contains(o.out, "report") {
 		t.Errorf("left: %s", o.out)
+	}
+}
+
+// Who names no store locks in a folder of the user's, and is told so. The folder is the one that
+// this user's commands really have, so the key is nobody else's.
+func TestNoStoreIsNamed(t *testing.T) {
+	key := backend.NewOwner()
+	folder := "holdfast-" + strconv.Itoa(os.Geteuid())
+	o := holdfast(t, "run", key, "--", binary, "inspect", key).want(t, 0)
+	if !strings.Contains(o.out, key+" is held by holdfast") {
+		t.Errorf("inspect under run says %s", o.out)
+	}
+	if strings.Count(o.err, "no store is named") != 2 || !strings.Contains(o.err, folder) || !strings.Contains(o.err, "--backend") {
+		t.Errorf("the two commands tell %s", o.err)
+	}
+	if o := holdfast(t, "list", key, "-q").want(t, 0); o.out+o.err != "" {
+		t.Errorf("left, or told in spite of -q: %s%s", o.out, o.err)
+	}
+	if o := holdfast(t, "run", key, "--once-per", "1h", "--", "true").want(t, 2); !strings.Contains(o.err, "outlive a restart") {
+		t.Error(o.err)
+	}
+	for _, command := range []string{"doctor", "bench"} {
+		if o := holdfast(t, command).want(t, 2); !strings.Contains(o.err, "give --backend URL") {
+			t.Error(o.err)
+		}
+	}
+}
+
+// Several processes of a sale for which no store is named share a folder of the sale's own.
+func TestDemoWithoutAStore(t *testing.T) {
+	r := holdfast(t, "demo", "--processes=2", "--json", "--duration=60s").want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
+	if !strings.HasPrefix(r.Backend, "file:///") {
+		t.Errorf("on %s", r.Backend)
 	}
 }
 

@@ -179,6 +179,7 @@ func (o *common) completeKeys(cmd *cobra.Command, args []string, begun string) (
 	if o.output == "" {
 		o.output = "text"
 	}
+	o.quiet = true
 	c, err := o.open(ctx, nil)
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -56,7 +56,7 @@ type outcome struct {
 
 // command prepares a run that no configuration of this machine takes part in, and that leaves its
 // files in dir.
-func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+func command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })

@@ -16,7 +16,6 @@ func TestRefusals(t *testing.T) {
 		args string
 		says string
 	}{
-		{"demo --processes=2", "keeps locks in the memory of one process"},
 		{"demo --processes=2 --backend=mem://shop", "such as --backend redis://"},
 		{"demo --processes=65", "--processes 65 is not between 1 and 64"},
 		{"demo --stock=0", "--stock 0 is not between 1"},

@@ -45,7 +45,11 @@ func run(ctx context.Context, args []string) int {
 	if status && exit.err == nil { // it has been said, or is another program's to say
 		return exit.status
 	}
-	for line := range strings.Lines(err.Error()) {
+	text := err.Error()
+	if !status && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		text = demo.ErrInterrupted.Error() // not what it was about to do
+	}
+	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), line)
 		}

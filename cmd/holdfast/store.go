@@ -30,7 +30,8 @@ func (o *common) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379,\n"+
 		"or file:///var/lock/app for the processes of this machine\n"+
-		"(default: $HOLDFAST_BACKEND, else the configuration's)")
+		"(default: $HOLDFAST_BACKEND, else the configuration's; else on Linux, but not for doctor and bench,\n"+
+		"a folder for this user's processes on this machine, /var/lock/holdfast-UID or /tmp/holdfast-UID)")
 	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON; HOLDFAST_... variables win over it, and flags over both")
 	f.StringVarP(&o.output, "output", "o", "text", "text, or json: one object per line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what was asked for, and errors")
@@ -74,7 +75,9 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, err
 	}
 	if f.Backend.IsZero() {
-		return nil, noStore
+		if f.Backend, err = o.own(); err != nil {
+			return nil, err
+		}
 	}
 	c := &client{url: f.Backend, where: f.Backend.String()}
 	if c.backend, c.config, err = opening.Open(ctx, f); err != nil {
@@ -92,6 +95,21 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, err
 	}
 	return c, nil
+}
+
+// own is the store of who names none, on standard error as well: a crontab that is copied to a
+// second machine with nothing named would run its jobs on both.
+func (o *common) own() (config.URL, error) {
+	dir, err := opening.OwnFolder()
+	switch {
+	case errors.Is(err, opening.ErrNoFolder):
+		return config.URL{}, noStore
+	case err != nil:
+		return config.URL{}, &exitError{status: exitStore, err: fmt.Errorf("no store is named, and the folder for that case cannot be used: %s; "+
+			"give --backend URL, or set HOLDFAST_BACKEND", opening.Reason(err))}
+	}
+	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; --backend names another", dir)
+	return opening.FileURL(dir)
 }
 
 // close gives the store a second to take the last release. What it does not take runs out by

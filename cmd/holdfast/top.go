@@ -21,9 +21,10 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the locks that most wait for, live",
-		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and looks again each --interval until it is
-interrupted. Each look lists all locks of the store that are held or waited for. In a pipe each look is printed below the
-one before.`,
+		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and looks again and again until it is
+interrupted. Each look lists all locks of the store that are held or waited for, which for thousands of them takes the store
+some work. So it looks each 2s, or as much later as keeps the store busy for less than a hundredth of the time; --interval
+sets another time, whatever it costs. In a pipe each look is printed below the one before.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if interval < 100*time.Millisecond {
@@ -38,15 +39,18 @@ one before.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, c.close()) }()
-			tick := time.NewTicker(interval)
-			defer tick.Stop()
 			for {
+				began := time.Now()
 				frame, err := c.look(ctx, prefix, rows, o.output == "json")
 				switch {
 				case ctx.Err() != nil:
 					return nil // interrupting it is how it ends
 				case err != nil:
 					return err
+				}
+				pause := interval
+				if !cmd.Flags().Changed("interval") {
+					pause = pace(interval, time.Since(began))
 				}
 				if isTerminal(os.Stdout) && o.output == "text" {
 					fmt.Fprint(os.Stdout, "\x1b[H\x1b[2J") // to the top left, and clear
@@ -55,7 +59,7 @@ one before.`,
 					return err
 				}
 				select {
-				case <-tick.C:
+				case <-time.After(pause):
 				case <-ctx.Done():
 					return nil
 				}
@@ -64,11 +68,15 @@ one before.`,
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&interval, "interval", 2*time.Second, "how often to look")
+	f.DurationVar(&interval, "interval", 2*time.Second, "how long to wait between two looks")
 	f.IntVar(&rows, "rows", 20, "how many locks to show")
 	f.StringVar(&prefix, "prefix", "", "only keys that begin with this")
 	return cmd
 }
+
+// pace is how long to wait behind a look that took so long: a server that did nothing else
+// meanwhile is then busy for a hundredth of the time.
+func pace(least, took time.Duration) time.Duration { return max(least, 99*took) }
 
 // look returns one frame of top.
 func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool) ([]byte, error) {

@@ -5,7 +5,7 @@ import "slices"
 // mutants are the defects. To add one: a short name of what goes wrong, the package, a pattern that
 // matches once, and the tests that guard the line. go run ./internal/mutants -run 'name' tries it.
 func mutants() []mutant {
-	return slices.Concat(contract, memory, judge, lockerMutants, redisMutants, redlockMutants, etcdMutants, commandMutants, fenceMutants)
+	return slices.Concat(contract, memory, judge, lockerMutants, redisMutants, redlockMutants, etcdMutants, commandMutants, fenceMutants, fileMutants)
 }
 
 // The contract that all backends share.

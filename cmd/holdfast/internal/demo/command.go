@@ -47,6 +47,7 @@ so that not even a buyer that lost its lock without knowing could sell.`
 
 const examples = `  holdfast demo                                               # in memory: nothing to install
   holdfast demo --no-lock                                     # what it is for
+  holdfast demo --processes 2 --kill                          # in a folder, on Linux: nothing to install either
   holdfast demo --backend redis://localhost:6379 --processes 2
   holdfast demo --backend redis://localhost:6379 --processes 2 --kill
   holdfast demo --trace http://localhost:4318                 # the waits in Jaeger
@@ -78,13 +79,13 @@ func Command() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.stock, "stock", 200, "items to sell")
 	f.IntVar(&o.workers, "workers", 8, "buyers in each process")
-	f.IntVar(&o.processes, "processes", 1, "processes; more than one needs a backend that they can share")
+	f.IntVar(&o.processes, "processes", 1, "processes; more than one needs a store that they share")
 	f.DurationVar(&o.think, "think", time.Millisecond, "time between looking and buying, under the lock")
 	f.DurationVar(&o.rest, "rest", time.Millisecond, "about how long a buyer rests between two purchases; with 0\n"+
 		"the one who was just served is the quickest to ask again")
 	f.DurationVar(&o.duration, "duration", 8*time.Second, "end then, even if not all is sold")
 	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the lock, such as redis://host:6379\n"+
-		"(default: the configuration's, else mem://)")
+		"(default: the configuration's, else mem://, and for several processes a folder of their own on Linux)")
 	f.StringVar(&o.config, "config", "", "configuration file, YAML or JSON;\n"+
 		"HOLDFAST_... variables win over it, and flags over both")
 	f.DurationVar(&o.ttl, "ttl", 0,

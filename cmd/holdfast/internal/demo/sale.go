@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -14,7 +15,7 @@ type sale struct {
 	options
 	spec  spec
 	store *store // nil without a lock
-	dir   string // of the ledger
+	dir   string // of the ledger, and of locks that no other store keeps
 	tally *tally
 }
 
@@ -23,7 +24,7 @@ var errTimeUp = errors.New("time is up")
 // openLimit is how long a backend may take to be opened.
 const openLimit = 5 * time.Second
 
-// newSale checks the flags, opens the backend, and makes the ledger's directory.
+// newSale checks the flags, makes the ledger's directory, and opens the backend.
 func newSale(ctx context.Context, o options) (*sale, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -33,15 +34,18 @@ func newSale(ctx context.Context, o options) (*sale, error) {
 		Backend: o.backend, Config: o.config, TTL: o.ttl, Key: o.key, NoLock: o.noLock,
 		Stock: o.stock, Think: o.think, Rest: o.rest, Workers: o.workers, Process: 1, Trace: o.trace,
 	}
-	err := s.open(ctx)
-	if err == nil {
-		s.dir, err = os.MkdirTemp("", "holdfast-demo-")
-	}
-	if err != nil {
-		_ = s.close()
+	var err error
+	if s.dir, err = os.MkdirTemp("", "holdfast-demo-"); err != nil {
 		return nil, err
 	}
 	s.spec.Ledger = filepath.Join(s.dir, "ledger")
+	if s.processes > 1 && runtime.GOOS == "linux" { // elsewhere there is no file://
+		s.spec.Folder = filepath.Join(s.dir, "locks")
+	}
+	if err := s.open(ctx); err != nil {
+		_ = s.close()
+		return nil, err
+	}
 	return s, nil
 }
 

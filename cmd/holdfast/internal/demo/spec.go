@@ -21,6 +21,7 @@ const defaultTTL = 2 * time.Second
 // arguments, which every user of the machine can read: Backend may hold a password.
 type spec struct {
 	Backend string // instead of the configuration's; empty for that
+	Folder  string // for the locks if neither names a store; empty for memory
 	Config  string // path; empty for none
 	TTL     time.Duration
 	Key     string
@@ -56,6 +57,11 @@ func (s spec) open(ctx context.Context) (*store, error) {
 	if s.Backend != "" {
 		if f.Backend, err = config.ParseURL(s.Backend); err != nil {
 			return nil, fmt.Errorf("--backend: %w", err)
+		}
+	}
+	if f.Backend.IsZero() && s.Folder != "" {
+		if f.Backend, err = opening.FileURL(s.Folder); err != nil {
+			return nil, err
 		}
 	}
 	b, cfg, err := opening.Open(ctx, f)
