@@ -66,7 +66,7 @@ func TestCoverage(t *testing.T) {
 			var workers []worker
 			for _, name := range names {
 				workers = append(workers, startWorker(t, order{Name: name, Store: srv.URL(), Jaeger: j.otlp,
-					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 10 * time.Millisecond, Sample: c.sample, SpansOver: c.over}))
+					Goroutines: 8, Keys: 4, Rounds: c.rounds, Hold: 20 * time.Millisecond, Sample: c.sample, SpansOver: c.over}))
 			}
 			for i, w := range workers {
 				for id, s := range j.spans(t, names[i], "", int(w.next(t).Spans)) {
