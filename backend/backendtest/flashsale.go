@@ -30,10 +30,10 @@ var unitsFlag = flag.Int("backendtest.units", 600, "the units that FlashSale sel
 
 // FlashSale has four processes of eight buyers each buy the units of one stock, which is a value in
 // a locker.Store at url. While they do, a process is killed with SIGKILL every second, and another
-// takes its place; and one that is about to buy is stopped with SIGSTOP for three TTLs. At the end
-// sold and left must be the stock, and no process may have heard of a sale that the store does not
-// have, nor the one that was stopped have bought what it was about to. The package calls [Main], as
-// for [Processes].
+// takes its place; and one that is about to buy is stopped with SIGSTOP for three TTLs or more. At
+// the end sold and left must be the stock, and no process may have heard of a sale that the store
+// does not have, nor the one that was stopped have bought what it was about to. The package calls
+// [Main], as for [Processes].
 //
 // The stock is 600 units, or as many as the flag -backendtest.units says, and no more processes are
 // killed than one for 100 units. A buyer takes its time, so that a sale lasts for five seconds or
@@ -114,8 +114,8 @@ func FlashSale(t *testing.T, url string) {
 	for next := 0; ; {
 		<-every.C
 		left := get().Left
-		// The other buyers of the stopped process are in line, too: until their places lapse, the lock
-		// may be handed over to them, each time for a lease.
+		// The other buyers of the stopped process are in the queue, too: until their places lapse, the
+		// lock may be handed over to them, each time for a lease.
 		if late := time.Since(goesOn); !goesOn.IsZero() && late > 0 && (left < before || late > 2*ttl+5*patience) {
 			thaw()
 		}
