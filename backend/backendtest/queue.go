@@ -153,10 +153,10 @@ func queueRefreshed(e *env) {
 	key := e.key("k")
 	e.acquire(a, e.claim(key))
 	waiter, next := e.inLine(key), e.inLine(key)
-	waiter.WaiterTTL = 2 * e.short // a machine that stalls is no dead waiter
+	waiter.WaiterTTL = 4 * e.short // a machine that stalls is no dead waiter
 	e.stand(b, waiter, 1)
 	e.stand(b, next, 2)
-	for range 8 {
+	for range 12 {
 		e.pause(e.short / 2)
 		e.stand(b, waiter, 1)
 	}

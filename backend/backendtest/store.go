@@ -147,18 +147,18 @@ func storeRefused(e *env) {
 
 func oncePeriod(e *env) {
 	const instances, periods = 5, 3
-	period := e.short
-	if slowLeases(e.caps) { // marks are rounded up to seconds, as leases are
-		period = 4 * e.short
+	period := 2 * e.short
+	if slowLeases(e.caps) { // marks end by the second, as leases do, and a busy store is seconds late
+		period = 8 * e.short
 	}
 	key := e.key("job")
 	var mu sync.Mutex
 	runs := map[int]int{}
-	start := time.Now()
 	clients := make([]*locker.Client[struct{}], instances)
 	for i := range clients {
 		clients[i] = e.locker(e.open(), locker.Config{})
 	}
+	start := time.Now()
 	parallel(instances, func(i int) {
 		late := time.Duration(i) * period / 2 / (instances - 1) // is its clock
 		for n := range periods {
