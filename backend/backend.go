@@ -185,6 +185,8 @@ type Holder struct {
 	Token uint64
 	TTL   time.Duration // what remains of the lease, by the store's clock
 	Meta  Meta
+
+	Weight int // of a permit; 0 is 1
 }
 
 // A Waiter is one claim in line.
@@ -192,6 +194,8 @@ type Waiter struct {
 	Owner string
 	Mode  Mode
 	Meta  Meta
+
+	Weight int // of a permit; 0 is 1
 }
 
 // A Level is how bad a [Finding] is.

@@ -13,6 +13,7 @@ import (
 type Capabilities struct {
 	Shared    bool // Mode Shared
 	Permit    bool // Mode Permit
+	Weight    bool // Claim.Weight above 1
 	Fencing   bool // Grant.Token rises strictly from grant to grant of one key
 	Queue     bool // Claim.Queue: first come, first served
 	Watch     bool // Watch signals
@@ -40,6 +41,7 @@ func (c Capabilities) Missing(need Capabilities) error {
 	}{
 		{"Shared", c.Shared, need.Shared},
 		{"Permit", c.Permit, need.Permit},
+		{"Weight", c.Weight, need.Weight},
 		{"Fencing", c.Fencing, need.Fencing},
 		{"Queue", c.Queue, need.Queue},
 		{"Watch", c.Watch, need.Watch},

@@ -54,7 +54,7 @@ type Claim struct {
 	Owner string // unique to the acquisition ([NewOwner]), or the re-entrant owner's name
 
 	Mode      Mode
-	Limit     int           // Permit holders allowed together
+	Limit     int           // Permit holders allowed together: the sum of their weights at most
 	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
 	Queue     bool          // stand in line; a claim that does not must not overtake those that do
 	WaiterTTL time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
@@ -62,6 +62,11 @@ type Claim struct {
 	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
 	Meta      Meta          // who asks; shown to those who wait; a repeat of an Exclusive claim that queues may change it
+
+	// Weight is how many of Limit a Permit claim counts for while it holds, at most all of them
+	// (Capabilities.Weight); 0 is 1. A heavy claim at the head of the queue waits until it fits, and
+	// is not overtaken by lighter ones. A repeat does not change it.
+	Weight int `json:",omitempty"` // so that what is stored of other claims is as it always was
 
 	// Load has TryAcquire return the key's stored state in Grant.State, as it is when c is granted,
 	// or, on a repeat, now. A grant that is handed over carries it, too.
@@ -147,7 +152,7 @@ func (c Claim) Validate(caps Capabilities) error {
 	}
 	if err := caps.Missing(Capabilities{
 		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
-		State: c.Load, MinToken: c.MinToken != 0,
+		Weight: c.Weight > 1, State: c.Load, MinToken: c.MinToken != 0,
 	}); err != nil {
 		return err
 	}
@@ -234,6 +239,12 @@ func (c *Claim) validateMode() error {
 		return invalid("limit", strconv.Itoa(c.Limit), "is over "+strconv.Itoa(MaxPermits))
 	case c.Mode != Permit && c.Limit != 0:
 		return invalid("limit", strconv.Itoa(c.Limit), "is for permits only")
+	case c.Mode != Permit && c.Weight != 0:
+		return invalid("weight", strconv.Itoa(c.Weight), "is for permits only")
+	case c.Weight < 0:
+		return invalid("weight", strconv.Itoa(c.Weight), "must be at least 1")
+	case c.Weight > c.Limit:
+		return invalid("weight", strconv.Itoa(c.Weight), "is over the limit of "+strconv.Itoa(c.Limit)+": it could never hold")
 	case c.Reentrant && c.Mode != Exclusive:
 		return invalid("mode", c.Mode.String(), "cannot be re-entrant: only exclusive claims can")
 	case c.Reserve < 0 || c.Reserve > MaxReserve:

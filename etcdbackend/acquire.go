@@ -435,7 +435,7 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	if made && !w.read {
 		e := &entry{record: record, key: w.key, attached: int64(on.id), granted: true}
 		e.created, e.modified = r.revision, r.revision
-		e.class, e.limit, _ = p.class(w.key)
+		e.kind, _ = p.kind(w.key)
 		if w.over != nil {
 			e.created = w.over.created
 		}

@@ -129,8 +129,8 @@ func invalid(field, value, reason string) error {
 func (b *Backend) Capabilities() backend.Capabilities {
 	native := !b.scheme.etcdctl
 	return backend.Capabilities{
-		Shared: native, Permit: native, Reentrant: native, State: native, NotBefore: native, MinToken: native,
-		Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
+		Shared: native, Permit: native, Weight: native, Reentrant: native, State: native, NotBefore: native,
+		MinToken: native, Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
 	}
 }
 

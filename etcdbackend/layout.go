@@ -41,6 +41,7 @@ const (
 //	Native:  <prefix><name>/q/x/<slot>        an entry of the queue: a claim that holds or waits
 //	                          s/<slot>
 //	                          p/<limit>/<slot>
+//	                          p/<limit>/<weight>/<slot>   one that counts more than once
 //	                          r/<owner>/<slot>
 //	         <prefix><name>/q/token           the counter of tokens, if one was ever raised
 //	         <prefix><name>/t/<id>            a tombstone
@@ -55,6 +56,9 @@ const (
 // flight that may create it: etcd scans deleted keys in every range read until it is compacted, so
 // with a fresh key for each claim a busy lock would get slower from one acquisition to the next.
 // Whose entry it is, its value says.
+//
+// The weight is in the key, and not in the value, so that a client that knows no weights refuses the
+// entry, and with it the queue, as not ours: it would count the entry once.
 //
 // Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no
 // lock's keys are within another's range, and the identity is in none.
@@ -109,6 +113,9 @@ func (p paths) entry(c backend.Claim, slot string) string {
 	case c.Mode == backend.Shared:
 		return p.queue + "s/" + slot
 	case c.Mode == backend.Permit:
+		if c.Weight > 1 {
+			return p.limit(c) + strconv.Itoa(c.Weight) + "/" + slot
+		}
 		return p.limit(c) + slot
 	}
 	return p.queue + "x/" + slot
@@ -134,23 +141,32 @@ func (p paths) state() string { return p.side + "state" }
 // early is the key of the mark that a release has left, see [backend.Claim.NotBefore].
 func (p paths) early() string { return p.side + "early" }
 
-// class reads what kind of entry a key is, and its limit. It reports false for a key that is not
-// ours.
-func (p paths) class(key string) (class byte, limit int, ok bool) {
+// A kind is what the key of an entry says: its class, and of a permit the limit and the weight.
+type kind struct {
+	class         byte
+	limit, weight int
+}
+
+// kind reads what kind of entry a key is. It reports false for a key that is not ours.
+func (p paths) kind(key string) (k kind, ok bool) {
 	if p.etcdctl {
-		return exclusive, 0, true
+		return kind{class: exclusive}, true
 	}
 	parts := strings.Split(strings.TrimPrefix(key, p.queue), "/")
 	switch {
 	case len(parts) == 2 && (parts[0] == "x" || parts[0] == "s"):
-		return parts[0][0], 0, true
+		return kind{class: parts[0][0]}, true
 	case len(parts) == 3 && parts[0] == "r":
-		return reentry, 0, true
+		return kind{class: reentry}, true
 	case len(parts) == 3 && parts[0] == "p":
 		n, err := strconv.Atoi(parts[1])
-		return permit, n, err == nil && n > 0
+		return kind{permit, n, 1}, err == nil && n > 0
+	case len(parts) == 4 && parts[0] == "p":
+		n, err := strconv.Atoi(parts[1])
+		weight, err2 := strconv.Atoi(parts[2])
+		return kind{permit, n, weight}, err == nil && err2 == nil && weight > 1 && weight <= n
 	}
-	return 0, 0, false
+	return kind{}, false
 }
 
 // escape is injective and its results have no slash.

@@ -39,9 +39,8 @@ type record struct {
 // An entry is one claim that holds or waits.
 type entry struct {
 	record
+	kind
 	key      string
-	class    byte
-	limit    int
 	created  int64 // revisions
 	modified int64
 	attached int64 // the lease it is on
@@ -116,8 +115,12 @@ func (e *entry) mode() backend.Mode {
 // created only while its owner holds, and keeps all others out.
 //
 // Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant
-// owner, or any number of shared ones, or permits of one limit and no more than it. An entry
-// leaves only when it is released or its lease has ended.
+// owner, or any number of shared ones, or permits of one limit whose weights add up to no more. An
+// entry leaves only when it is released or its lease has ended.
+//
+// Permits fit as long as the weights up to and with the entry are within the limit. That sum
+// changes only when an entry before it is deleted, and then it falls: so a permit moves forward like
+// any other entry, and a heavy one that does not fit keeps all behind it waiting.
 type queue struct {
 	revision int64
 	entries  []*entry
@@ -152,7 +155,7 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
 	}
 	var ok bool
-	if e.class, e.limit, ok = p.class(e.key); !ok {
+	if e.kind, ok = p.kind(e.key); !ok {
 		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
 	}
 	if e.attached == 0 {
@@ -169,7 +172,7 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 func (q *queue) settle() {
 	slices.SortFunc(q.entries, func(a, b *entry) int { return cmp.Compare(a.created, b.created) })
 	var entered, first, last *entry
-	n := 0
+	sum := 0 // of the weights before
 	for _, e := range q.entries {
 		if e.class == reentry {
 			e.granted, entered = true, e
@@ -187,10 +190,10 @@ func (q *queue) settle() {
 			}
 		default:
 			e.granted = last.granted && e.class == first.class &&
-				(e.class == shared || e.class == permit && n < e.limit)
+				(e.class == shared || e.class == permit && sum+e.weight <= e.limit)
 		}
 		last = e
-		n++
+		sum += e.weight
 	}
 }
 
@@ -240,12 +243,14 @@ func (q *queue) admits(c backend.Claim) bool {
 	case backend.Permit:
 		class = permit
 	}
+	sum := max(c.Weight, 1)
 	for _, e := range q.entries {
 		if e.class != class || !e.granted {
 			return false
 		}
+		sum += e.weight
 	}
-	return len(q.entries) == 0 || class == shared || class == permit && len(q.entries) < c.Limit
+	return len(q.entries) == 0 || class == shared || class == permit && sum <= c.Limit
 }
 
 // mismatch is an error if the lock is in use as a semaphore of another limit than c's.
@@ -332,7 +337,7 @@ func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
 	remaining := map[int64]int64{} // seconds by lease, as holds share them
 	for _, e := range q.entries {
 		if !e.granted {
-			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta}
+			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta, Weight: e.weight}
 			state.Waiters = append(state.Waiters, waiter)
 			continue
 		}
@@ -351,7 +356,7 @@ func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
 		if seconds >= 0 {
 			state.Holders = append(state.Holders, backend.Holder{
 				Owner: e.Owner, ID: e.id(), Mode: e.mode(), Token: e.token(), Meta: e.Meta,
-				TTL: max(time.Duration(seconds)*time.Second, time.Millisecond),
+				TTL: max(time.Duration(seconds)*time.Second, time.Millisecond), Weight: e.weight,
 			})
 		}
 	}

@@ -244,7 +244,7 @@ func TestObserve(t *testing.T) {
 	p := b.scheme.paths("k")
 	read := func(revision int64, entries ...*entry) *queue { return &queue{revision: revision, entries: entries} }
 	at := func(key string, created int64) *entry {
-		return &entry{key: key, created: created, modified: created, class: exclusive, record: record{Owner: key}}
+		return &entry{key: key, created: created, modified: created, kind: kind{class: exclusive}, record: record{Owner: key}}
 	}
 	wake, leave := b.hub.Enter("topic")
 	defer leave()

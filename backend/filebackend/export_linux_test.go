@@ -52,7 +52,7 @@ func rewrite(t testing.TB, path string, v any, change func()) {
 		t.Fatal(err)
 	}
 	change()
-	content, err := encode(v)
+	content, err := encode(format, v)
 	if err == nil {
 		err = os.WriteFile(path, content, 0o600)
 	}

@@ -206,7 +206,7 @@ func (f *folder) readClock(ctx context.Context) error {
 			base = c.Base
 		}
 		c = clock{backend.NewOwner(), f.boot, base}
-		content, err := encode(c)
+		content, err := encode(format, c)
 		if err == nil {
 			err = f.replace(path, content, true)
 		}
@@ -322,7 +322,7 @@ func (f *folder) change(ctx context.Context, key string, lasting bool, ids []str
 		}
 		return nil
 	}
-	after, err := encode(rec)
+	after, err := encode(rec.format(), rec)
 	if err != nil || bytes.Equal(after, before) {
 		return err
 	}

@@ -26,13 +26,26 @@ type record struct {
 	Image memstore.Image
 }
 
-// format is how a file begins that this version understands. The checksum of the rest follows.
-const format = "holdfast file 1 "
+// How a file begins that this version understands. The checksum of the rest follows. The second
+// format is that of a record with weights, which a version that does not know them must refuse: it
+// would read it, and count each permit once.
+const (
+	format       = "holdfast file 1 "
+	weightFormat = "holdfast file 2 "
+)
+
+// format is the one to write the record in.
+func (r *record) format() string {
+	if r.Image.Weighted() {
+		return weightFormat
+	}
+	return format
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encode returns v as the content of a file.
-func encode(v any) ([]byte, error) {
+func encode(format string, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -51,6 +64,9 @@ func decode(path string, content []byte, v any) error {
 	}
 	head, body, whole := bytes.Cut(content, []byte{'\n'})
 	sum, ours := strings.CutPrefix(string(head), format)
+	if !ours {
+		sum, ours = strings.CutPrefix(string(head), weightFormat)
+	}
 	switch {
 	case !ours && bytes.HasPrefix(head, []byte("holdfast file ")):
 		return bad(fmt.Sprintf("has a format that this version does not know (%.40q)", head))

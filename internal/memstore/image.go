@@ -68,6 +68,12 @@ func (i Image) Without(gone func(id string) bool) Image {
 // Lasting returns what outlives every hold: the last token, the state and the mark.
 func (i Image) Lasting() Image { return Image{Token: i.Token, Saved: i.Saved, Mark: i.Mark} }
 
+// Weighted reports whether a claim of the image counts for more than one permit.
+func (i Image) Weighted() bool {
+	return slices.ContainsFunc(i.Holds, func(h Hold) bool { return h.Weight > 1 }) ||
+		slices.ContainsFunc(i.Line, func(p Place) bool { return p.Claim.Weight > 1 })
+}
+
 // Empty reports whether nothing but the last token is in the image.
 func (i Image) Empty() bool {
 	return len(i.Holds)+len(i.Line)+len(i.Tombs) == 0 && i.Mark.IsZero() && i.Saved == nil

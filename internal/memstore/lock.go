@@ -10,9 +10,10 @@ import (
 // A lock is what the store has of one key.
 //
 // Capacity: at any moment the holds are one exclusive, or the holds of one re-entrant owner, or any
-// number of shared ones, or permits of one limit and not more of them than it. It is so when there
-// is none; fits lets nobody in who would change it; and a hold leaves only when it is released or
-// has run out, so every lease that somebody may believe in is among them.
+// number of shared ones, or permits of one limit whose weights add up to no more. It is so when
+// there is none; fits lets nobody in who would change it; a hold keeps its weight; and it leaves
+// only when it is released or has run out, so every lease that somebody may believe in is among
+// them.
 type lock struct {
 	holds []Hold  // in order of grant; those that have run out are dropped by expire
 	line  []Place // first come, first
@@ -24,6 +25,7 @@ type Hold struct {
 	ID, Owner string // Claim.ID and Claim.Owner
 	Mode      backend.Mode
 	Limit     int
+	Weight    int `json:",omitempty"` // 0 is 1
 	Reentrant bool
 	Token     uint64
 	Reserved  int // tokens from Token upward
@@ -75,9 +77,17 @@ func (l *lock) fits(c backend.Claim) bool {
 	case c.Mode != l.holds[0].Mode:
 		return false
 	case c.Mode == backend.Permit:
-		return len(l.holds) < c.Limit
+		return l.weight()+max(c.Weight, 1) <= c.Limit
 	}
 	return c.Mode == backend.Shared
+}
+
+// weight is that of all who hold together.
+func (l *lock) weight() (sum int) {
+	for i := range l.holds {
+		sum += max(l.holds[i].Weight, 1)
+	}
+	return sum
 }
 
 // mismatch is an error if the key is in use as a semaphore of another limit than c's.
@@ -104,7 +114,7 @@ func (l *lock) open() bool {
 		return false
 	}
 	return len(l.holds) == 0 || l.holds[0].Mode == backend.Shared ||
-		l.holds[0].Mode == backend.Permit && len(l.holds) < l.holds[0].Limit
+		l.holds[0].Mode == backend.Permit && l.weight() < l.holds[0].Limit
 }
 
 // refusal is what c is told. Who is behind others in line is not told when to ask: the first in
@@ -149,12 +159,14 @@ func (l *lock) state(now time.Time) backend.State {
 		if h.Expires.After(now) {
 			state.Holders = append(state.Holders, backend.Holder{
 				Owner: h.Owner, ID: h.ID, Mode: h.Mode, Token: h.Token, TTL: h.Expires.Sub(now), Meta: h.Meta,
+				Weight: h.Weight,
 			})
 		}
 	}
 	for _, p := range l.line {
 		if p.Until.After(now) {
-			w := backend.Waiter{Owner: p.Claim.Owner, Mode: p.Claim.Mode, Meta: p.Claim.Meta}
+			c := &p.Claim
+			w := backend.Waiter{Owner: c.Owner, Mode: c.Mode, Meta: c.Meta, Weight: c.Weight}
 			state.Waiters = append(state.Waiters, w)
 		}
 	}

@@ -71,8 +71,8 @@ func New(cfg Config) *Store {
 // Capabilities says what a store in memory can do soundly.
 func (s *Store) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true,
-		State: true, NotBefore: true, Inspect: true, MinToken: true, MinTTL: time.Millisecond,
+		Shared: true, Permit: true, Weight: true, Reentrant: true, State: true, NotBefore: true,
+		Fencing: true, Queue: true, Watch: true, Inspect: true, MinToken: true, MinTTL: time.Millisecond,
 	}
 }
 
@@ -300,8 +300,8 @@ func (s *Store) at(key string, now time.Time) *lock {
 // keeps them rising over the end of the store.
 func (s *Store) grant(l *lock, c backend.Claim, now time.Time, lease time.Duration) backend.Grant {
 	h := Hold{
-		ID: c.ID(), Owner: c.Owner, Mode: c.Mode, Limit: c.Limit, Reentrant: c.Reentrant,
-		Expires: now.Add(lease), Meta: c.Meta,
+		ID: c.ID(), Owner: c.Owner, Mode: c.Mode, Limit: c.Limit, Weight: c.Weight,
+		Reentrant: c.Reentrant, Expires: now.Add(lease), Meta: c.Meta,
 	}
 	if own := l.entered(c); own != nil {
 		h.Token, h.Reserved = own.Token, own.Reserved // one ownership, however often it was entered

@@ -82,7 +82,7 @@ func (cfg *Config) RefuseCluster() error {
 func (cfg *Config) capabilities() backend.Capabilities {
 	caps := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL}
 	if cfg.Dialect == "" {
-		caps.Shared, caps.Permit, caps.Queue, caps.Reentrant = true, true, true, true
+		caps.Shared, caps.Permit, caps.Weight, caps.Queue, caps.Reentrant = true, true, true, true, true
 		caps.State, caps.NotBefore = true, true
 	}
 	return caps

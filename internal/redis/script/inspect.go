@@ -37,7 +37,7 @@ func DecodeInspect(reply any) (backend.State, error) {
 }
 
 func decodeHolder(entry any) (backend.Holder, bool) {
-	r, ok := entry.([]any)
+	r, weight, ok := weighed(entry, 7)
 	if ok && len(r) == 5 {
 		r = append(r, r[0]) // an exclusive hold, whose id is its owner
 	}
@@ -55,19 +55,32 @@ func decodeHolder(entry any) (backend.Holder, bool) {
 	}
 	return backend.Holder{
 		Owner: plain(owner), ID: plain(id), Mode: modeFrom(letter), Token: uint64(token),
-		TTL: max(duration(remaining), time.Millisecond), Meta: decodeMeta(meta),
+		TTL: max(duration(remaining), time.Millisecond), Meta: decodeMeta(meta), Weight: weight,
 	}, true
 }
 
 func decodeWaiter(entry any) (backend.Waiter, bool) {
-	r, ok := entry.([]any)
+	r, weight, ok := weighed(entry, 4)
 	if !ok || len(r) != 3 {
 		return backend.Waiter{}, false
 	}
 	owner, ok1 := r[0].(string)
 	letter, ok2 := r[1].(string)
 	meta, ok3 := r[2].(string)
-	return backend.Waiter{Owner: plain(owner), Mode: modeFrom(letter), Meta: decodeMeta(meta)}, ok1 && ok2 && ok3
+	w := backend.Waiter{
+		Owner: plain(owner), Mode: modeFrom(letter), Meta: decodeMeta(meta), Weight: weight,
+	}
+	return w, ok1 && ok2 && ok3
+}
+
+// weighed takes the weight off an entry that has n values with it; without it the weight is 0, and
+// the entry is shorter.
+func weighed(entry any, n int) (r []any, weight int, ok bool) {
+	if r, ok = entry.([]any); !ok || len(r) != n {
+		return r, 0, ok
+	}
+	w, ok := r[n-1].(int64)
+	return r[:n-1], int(w), ok && w > 1 && w <= backend.MaxPermits
 }
 
 // plain is a name as the claim had it. One that we did not write is shown as it is.

@@ -1,6 +1,5 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner},
--- …},
---   {{owner, mode, meta}, …}}
+-- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner,
+--   weight unless it is 1}, …}, {{owner, mode, meta, weight unless it is 1}, …}}
 --   | {FOREIGN, why}
 -- Reads only: it tells what was true at this instant. It reads what is stored, once, and never
 -- counts from one number to another: a queue has gaps, and damage may have made them as long as you
@@ -30,12 +29,16 @@ local function long()
     local hold = read_slot(n)
     if hold.ends > now then
       local owner = hold.owner == '' and hold.id or hold.owner
-      holders[#holders + 1] = {owner, lock.mode, hold.token, hold.ends - now, hold.meta, hold.id}
+      holders[#holders + 1] = {owner, lock.mode, hold.token, hold.ends - now, hold.meta, hold.id,
+        hold.weight > 1 and hold.weight or nil}
     end
   end
   for _, number in ipairs(numbers) do
     local place = read_place(get('q:' .. number))
-    if place.ends > now then waiters[#waiters + 1] = {place.owner, place.mode, place.meta} end
+    if place.ends > now then
+      waiters[#waiters + 1] = {place.owner, place.mode, place.meta,
+        place.weight > 1 and place.weight or nil}
+    end
   end
   return {OK, lock.counter, holders, waiters}
 end

@@ -193,7 +193,7 @@ func Held(last uint64, tail string) string { return Free(last) + " " + tail }
 func (l Layout) brief() bool { return l.guard == nil && !l.dialect }
 
 // formOf is "x" for the plainest claim there is, so that scripts need one look, and
-// "mode,limit,owner" for others.
+// "mode,limit,owner" for others, with "limit*weight" where the weight is not 1.
 func formOf(c backend.Claim, id string) string {
 	owner := name(c.Owner)
 	if owner == id {
@@ -209,7 +209,11 @@ func formOf(c backend.Claim, id string) string {
 	if c.NotBefore > 0 {
 		mode = "!" + mode
 	}
-	return mode + "," + strconv.Itoa(c.Limit) + "," + owner
+	limit := strconv.Itoa(c.Limit)
+	if c.Weight > 1 {
+		limit += "*" + strconv.Itoa(c.Weight)
+	}
+	return mode + "," + limit + "," + owner
 }
 
 // The letters of modes in the store. A re-entrant claim is exclusive, and shares with its owner's

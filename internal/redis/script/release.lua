@@ -107,7 +107,7 @@ local function long()
   end
   -- Those who do not wait in the queue are woken if one of them could be let in.
   if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or
-    lock.mode == 's' or (lock.mode == 'p' and lock.holders < lock.limit)) then
+    lock.mode == 's' or (lock.mode == 'p' and lock.weight < lock.limit)) then
     messages[#messages + 1] = {key .. ':free', 'free'}
   end
   write_state()

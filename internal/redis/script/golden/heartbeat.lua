@@ -93,23 +93,29 @@ local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 
 --   seen     ... the earliest end among the others is this
 --   latest   not earlier than the latest end of a lease or of a place; only the key's expiry needs it
 --   head, tail, waiting, permits   of the queue, see lib/queue
+--   weight   sum of the weights of those who hold; left out while each counts once, so while it is
+--            the number of holders. A client that knows no weights takes the group for damaged then.
 
 -- read_group returns nil for a damaged one. Without the field nobody holds or waits.
 local function read_group(stored)
   if not stored then
     return {mode = '-', limit = 0, holders = 0, soonest = 0, unseen = 0, seen = 0, latest = 0,
-      head = 1, tail = 0, waiting = 0, permits = 0}
+      head = 1, tail = 0, waiting = 0, permits = 0, weight = 0}
   end
-  local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits =
-    string.match(stored, '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits, weight =
+    string.match(stored,
+      '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( ?%d*)$')
   if not mode then return end
   local group = {mode = mode, limit = limit + 0, holders = holders + 0, soonest = soonest + 0,
     unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
-    head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0}
+    head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0,
+    weight = tonumber(weight) or holders + 0}
   if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
     group.unseen <= group.holders and group.head > 0 and group.tail <= 1e13 and
     group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
     (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
+    (weight == '' or
+      (mode == 'p' and group.weight > group.holders and group.weight <= group.limit)) and
     math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then
     return group
   end
@@ -120,7 +126,8 @@ local function write_group(group)
     '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f'
   return group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
     group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
-    group.waiting, group.permits)
+    group.waiting, group.permits) ..
+    (group.weight > group.holders and ' ' .. text(group.weight) or '')
 end
 read_clock()
 
@@ -447,23 +454,26 @@ local function read_state()
 end
 -- Holders. An exclusive one is in lock.owner. Those who hold together are in the slots k:1 to
 -- k:<lock.holders>, 'ends token owner id meta', without gaps (an empty owner is the id), and h:<id>
--- is the number of an id's slot.
+-- is the number of an id's slot. Behind the token of a permit that counts more than once is '*' and
+-- its weight.
 --
 -- Capacity: whoever holds is counted. lock.holders grows only in admit, behind fits, and shrinks
 -- only in drop, for a hold that is released or over by the only clock. So it is never below the
 -- number of running leases, and fits never lets one too many in. A hold that is over may be counted
--- for a while, which is harmless.
+-- for a while, which is harmless. lock.weight changes in the same two places, by the weight that
+-- the slot has from the one to the other; so it is never below the weight of the running leases.
 local function read_slot(n)
-  local ends, token, owner, who, meta =
-    string.match(get('k:' .. n) or '', '^(%d+) (%d+) ([^ ]*) ([^ ]+) (.*)$')
-  ends, token = int(ends), int(token)
-  if not ends or not token then damaged('holders') end
-  return {ends = ends, token = token, owner = owner, id = who, meta = meta}
+  local ends, token, weight, owner, who, meta =
+    string.match(get('k:' .. n) or '', '^(%d+) (%d+)%*?(%d*) ([^ ]*) ([^ ]+) (.*)$')
+  ends, token, weight = int(ends), int(token), weight == '' and 1 or int(weight)
+  if not ends or not token or not weight or weight < 1 then damaged('holders') end
+  return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end
 
 local function write_slot(n, hold)
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) .. ' ' .. hold.owner .. ' ' ..
-    hold.id .. ' ' .. hold.meta
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) ..
+    (hold.weight > 1 and '*' .. text(hold.weight) or '') .. ' ' .. hold.owner .. ' ' .. hold.id ..
+    ' ' .. hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.
@@ -486,7 +496,10 @@ local function drop(n, hold)
     changes['h:' .. last.id] = text(n)
   end
   changes['k:' .. lock.holders], changes['h:' .. hold.id] = false, false
-  lock.holders = lock.holders - 1
+  lock.holders, lock.weight = lock.holders - 1, lock.weight - hold.weight
+  if lock.weight < lock.holders or (lock.holders == 0 and lock.weight > 0) then
+    damaged('holders')
+  end
   lock.unseen = math.min(lock.unseen, lock.holders)
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
@@ -509,13 +522,15 @@ local function purge()
 end
 
 -- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader,
--- permits below their limit, holds of the same re-entrant owner (whose last one a purge may yet
--- drop).
+-- permits whose weights add up to no more than their limit, holds of the same re-entrant owner
+-- (whose last one a purge may yet drop).
 local function fits(claim)
   if closed or (lock.owner and lock.expires > now) then return false end
   if lock.holders == 0 then return true end
   if claim.mode ~= lock.mode then return false end
-  if claim.mode == 'p' then return lock.holders < lock.limit and claim.limit == lock.limit end
+  if claim.mode == 'p' then
+    return lock.weight + claim.weight <= lock.limit and claim.limit == lock.limit
+  end
   if claim.mode == 's' then return true end
   local hold = lock.unseen == 0 and read_slot(1)
   return hold and (hold.owner == '' and hold.id or hold.owner) == claim.owner
@@ -555,12 +570,13 @@ local function admit(claim, lease)
     lock.mode, lock.soonest = claim.mode, ends
     if claim.mode == 'p' then lock.limit = claim.limit end
   end
-  lock.holders, lock.soonest = lock.holders + 1, math.min(lock.soonest, ends)
+  lock.holders, lock.weight = lock.holders + 1, lock.weight + claim.weight
+  lock.soonest = math.min(lock.soonest, ends)
   if lock.unseen > 0 then lock.seen = math.min(lock.seen, ends) end
   if get('k:' .. lock.holders) then damaged('holders') end -- more hold than were counted
   changes['h:' .. claim.id] = text(lock.holders)
-  write_slot(lock.holders, {ends = ends, token = token, id = claim.id, meta = claim.meta,
-    owner = claim.owner == claim.id and '' or claim.owner})
+  write_slot(lock.holders, {ends = ends, token = token, weight = claim.weight, id = claim.id,
+    meta = claim.meta, owner = claim.owner == claim.id and '' or claim.owner})
   return token, 1
 end
 
@@ -589,7 +605,8 @@ local function extend(ttl)
   return hold.token, 1
 end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
--- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
+-- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
+-- that counts more than once (which a client that knows no weights takes for damage). lock.head and lock.tail are the first and the
 -- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
 -- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
 -- never has two.
@@ -598,18 +615,18 @@ end
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, owner = '', 'x', 0, ''
+  local flags, mode, limit, weight, owner = '', 'x', 0, 1, ''
   if form and form ~= 'x' then
-    flags, mode, limit, owner = string.match(form, '^([+!]*)([xspr]),(%d+),(.*)$')
-    limit = int(limit)
+    flags, mode, limit, weight, owner = string.match(form, '^([+!]*)([xspr]),(%d+)%*?(%d*),(.*)$')
+    limit, weight = int(limit), weight == '' and 1 or int(weight)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
-  if not (keep and limit and reserve and ends and int(lease)) or reserve < 1 or reserve > 1024 or
-    (mode == 'p') ~= (limit > 0) then
+  if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or
+    reserve > 1024 or (mode == 'p') ~= (limit > 0) or weight < 1 or weight > math.max(limit, 1) then
     damaged('queue')
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
-    owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
+    weight = weight, owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
     asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
     heeds = string.find(flags, '!', 1, true)}
 end

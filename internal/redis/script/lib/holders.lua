@@ -1,22 +1,25 @@
 -- Holders. An exclusive one is in lock.owner. Those who hold together are in the slots k:1 to
 -- k:<lock.holders>, 'ends token owner id meta', without gaps (an empty owner is the id), and h:<id>
--- is the number of an id's slot.
+-- is the number of an id's slot. Behind the token of a permit that counts more than once is '*' and
+-- its weight.
 --
 -- Capacity: whoever holds is counted. lock.holders grows only in admit, behind fits, and shrinks
 -- only in drop, for a hold that is released or over by the only clock. So it is never below the
 -- number of running leases, and fits never lets one too many in. A hold that is over may be counted
--- for a while, which is harmless.
+-- for a while, which is harmless. lock.weight changes in the same two places, by the weight that
+-- the slot has from the one to the other; so it is never below the weight of the running leases.
 local function read_slot(n)
-  local ends, token, owner, who, meta =
-    string.match(get('k:' .. n) or '', '^(%d+) (%d+) ([^ ]*) ([^ ]+) (.*)$')
-  ends, token = int(ends), int(token)
-  if not ends or not token then damaged('holders') end
-  return {ends = ends, token = token, owner = owner, id = who, meta = meta}
+  local ends, token, weight, owner, who, meta =
+    string.match(get('k:' .. n) or '', '^(%d+) (%d+)%*?(%d*) ([^ ]*) ([^ ]+) (.*)$')
+  ends, token, weight = int(ends), int(token), weight == '' and 1 or int(weight)
+  if not ends or not token or not weight or weight < 1 then damaged('holders') end
+  return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end
 
 local function write_slot(n, hold)
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) .. ' ' .. hold.owner .. ' ' ..
-    hold.id .. ' ' .. hold.meta
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) ..
+    (hold.weight > 1 and '*' .. text(hold.weight) or '') .. ' ' .. hold.owner .. ' ' .. hold.id ..
+    ' ' .. hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.
@@ -39,7 +42,10 @@ local function drop(n, hold)
     changes['h:' .. last.id] = text(n)
   end
   changes['k:' .. lock.holders], changes['h:' .. hold.id] = false, false
-  lock.holders = lock.holders - 1
+  lock.holders, lock.weight = lock.holders - 1, lock.weight - hold.weight
+  if lock.weight < lock.holders or (lock.holders == 0 and lock.weight > 0) then
+    damaged('holders')
+  end
   lock.unseen = math.min(lock.unseen, lock.holders)
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
@@ -62,13 +68,15 @@ local function purge()
 end
 
 -- fits reports whether claim may hold beside those who hold: nobody, or readers for a reader,
--- permits below their limit, holds of the same re-entrant owner (whose last one a purge may yet
--- drop).
+-- permits whose weights add up to no more than their limit, holds of the same re-entrant owner
+-- (whose last one a purge may yet drop).
 local function fits(claim)
   if closed or (lock.owner and lock.expires > now) then return false end
   if lock.holders == 0 then return true end
   if claim.mode ~= lock.mode then return false end
-  if claim.mode == 'p' then return lock.holders < lock.limit and claim.limit == lock.limit end
+  if claim.mode == 'p' then
+    return lock.weight + claim.weight <= lock.limit and claim.limit == lock.limit
+  end
   if claim.mode == 's' then return true end
   local hold = lock.unseen == 0 and read_slot(1)
   return hold and (hold.owner == '' and hold.id or hold.owner) == claim.owner
@@ -108,12 +116,13 @@ local function admit(claim, lease)
     lock.mode, lock.soonest = claim.mode, ends
     if claim.mode == 'p' then lock.limit = claim.limit end
   end
-  lock.holders, lock.soonest = lock.holders + 1, math.min(lock.soonest, ends)
+  lock.holders, lock.weight = lock.holders + 1, lock.weight + claim.weight
+  lock.soonest = math.min(lock.soonest, ends)
   if lock.unseen > 0 then lock.seen = math.min(lock.seen, ends) end
   if get('k:' .. lock.holders) then damaged('holders') end -- more hold than were counted
   changes['h:' .. claim.id] = text(lock.holders)
-  write_slot(lock.holders, {ends = ends, token = token, id = claim.id, meta = claim.meta,
-    owner = claim.owner == claim.id and '' or claim.owner})
+  write_slot(lock.holders, {ends = ends, token = token, weight = claim.weight, id = claim.id,
+    meta = claim.meta, owner = claim.owner == claim.id and '' or claim.owner})
   return token, 1
 end
 

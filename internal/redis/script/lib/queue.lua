@@ -1,5 +1,6 @@
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
--- 'x' alone for the form of a plain exclusive claim. lock.head and lock.tail are the first and the
+-- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
+-- that counts more than once (which a client that knows no weights takes for damage). lock.head and lock.tail are the first and the
 -- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
 -- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
 -- never has two.
@@ -8,18 +9,18 @@
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, owner = '', 'x', 0, ''
+  local flags, mode, limit, weight, owner = '', 'x', 0, 1, ''
   if form and form ~= 'x' then
-    flags, mode, limit, owner = string.match(form, '^([+!]*)([xspr]),(%d+),(.*)$')
-    limit = int(limit)
+    flags, mode, limit, weight, owner = string.match(form, '^([+!]*)([xspr]),(%d+)%*?(%d*),(.*)$')
+    limit, weight = int(limit), weight == '' and 1 or int(weight)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
-  if not (keep and limit and reserve and ends and int(lease)) or reserve < 1 or reserve > 1024 or
-    (mode == 'p') ~= (limit > 0) then
+  if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or
+    reserve > 1024 or (mode == 'p') ~= (limit > 0) or weight < 1 or weight > math.max(limit, 1) then
     damaged('queue')
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
-    owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
+    weight = weight, owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
     asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
     heeds = string.find(flags, '!', 1, true)}
 end
