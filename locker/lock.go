@@ -120,7 +120,7 @@ func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*leas
 	}
 	var l *lease
 	var err error
-	if o.mode == backend.Exclusive && !o.reentrant && !o.load && o.every == 0 {
+	if o.mode == backend.Exclusive && !o.reentrant && o.weight == 0 && !o.load && o.every == 0 {
 		l, err = c.lockTogether(limited, key, info, o)
 	} else {
 		l, err = c.lockAlone(limited, op, key, info, o)
@@ -161,7 +161,7 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 	w := &wait{core: c, info: info, mode: o.wait, failFast: o.failFast && op == opLock}
 	c.claim(ctx, op, key, o, &w.claim)
 	w.claim.Load, w.claim.NotBefore = o.load, o.every
-	if o.mode != backend.Exclusive || o.reentrant || o.every > 0 { // a plain claim asks for nothing that a backend may lack
+	if o.mode != backend.Exclusive || o.reentrant || o.weight != 0 || o.every > 0 { // a plain claim asks for nothing that a backend may lack
 		if err := w.claim.Validate(c.caps); err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 // claim sets claim to what a call asks of the store, under a name that no other claim has.
 func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backend.Claim) {
 	claim.Key, claim.Owner, claim.Mode, claim.Limit, claim.TTL = key, backend.NewOwner(), o.mode, o.limit, o.ttl
-	claim.Meta = c.meta
+	claim.Weight, claim.Meta = o.weight, c.meta
 	claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner

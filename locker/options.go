@@ -15,6 +15,7 @@ type Option func(*call)
 type call struct {
 	mode      backend.Mode
 	limit     int
+	weight    int // of a permit; 0 is 1
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
@@ -47,6 +48,19 @@ func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
 func Permit(limit int) Option {
 	return func(c *call) { c.mode, c.limit = backend.Permit, limit }
 }
+
+// Weight has a [Permit] count for n of the limit: a share of what the key stands for, such as
+// gigabytes of memory, instead of one place. The weights of those who hold never add up to more
+// than the limit. A Weight is at least 1 (0 is taken for 1) and at most the limit, and without
+// Permit it is an error.
+//
+// Where the store has a queue, a heavy claim that is first in it waits until it fits and is not
+// overtaken by lighter ones: until then some permits are free and nobody gets them. On a store
+// without a queue whoever fits gets in, and heavy claims may wait for as long as light ones come.
+//
+// Clients of versions that do not know weights refuse a key while a weighted claim holds it or
+// waits for it ([backend.ErrForeign]): so all who use the key are to be brought up to date first.
+func Weight(n int) Option { return func(c *call) { c.weight = n } }
 
 // TTL overrides Config.TTL for this hold. It never turns renewal off.
 func TTL(d time.Duration) Option { return func(c *call) { c.ttl = d } }

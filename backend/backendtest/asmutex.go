@@ -21,6 +21,7 @@ type shape struct {
 var shapes = []shape{
 	{name: "semaphore-of-1", needs: permit, claim: func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 1 }},
 	{name: "semaphore-of-5", needs: permit, claim: func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 5 }, beside: 4},
+	{name: "heavy-permit", needs: weight, claim: func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 2 }},
 	{name: "write-side", needs: shared, claim: func(*backend.Claim) {}, read: true},
 	{name: "owners", needs: reentrant, claim: func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }},
 }
@@ -37,6 +38,7 @@ func mutexRules() []rule {
 			run := r.run
 			needs := r.needs
 			needs.Permit = needs.Permit || s.needs.Permit
+			needs.Weight = needs.Weight || s.needs.Weight
 			needs.Shared = needs.Shared || s.needs.Shared
 			needs.Reentrant = needs.Reentrant || s.needs.Reentrant
 			all = append(all, rule{

@@ -66,12 +66,16 @@ func (e *env) needs(key string) map[string]struct {
 	return map[string]needed{
 		"Mode Shared": {with(func(c *backend.Claim) { c.Mode = backend.Shared }), backend.Capabilities{Shared: true}},
 		"Mode Permit": {with(func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 }), backend.Capabilities{Permit: true}},
-		"Queue":       {with(func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, e.long }), backend.Capabilities{Queue: true}},
-		"Reentrant":   {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
-		"Load":        {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
-		"MinToken":    {with(func(c *backend.Claim) { c.MinToken = 1 }), backend.Capabilities{MinToken: true}},
-		"NotBefore":   {with(func(c *backend.Claim) { c.NotBefore = e.long }), backend.Capabilities{NotBefore: true}},
-		"Save":        {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
+		"Weight": {
+			with(func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 2, 2 }),
+			backend.Capabilities{Permit: true, Weight: true},
+		},
+		"Queue":     {with(func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, e.long }), backend.Capabilities{Queue: true}},
+		"Reentrant": {with(func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() }), backend.Capabilities{Reentrant: true}},
+		"Load":      {with(func(c *backend.Claim) { c.Load = true }), backend.Capabilities{State: true}},
+		"MinToken":  {with(func(c *backend.Claim) { c.MinToken = 1 }), backend.Capabilities{MinToken: true}},
+		"NotBefore": {with(func(c *backend.Claim) { c.NotBefore = e.long }), backend.Capabilities{NotBefore: true}},
+		"Save":      {with(func(c *backend.Claim) { c.Save = []byte("x") }), backend.Capabilities{State: true}},
 	}
 }
 
@@ -90,13 +94,13 @@ func refusesOthers(e *env) {
 		plain.Mode, plain.Limit, plain.Queue = needed.claim.Mode, needed.claim.Limit, needed.claim.Queue
 		plain.Reentrant, plain.Load, plain.Save = needed.claim.Reentrant, needed.claim.Load, needed.claim.Save
 		plain.WaiterTTL, plain.Hold, plain.MinToken = needed.claim.WaiterTTL, needed.claim.Hold, needed.claim.MinToken
-		plain.NotBefore = needed.claim.NotBefore
+		plain.NotBefore, plain.Weight = needed.claim.NotBefore, needed.claim.Weight
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
 		if plain.Save != nil || plain.NotBefore != 0 {
 			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)
 		}
 		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.MinToken = 0, 0, false, false, false, nil, 0
-		plain.NotBefore = 0
+		plain.NotBefore, plain.Weight = 0, 0
 		e.release(a, plain)
 	}
 	if !e.caps.State {

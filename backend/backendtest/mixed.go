@@ -42,6 +42,10 @@ func mixedHistory(e *env) {
 			case 3:
 				c = e.inLine(permits)
 				c.Mode, c.Limit = backend.Permit, 3
+				if e.caps.Weight {
+					c.Weight = 1 + worker%3
+					weight = c.Weight
+				}
 			}
 			if r.IntN(5) == 0 { // gives up at once
 				_, _ = fb.TryAcquire(e.ctx, c)

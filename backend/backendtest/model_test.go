@@ -40,6 +40,7 @@ type modelKey struct {
 	last    string // who was granted
 	token   uint64 // the last one
 	limit   int    // of a semaphore, with a defect
+	stuck   int    // weight that nobody has, with a defect
 	tombs   map[string]bool
 }
 
@@ -61,7 +62,7 @@ type modelWatch struct {
 }
 
 var modelCaps = backend.Capabilities{
-	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
+	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
 	MinToken: true, MinTTL: time.Millisecond,
 }
 
@@ -127,6 +128,13 @@ func (s *modelStore) key(name string) *modelKey {
 // expire drops holds and places whose time is over.
 func (s *modelStore) expire(k *modelKey) {
 	before := len(k.holds)
+	if s.is("the weight of who died stays") {
+		for _, h := range k.holds {
+			if !h.expires.After(time.Now()) {
+				k.stuck += max(h.claim.Weight, 1) - 1
+			}
+		}
+	}
 	if !s.is("leases never end") {
 		k.holds = slices.DeleteFunc(k.holds, func(h *modelHold) bool { return !h.expires.After(time.Now()) })
 	}
@@ -168,13 +176,26 @@ func (k *modelKey) conflicts(c backend.Claim, s *modelStore) *modelHold {
 	for _, h := range k.holds {
 		together := h.claim.Mode == c.Mode && c.Mode == backend.Shared || c.Mode == backend.Shared && s.is("readers beside a writer")
 		if c.Mode == backend.Permit && h.claim.Mode == backend.Permit {
-			together = len(k.holds) < c.Limit || s.is("limit not counted")
+			together = k.weight(s)+max(c.Weight, 1) <= c.Limit || s.is("limit not counted") ||
+				len(k.holds) < c.Limit && s.is("a weight counts as one")
 		}
 		if !together {
 			return h
 		}
 	}
 	return nil
+}
+
+// weight is that of those who hold.
+func (k *modelKey) weight(s *modelStore) int {
+	sum := k.stuck
+	for _, h := range k.holds {
+		sum += max(h.claim.Weight, 1)
+		if s.is("a repeat weighs again") {
+			sum += h.repeats * (max(h.claim.Weight, 1) - 1)
+		}
+	}
+	return sum
 }
 
 // mismatch reports whether the key is used with another limit than c's.

@@ -29,6 +29,19 @@ func (m *model) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 			m.mu.Unlock()
 		}
 	}
+	if m.is("weights are added in two steps") && c.Mode == backend.Permit {
+		m.mu.Lock()
+		k := m.key(c.Key)
+		m.expire(k)
+		fits := k.of(c.ID()) == nil && k.conflicts(c, m.modelStore) == nil
+		m.mu.Unlock()
+		if fits {
+			time.Sleep(time.Millisecond)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.grant(k, c, c.TTL), nil
+		}
+	}
 	return m.loaded(c)
 }
 
@@ -149,8 +162,12 @@ func (m *model) stand(k *modelKey, c backend.Claim) {
 // advance lets in whom there is room for, in order.
 func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 	m.expire(k)
-	for len(k.line) > 0 && k.conflicts(k.line[0].claim, m.modelStore) == nil {
-		c := k.line[0].claim
+	for {
+		i := slices.IndexFunc(k.line, func(p modelPlace) bool { return k.conflicts(p.claim, m.modelStore) == nil })
+		if i < 0 || i > 0 && !m.is("light claims pass a heavy one") {
+			return
+		}
+		c := k.line[i].claim
 		lease := min(c.WaiterTTL, c.TTL)
 		if m.is("a grant that was handed over lasts a TTL") {
 			lease = c.TTL
@@ -166,7 +183,7 @@ func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 			}
 			m.deliver(c, m.heard(g))
 		}
-		if m.is("readers are let in one by one") {
+		if m.is("readers are let in one by one") || c.Mode == backend.Permit && m.is("permits are let in one by one") {
 			return
 		}
 	}

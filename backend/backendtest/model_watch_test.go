@@ -109,8 +109,11 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 		}
 		holder := backend.Holder{
 			Owner: h.claim.Owner, ID: h.claim.ID(), Mode: h.claim.Mode, Token: h.grant.Token, TTL: time.Until(h.expires), Meta: h.claim.Meta,
+			Weight: h.claim.Weight,
 		}
 		switch {
+		case m.is("inspect shows no weights"):
+			holder.Weight = 0
 		case m.is("an owner's name stands for its holds"):
 			holder.ID = h.claim.Owner
 		case m.is("a hold is known by its token alone"):
@@ -121,7 +124,8 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 		state.Holders = append(state.Holders, holder)
 	}
 	for _, p := range k.line {
-		state.Waiters = append(state.Waiters, backend.Waiter{Owner: p.claim.Owner, Mode: p.claim.Mode, Meta: p.claim.Meta})
+		c := p.claim
+		state.Waiters = append(state.Waiters, backend.Waiter{Owner: c.Owner, Mode: c.Mode, Meta: c.Meta, Weight: c.Weight})
 	}
 	return state, nil
 }

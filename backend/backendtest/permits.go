@@ -1,10 +1,17 @@
 package backendtest
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-var queuePermit = backend.Capabilities{Queue: true, Permit: true}
+var (
+	queuePermit = backend.Capabilities{Queue: true, Permit: true}
+	weight      = backend.Capabilities{Permit: true, Weight: true}
+	queueWeight = backend.Capabilities{Queue: true, Permit: true, Weight: true}
+)
 
 var permitRules = []rule{
 	{
@@ -31,6 +38,39 @@ var permitRules = []rule{
 	{
 		name: "permit/handed-over", run: permitHandedOver, needs: queuePermit,
 		why: "A permit that is given back lets in one from the line: not none while there is room, and not two.",
+	},
+	{
+		name: "permit/weights", run: permitWeights, needs: weight,
+		why: "The weights of those who hold never add up to more than the limit. A weight that counts as one lets in as many" +
+			" as the limit, whatever they take.",
+	},
+	{
+		name: "permit/weights-race", run: permitWeightsRace, needs: weight,
+		why: "Whoever comes at once is counted one after the other, by its weight: two that look before either is written" +
+			" take more than there is.",
+	},
+	{
+		name: "permit/weights-repeat", run: permitWeightsRepeat, needs: weight,
+		why: "A repeat, a renewal and a late release count no weight a second time: what is counted twice is lost for" +
+			" as long as the key is in use.",
+	},
+	{
+		name: "permit/weights-in-line", run: permitWeightsInLine, needs: queueWeight,
+		why: "A heavy claim at the head of the line waits until it fits, and nobody passes it: else light ones that come and" +
+			" go keep it out for ever.",
+	},
+	{
+		name: "permit/weights-handed-over", run: permitWeightsHandedOver, needs: queueWeight,
+		why: "A heavy hold that ends makes room for several: all that fit are let in at once, and not one of them for it.",
+	},
+	{
+		name: "permit/weights-crash", run: permitWeightsCrash, needs: weight,
+		why: "The lease of a heavy holder that died gives back all of its weight, and not that of others.",
+	},
+	{
+		name: "permit/weights-shown", run: permitWeightsShown,
+		needs: backend.Capabilities{Queue: true, Permit: true, Weight: true, Inspect: true},
+		why:   "Two holders of a semaphore of ten that is full: whoever looks has to see why.",
 	},
 }
 
@@ -183,4 +223,208 @@ func permitHandedOver(e *env) {
 	e.release(a, holds[2])
 	e.acquire(a, e.mode(key, backend.Permit, limit))
 	e.held(a, e.mode(key, backend.Permit, limit))
+}
+
+// heavy returns a fresh claim for a permit that counts so much.
+func (e *env) heavy(key string, limit, weight int) backend.Claim {
+	c := e.mode(key, backend.Permit, limit)
+	c.Weight = weight
+	return c
+}
+
+// heavyInLine is heavy for a claim that queues.
+func (e *env) heavyInLine(key string, limit, weight int) backend.Claim {
+	c := e.permitInLine(key, limit)
+	c.Weight = weight
+	return c
+}
+
+// covers: Q12
+func permitWeights(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 6
+	three, two := e.heavy(key, limit, 3), e.heavy(key, limit, 2)
+	e.acquire(a, three)
+	e.held(b, e.heavy(key, limit, 4))
+	e.acquire(b, two)
+	e.held(a, e.heavy(key, limit, 2))
+	e.held(a, e.claim(key))
+	e.mismatched(a, e.heavy(key, limit-1, 1))
+	one := e.heavy(key, limit, 0) // counts as one
+	e.acquire(a, one)
+	e.held(b, e.heavy(key, limit, 1))
+	e.release(b, three)
+	e.held(a, e.heavy(key, limit, 4))
+	e.acquire(b, e.heavy(key, limit, 2))
+	e.acquire(b, e.heavy(key, limit, 1))
+	e.held(a, e.heavy(key, limit, 1))
+
+	full := e.key("full")
+	all := e.heavy(full, limit, limit)
+	e.acquire(a, all)
+	e.held(b, e.heavy(full, limit, 1))
+	e.release(a, all)
+	e.acquire(b, e.heavy(full, limit, 1))
+	e.held(a, e.heavy(full, limit, limit))
+}
+
+// covers: Q12
+func permitWeightsRace(e *env) {
+	clients := []backend.Backend{e.open(), e.open(), e.open()}
+	const limit = 7
+	rounds := 5
+	if e.h.Bubble {
+		rounds = 20
+	}
+	for round := range rounds {
+		key := e.key(fmt.Sprint("k", round))
+		claims := make([]backend.Claim, 12)
+		granted, unknown := make([]bool, len(claims)), make([]bool, len(claims))
+		for i := range claims {
+			claims[i] = e.heavy(key, limit, 1+(i+round)%3)
+			e.forget(clients[i%3], claims[i])
+		}
+		parallel(len(claims), func(i int) {
+			_, err := clients[i%3].TryAcquire(e.ctx, claims[i])
+			granted[i], unknown[i] = err == nil, !answer(err)
+			if !granted[i] && !unknown[i] {
+				e.is("TryAcquire of a permit", err, backend.ErrHeld)
+			}
+		})
+		sum := 0
+		for i, c := range claims {
+			if granted[i] {
+				sum += c.Weight
+			}
+		}
+		if sum > limit {
+			e.Errorf("of a limit of %d, %d were granted at once", limit, sum)
+		}
+		if sum+3 <= limit && !slices.Contains(unknown, true) {
+			e.Errorf("of a limit of %d only %d were granted, where none asked for more than 3", limit, sum)
+		}
+	}
+}
+
+// covers: A10, A3
+func permitWeightsRepeat(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 5
+	first, second := e.heavy(key, limit, 2), e.heavy(key, limit, 2)
+	for range 3 {
+		e.acquire(a, first)
+		e.acquire(b, second)
+		for _, c := range []backend.Claim{first, second} {
+			if err := b.Renew(e.ctx, c); err != nil {
+				e.Errorf("Renew = %v", err)
+			}
+		}
+	}
+	e.held(b, e.heavy(key, limit, 2))
+	e.release(b, first)
+	e.lost("Release of what was released", a.Release(e.ctx, first))
+	e.held(b, e.heavy(key, limit, 4))
+	e.acquire(a, e.heavy(key, limit, 3))
+	e.held(b, e.heavy(key, limit, 1))
+}
+
+// covers: W15
+func permitWeightsInLine(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 4
+	two, one := e.heavy(key, limit, 2), e.heavy(key, limit, 1)
+	e.acquire(a, two)
+	e.acquire(b, one)
+	all, light, later := e.heavyInLine(key, limit, limit), e.heavyInLine(key, limit, 1), e.heavyInLine(key, limit, 1)
+	e.stand(b, all, 1)
+	e.stand(a, light, 2)
+	e.held(a, e.heavy(key, limit, 1)) // there is room for it, but not before the one that waits
+	e.stand(b, later, 3)
+	e.release(a, two)
+	e.stand(a, light, 2)
+	e.stand(b, all, 1)
+	e.release(b, one)
+	e.turn(b, all)
+	e.stand(b, later, 2)
+	e.stand(a, light, 1)
+
+	e.lost("Release of a claim in line", a.Release(e.ctx, light)) // leaving counts for nothing
+	e.stand(b, later, 1)
+	e.release(b, all)
+	e.turn(b, later)
+	e.acquire(a, e.heavy(key, limit, limit-1))
+	e.held(a, e.heavy(key, limit, 1))
+}
+
+// covers: W6, W9
+func permitWeightsHandedOver(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 5
+	all := e.heavy(key, limit, limit)
+	e.acquire(a, all)
+	var line []backend.Claim
+	for i, weight := range []int{1, 2, 1, 2, 1} {
+		c := e.heavyInLine(key, limit, weight)
+		e.stand(b, c, i+1)
+		line = append(line, c)
+	}
+	e.release(a, all)
+	e.stand(b, line[4], 2) // it would fit, but the one before it does not
+	e.stand(b, line[3], 1)
+	e.held(a, e.heavy(key, limit, 1))
+	for _, c := range line[:3] {
+		e.turn(b, c)
+	}
+	e.release(b, line[2])
+	e.turn(b, line[3])
+	e.stand(b, line[4], 1)
+	e.lost("Release of a claim in line", b.Release(e.ctx, line[4]))
+	e.release(a, line[1])
+	e.acquire(a, e.heavy(key, limit, 2))
+	e.held(a, e.heavy(key, limit, 1))
+}
+
+// covers: B15, G6
+func permitWeightsCrash(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 5
+	dead, alive := e.heavy(key, limit, 3), e.heavy(key, limit, 2)
+	dead.TTL = e.short
+	e.acquire(a, dead)
+	e.acquire(b, alive)
+	e.takeOver(a, e.heavy(key, limit, 3))
+	e.held(a, e.heavy(key, limit, 1))
+	if err := b.Renew(e.ctx, alive); err != nil {
+		e.Errorf("Renew by the holder that lives = %v", err)
+	}
+	e.lost("Renew by the one whose lease ran out", a.Renew(e.ctx, dead))
+	e.lost("Release by the one whose lease ran out", a.Release(e.ctx, dead))
+	e.held(a, e.heavy(key, limit, 1))
+}
+
+func permitWeightsShown(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	const limit = 10
+	e.acquire(a, e.heavy(key, limit, 7))
+	e.acquire(a, e.heavy(key, limit, 3))
+	e.stand(a, e.heavyInLine(key, limit, 1), 1)
+	e.stand(a, e.heavyInLine(key, limit, 5), 2)
+	state, err := b.Inspect(e.ctx, key)
+	var holders, waiters []int
+	for _, h := range state.Holders {
+		holders = append(holders, max(h.Weight, 1))
+	}
+	for _, w := range state.Waiters {
+		waiters = append(waiters, max(w.Weight, 1))
+	}
+	slices.Sort(holders)
+	if err != nil || !slices.Equal(holders, []int{3, 7}) || !slices.Equal(waiters, []int{1, 5}) {
+		e.Errorf("Inspect = %+v, %v; want weights 3 and 7, and 1 and 5 in line", state, err)
+	}
 }

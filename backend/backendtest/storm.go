@@ -111,7 +111,7 @@ func (s *storm) config(client uint64) locker.Config {
 
 // work is what one worker does. Its choices are its own, and depend on the seed alone.
 func (s *storm) work(worker int) {
-	r := rand.New(rand.NewPCG(s.seed, uint64(1000+worker)))
+	r, weights := rand.New(rand.NewPCG(s.seed, uint64(1000+worker))), rand.New(rand.NewPCG(s.seed, uint64(2000+worker)))
 	l := s.lockers[worker%stormClients]
 	time.Sleep(fraction(r, s.ttl/4))
 	for round := range stormRounds {
@@ -120,15 +120,19 @@ func (s *storm) work(worker int) {
 			key, own = s.key(fmt.Sprintf("own-%d-%d", worker, round)), true // nobody else asks for it, ever
 		}
 		var opts []locker.Option
+		weight := everybody
 		if s.caps.Shared && r.IntN(3) == 0 {
-			opts = append(opts, locker.Shared())
+			opts, weight = append(opts, locker.Shared()), 1
+		} else if s.caps.Weight && weights.IntN(3) == 0 {
+			weight = 1 + weights.IntN(everybody)
+			opts = append(opts, locker.Permit(everybody), locker.Weight(weight))
 		}
 		g, err := s.obtain(r, l, key, opts)
 		if err != nil {
 			s.excuse(err, own)
 			continue
 		}
-		s.hold(r, worker, g)
+		s.hold(r, worker, weight, g)
 	}
 }
 
@@ -162,12 +166,9 @@ func (s *storm) excuse(err error, own bool) {
 
 // hold works under a guard for a while, sometimes for longer than the lease, and records what it
 // believed.
-func (s *storm) hold(r *rand.Rand, worker int, g *locker.Guard[struct{}]) {
+func (s *storm) hold(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}]) {
 	event := history.Event{
-		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: everybody,
-	}
-	if g.Hold().Mode == backend.Shared {
-		event.Weight = 1
+		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: weight,
 	}
 	work := fraction(r, s.ttl/4)
 	if r.IntN(6) == 0 {
@@ -220,7 +221,7 @@ func (s *storm) calmDown() {
 				s.Errorf("with all faults over, and everything unlocked, Lock(%s) = %v", short(key), err)
 				continue
 			}
-			s.hold(rand.New(rand.NewPCG(s.seed, 0)), -1, g)
+			s.hold(rand.New(rand.NewPCG(s.seed, 0)), -1, everybody, g)
 		}
 		s.closeLocker(l)
 		if err := fb.Close(); err != nil {

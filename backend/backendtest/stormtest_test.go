@@ -12,6 +12,7 @@ func TestStormsFind(t *testing.T) {
 	for _, defect := range []string{
 		"no tombstone", "tombstones not looked at", "repeat refused", "token constant", "anybody may release",
 		"cancelled claims stay in line", "readers beside a writer", "reserved tokens are given away",
+		"a weight counts as one",
 	} {
 		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) {
 			s := suite{h: modelHarness(modelCaps, defect), caps: modelCaps, name: "TestStormsFind"}
