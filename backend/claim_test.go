@@ -12,7 +12,7 @@ import (
 )
 
 var all = backend.Capabilities{
-	Shared: true, Permit: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
+	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
 	MinToken: true, MinTTL: 10 * time.Millisecond,
 }
 
@@ -40,6 +40,11 @@ func TestValidateRefuses(t *testing.T) {
 		{"limit", func(c *backend.Claim) { c.Mode = backend.Permit }},
 		{"limit", func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, -1 }},
 		{"limit", func(c *backend.Claim) { c.Limit = 1 }},
+		{"weight", func(c *backend.Claim) { c.Weight = 1 }},
+		{"weight", func(c *backend.Claim) { c.Weight, c.Mode = 2, backend.Shared }},
+		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = -1, backend.Permit, 3 }},
+		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = 4, backend.Permit, 3 }},
+		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = math.MaxInt, backend.Permit, math.MaxInt32 }},
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
 		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
 		{"waiter_ttl", func(c *backend.Claim) { c.Queue = true }},
@@ -94,6 +99,8 @@ func TestValidateAccepts(t *testing.T) {
 		"any bytes":     func(c *backend.Claim) { c.Key, c.Owner = "\x00 {}*\n汉", "\x00;" },
 		"shared":        func(c *backend.Claim) { c.Mode = backend.Shared },
 		"permit":        func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, math.MaxInt32 },
+		"light permit":  func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 1 },
+		"heavy permit":  func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 3, 3 },
 		"queue":         func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, 1 },
 		"re-entrant":    func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"reserve":       func(c *backend.Claim) { c.Reserve = backend.MaxReserve },
@@ -112,6 +119,7 @@ func TestValidateNeedsCapabilities(t *testing.T) {
 	for name, change := range map[string]func(*backend.Claim){
 		"Shared":    func(c *backend.Claim) { c.Mode = backend.Shared },
 		"Permit":    func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
+		"Weight":    func(c *backend.Claim) { c.Mode, c.Limit, c.Weight = backend.Permit, 2, 2 },
 		"Queue":     func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, time.Second },
 		"Reentrant": func(c *backend.Claim) { c.Reentrant, c.Hold = true, "h" },
 		"State":     func(c *backend.Claim) { c.Save = []byte{} },

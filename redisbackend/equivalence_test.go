@@ -56,12 +56,14 @@ type pair struct {
 	redis  []backend.Backend // one of which is asked
 	key    string
 	rand   *rand.Rand
+	limit  int // of most permits
 	claims []backend.Claim
 	tokens map[uint64]uint64 // of the reference, and what Redis gave for the same grant
 	log    []string
 }
 
 func (p *pair) run(steps int) {
+	p.limit = 2 + 3*p.rand.IntN(2)
 	styles := p.rand.Perm(4)[:1+p.rand.IntN(3)] // few modes on a key, so that they meet
 	if p.rand.IntN(4) == 0 {
 		styles = []int{0} // the short ways
@@ -95,7 +97,8 @@ func (p *pair) claim(style int) backend.Claim {
 	case 1:
 		c.Mode = backend.Shared
 	case 2:
-		c.Mode, c.Limit = backend.Permit, 2+p.rand.IntN(20)/19
+		c.Mode, c.Limit = backend.Permit, p.limit+p.rand.IntN(20)/19
+		c.Weight = p.rand.IntN(c.Limit + 1)
 	case 3:
 		c.Owner, c.Reentrant, c.Hold = fmt.Sprint("owner", p.rand.IntN(2)), true, backend.NewOwner()
 	}
@@ -110,7 +113,8 @@ func (p *pair) both(c backend.Claim, verb string, ask func(backend.Backend) (bac
 	g1, err1 := ask(p.mem)
 	g2, err2 := ask(p.redis[p.rand.IntN(len(p.redis))])
 	a1, a2 := answer(g1, err1), answer(g2, err2)
-	p.log = append(p.log, fmt.Sprintf("%s pid %d %v queue=%v reentrant=%v: %s", verb, c.Meta.PID, c.Mode, c.Queue, c.Reentrant, a1))
+	p.log = append(p.log, fmt.Sprintf("%s pid %d %v weight %d of %d queue=%v reentrant=%v: %s",
+		verb, c.Meta.PID, c.Mode, c.Weight, c.Limit, c.Queue, c.Reentrant, a1))
 	if a1 != a2 {
 		p.t.Errorf("the reference says %s, Redis says %s", a1, a2)
 	}
@@ -163,11 +167,11 @@ func (p *pair) look() {
 func summary(s backend.State) string {
 	var holders, line []string
 	for _, h := range s.Holders {
-		holders = append(holders, fmt.Sprint(h.Mode, h.Meta.PID, h.Owner))
+		holders = append(holders, fmt.Sprint(h.Mode, h.Meta.PID, h.Owner, max(h.Weight, 1)))
 	}
 	slices.Sort(holders)
 	for _, w := range s.Waiters {
-		line = append(line, fmt.Sprint(w.Mode, w.Meta.PID, w.Owner))
+		line = append(line, fmt.Sprint(w.Mode, w.Meta.PID, w.Owner, max(w.Weight, 1)))
 	}
 	return fmt.Sprint(holders, " and in line ", line)
 }

@@ -137,7 +137,7 @@ func TestTorn(t *testing.T) {
 		"torn":        string(whole[:len(whole)-10]),
 		"a torn head": string(whole[:17]),
 		"changed":     strings.Replace(string(whole), `"Key":"k"`, `"Key":"j"`, 1),
-		"newer":       strings.Replace(string(whole), "file 1", "file 2", 1),
+		"newer":       strings.Replace(string(whole), "file 1", "file 3", 1),
 		"zeros":       strings.Repeat("\x00", len(whole)),
 		"foreign":     "#!/bin/sh\n",
 	} {
@@ -170,6 +170,56 @@ func TestTorn(t *testing.T) {
 	}
 	if err := b.Release(t.Context(), c); err != nil {
 		t.Errorf("Release with the file as it was = %v", err)
+	}
+}
+
+// A record with a weight is of another format, which versions refuse that would count the permit
+// once; and any other is of the format that they know.
+func TestWeightFormat(t *testing.T) {
+	dir := folder(t)
+	b, another := open(t, dir), open(t, dir)
+	defer b.Close()
+	defer another.Close()
+	permit := func(weight int, queue bool) backend.Claim {
+		c := claim("k")
+		c.Mode, c.Limit, c.Weight = backend.Permit, 3, weight
+		if queue {
+			c.Queue, c.WaiterTTL = true, c.TTL
+		}
+		return c
+	}
+	written := func(when, format string, weights bool) {
+		t.Helper()
+		content, err := os.ReadFile(filebackend.RecordOf(dir, "k"))
+		if err != nil || !strings.HasPrefix(string(content), "holdfast file "+format+" ") {
+			t.Errorf("%s: %.20q, %v, want format %s", when, content, err, format)
+		}
+		if got := strings.Contains(string(content), `"Weight"`); got != weights {
+			t.Errorf("%s: the record names weights: %v, want %v", when, got, weights)
+		}
+	}
+	light, waits, heavy := permit(0, false), permit(3, true), permit(2, false)
+	acquire(t, b, light)
+	written("one light permit", "1", false)
+	if _, err := b.TryAcquire(t.Context(), waits); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("TryAcquire of all permits = %v", err)
+	}
+	written("a heavy one waits", "2", true)
+	if err := b.Release(t.Context(), waits); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Release of a claim that waits = %v", err)
+	}
+	written("it has left", "1", false)
+	acquire(t, b, heavy)
+	written("a heavy one holds", "2", true)
+	if _, err := another.TryAcquire(t.Context(), permit(1, false)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("TryAcquire by another client = %v", err)
+	}
+	if err := b.Release(t.Context(), heavy); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+	written("it was released", "1", false)
+	if err := b.Release(t.Context(), light); err != nil {
+		t.Errorf("Release = %v", err)
 	}
 }
 

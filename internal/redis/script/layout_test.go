@@ -148,6 +148,10 @@ func TestArguments(t *testing.T) {
 	in := c
 	in.Queue, in.WaiterTTL, in.Mode, in.Limit = true, time.Second+1, backend.Permit, 3
 	check("in line", l.For("me").Acquire(in), []string{owner, "15012", "15000 " + owner + " 1 ", "11 me 1001", "1", "p,3,", "0", "2750"})
+	in.Weight = 1
+	check("light", l.For("me").Acquire(in)[5:6], []string{"p,3,"})
+	in.Weight = 2
+	check("heavy", l.For("me").Acquire(in)[5:6], []string{"p,3*2,"})
 	in = backend.Claim{Key: "k", Owner: "w", Hold: "h h", Reentrant: true, TTL: time.Second}
 	check("re-entrant", l.For("me").Acquire(in), []string{"h%20h", "16001", "15000 h%20h 1 ", "", "1", "r,0,w", "0", "250000"})
 	if got := l.Release(in)[0]; got != "h%20h" {

@@ -117,6 +117,12 @@ func permit(owner string, limit int) backend.Claim {
 	return backend.Claim{Owner: owner, Mode: backend.Permit, Limit: limit, Queue: true, WaiterTTL: minute}
 }
 
+func heavy(owner string, limit, weight int) backend.Claim {
+	c := permit(owner, limit)
+	c.Weight = weight
+	return c
+}
+
 func entrant(owner, hold string) backend.Claim {
 	return backend.Claim{Owner: owner, Hold: hold, Reentrant: true, Queue: true, WaiterTTL: minute}
 }
@@ -257,6 +263,87 @@ func TestPermits(t *testing.T) {
 	r.granted(permit("c", 2))
 	r.dropped(permit("c", 2))
 	r.granted(permit("other", 3)) // nobody uses the old limit
+}
+
+// The sum of the weights is what is compared with the limit, in whichever order permits come, go and
+// run out. What is stored names weights only where there are any, and then in a form that is
+// refused by who does not look for them.
+//
+// covers: Q12
+func TestWeights(t *testing.T) {
+	r := newRig(t)
+	weighs := func(want string) {
+		t.Helper()
+		fields := strings.Fields(r.field("g"))
+		if got := strings.Join(fields[11:], " "); got != want {
+			t.Errorf("the group has a weight of %q, want %q: %v", got, want, fields)
+		}
+	}
+	r.granted(heavy("light", 6, 1))
+	weighs("")
+	if slot := strings.Fields(r.field("k:1")); len(slot) < 2 || strings.Contains(slot[1], "*") {
+		t.Errorf("a light permit is stored as %v", slot)
+	}
+	r.granted(heavy("a", 6, 3))
+	weighs("4")
+	r.granted(heavy("a", 6, 3)) // a repeat
+	r.granted(heavy("b", 6, 2))
+	weighs("6")
+	if slot := strings.Fields(r.field("k:2")); !strings.HasSuffix(slot[1], "*3") {
+		t.Errorf("a permit of weight 3 is stored as %v", slot)
+	}
+	if err := DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "a", TTL: minute})...)); err != nil {
+		t.Error(err)
+	}
+	_ = r.refused(heavy("c", 6, 4), 1)
+	_ = r.refused(heavy("d", 6, 1), 2)
+	if place := r.field("q:1"); !strings.Contains(place, " p,6*4, ") {
+		t.Errorf("a claim of weight 4 waits as %q", place)
+	}
+	if place := r.field("q:2"); !strings.Contains(place, " p,6, ") {
+		t.Errorf("a claim of weight 1 waits as %q", place)
+	}
+	r.beats("both", []bool{true, true}, heavy("c", 6, 4), heavy("d", 6, 1))
+	r.dropped(heavy("light", 6, 1)) // the last slot moves to the first
+	weighs("5")
+	_ = r.refused(heavy("d", 6, 1), 2) // there is room for it, but not for the one before it
+	r.ended("h:a")
+	r.granted(heavy("c", 6, 4))
+	weighs("6")
+	r.dropped(heavy("c", 6, 4))
+	r.granted(heavy("d", 6, 1))
+	weighs("3")
+	r.dropped(heavy("b", 6, 2))
+	weighs("")
+	r.granted(heavy("e", 6, 5))
+	if s := r.state(); len(s.Holders) != 2 || s.Holders[0].Weight+s.Holders[1].Weight != 5 {
+		t.Errorf("%+v, want one of weight 5", s)
+	}
+	for _, c := range []backend.Claim{heavy("d", 6, 1), heavy("e", 6, 5)} {
+		r.dropped(c)
+	}
+	if h := r.stored(); regexp.MustCompile(`(?m)^([khqw]:|g)`).MatchString(h) {
+		t.Errorf("left behind: %s", h)
+	}
+}
+
+// Whoever does not wait in the queue is woken as soon as there is room for the lightest permit, and
+// not while a heavy one takes all.
+//
+// covers: W6
+func TestWeightsAndThoseWhoWatch(t *testing.T) {
+	r := newRig(t)
+	r.granted(heavy("a", 5, 3))
+	r.granted(heavy("b", 5, 1))
+	r.granted(heavy("c", 5, 1))
+	_ = r.refused(heavy("d", 5, 1), 1)
+	next := r.subscribed(r.l.Channel(r.key))
+	r.dropped(heavy("c", 5, 1)) // d is let in: full again
+	r.dropped(heavy("a", 5, 3))
+	r.srv.MustDo("PUBLISH", r.l.Channel(r.key), "end")
+	if first, second := next(), next(); first != "free" || second != "end" {
+		t.Errorf("%q and %q were published, want one wake-up, behind the second release", first, second)
+	}
 }
 
 // covers: A10, G3, K7

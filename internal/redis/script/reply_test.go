@@ -106,7 +106,16 @@ func TestDecodeInspect(t *testing.T) {
 	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
 		t.Errorf("%+v", w)
 	}
-	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}} {
+	holder, waiter = append(holder, "id", int64(3)), append(waiter, int64(2))
+	s, err = DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
+	if err != nil || s.Holders[0].Weight != 3 || s.Holders[0].ID != "id" || s.Waiters[0].Weight != 2 {
+		t.Errorf("%+v, %v; want weights 3 and 2", s, err)
+	}
+	badWeights := []any{
+		[]any{"a", "p", int64(8), int64(1), "", "id", "3"}, []any{"a", "p", int64(8), int64(1), "", "id", int64(1)},
+		[]any{"c", "p", "", int64(-1)}, []any{"c", "p", "", int64(1 << 40)},
+	}
+	for _, bad := range append(badWeights, nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}) {
 		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
 			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
 				t.Errorf("%v is read as %+v", lists, s)

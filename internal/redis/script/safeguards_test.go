@@ -473,6 +473,12 @@ func TestDamagedGroup(t *testing.T) {
 		"more for permits than wait":   {"- 1 0 0 0 0 1 1 1 1 2", true},
 		"permits without a limit":      {"p 0 1 1 0 0 1 1 1 1 0", false},
 		"places for no permits":        {"- 0 0 0 0 0 1 1 1 1 1", true},
+		"a weight that nobody has":     {"p 5 1 1 0 0 1 1 1 1 0 1", false},
+		"a weight over the limit":      {"p 5 1 1 0 0 1 1 1 1 0 6", false},
+		"a weight of readers":          {"s 5 1 1 0 0 1 1 1 1 0 2", false},
+		"a weight of nobody":           {"- 5 0 0 0 0 1 1 1 1 0 2", true},
+		"a weight that is none":        {"p 5 1 1 0 0 1 1 1 1 0 ", false},
+		"a number too many":            {"p 5 1 1 0 0 1 1 1 1 0 2 2", false},
 		"a time that is too late":      {"- 0 0 0 0 0 9007199254740992 1 1 1 0", true},
 		"soonest that is too late":     {"s 0 1 9007199254740992 0 0 1 1 1 1 0", false},
 		"a number that is none":        {"- 0 0 0 0 0 x 1 1 1 0", true},
@@ -677,6 +683,9 @@ func TestDamagedPlaces(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"no reserve":          {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 0 {}")},
 		"too large a reserve": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me x 60000 w1 1025 {}")},
+		"too heavy a permit":  {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*4, 60000 w1 1 {}")},
+		"a permit of nothing": {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me p,3*0, 60000 w1 1 {}")},
+		"a heavy reader":      {"q:1", fmt.Sprint(newRig(t).ms()+60_000, " 60000 me s,0*2, 60000 w1 1 {}")},
 		"another's place":     {"w:w1", "2"},
 		"a place before all":  {"w:w1", "0"},
 		"a place after all":   {"w:w1", "3"},
@@ -692,7 +701,7 @@ func TestDamagedPlaces(t *testing.T) {
 		c := queued("w1")
 		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
 		leaves := c
-		if strings.Contains(name, "reserve") {
+		if fields[0] == "q:1" && name != "no place" {
 			leaves.Owner = "holder" // and hands over to it
 		}
 		for verb, reply := range map[string]any{
