@@ -151,6 +151,34 @@ func ExamplePermit() {
 	// <nil> <nil>
 }
 
+// A semaphore that stands for 8 GB of memory, of which each job takes what it needs.
+func ExampleWeight() {
+	ctx, b := context.Background(), membackend.New()
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	const all = 8
+	video, err := l.TryLock(ctx, "memory", locker.Permit(all), locker.Weight(6))
+	fmt.Println("6 GB:", err)
+	sound, err := l.TryLock(ctx, "memory", locker.Permit(all), locker.Weight(2))
+	fmt.Println("2 GB:", err)
+	_, err = l.TryLock(ctx, "memory", locker.Permit(all))
+	fmt.Println("1 GB is refused:", errors.Is(err, backend.ErrHeld))
+	_, err = l.TryLock(ctx, "memory", locker.Permit(all), locker.Weight(9))
+	fmt.Println("9 GB is a mistake:", errors.Is(err, backend.ErrInvalid))
+	fmt.Println(video.Unlock(), sound.Unlock())
+	// Output:
+	// 6 GB: <nil>
+	// 2 GB: <nil>
+	// 1 GB is refused: true
+	// 9 GB is a mistake: true
+	// <nil> <nil>
+}
+
 // Who gives the same owner may enter again, also from another process. The key is free when every
 // hold is released.
 func ExampleReentrant() {

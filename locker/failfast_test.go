@@ -201,7 +201,7 @@ func TestEstimateIsInTheError(t *testing.T) {
 // A semaphore's permits are given back side by side.
 func TestEstimateForPermits(t *testing.T) {
 	b := plain()
-	b.caps.Permit = true
+	b.caps.Permit, b.caps.Weight = true, true
 	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) {
 		if b.acquires.Load() == 1 {
 			return backend.Grant{Token: 1}, nil
@@ -216,10 +216,16 @@ func TestEstimateForPermits(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_ = g.Unlock()
-		_, err = l.TryLock(t.Context(), "k", locker.Permit(3))
-		var held *locker.HeldError
-		if !errors.As(err, &held) || held.Wait != 3*time.Minute {
-			t.Errorf("%v: want three turns of three at once", err)
+		for weight, turns := range []int{3, 3, 3, 3, 4, 4} {
+			_, err = l.TryLock(t.Context(), "k", locker.Permit(3), locker.Weight(weight))
+			if weight > 3 {
+				wantErr(t, err, backend.ErrInvalid)
+				continue
+			}
+			var held *locker.HeldError
+			if !errors.As(err, &held) || held.Wait != time.Duration(turns)*time.Minute {
+				t.Errorf("weight %d: %v: want %d turns of three at once", weight, err, turns)
+			}
 		}
 	})
 }

@@ -34,6 +34,11 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"no permits":      {"k", []locker.Option{locker.Permit(0)}, backend.ErrInvalid},
 		"shared":          {"k", []locker.Option{locker.Shared()}, errors.ErrUnsupported},
 		"permits":         {"k", []locker.Option{locker.Permit(3)}, errors.ErrUnsupported},
+		"weights":         {"k", []locker.Option{locker.Permit(3), locker.Weight(2)}, errors.ErrUnsupported},
+		"too heavy":       {"k", []locker.Option{locker.Permit(3), locker.Weight(4)}, backend.ErrInvalid},
+		"negative weight": {"k", []locker.Option{locker.Permit(3), locker.Weight(-1)}, backend.ErrInvalid},
+		"weight alone":    {"k", []locker.Option{locker.Weight(2)}, backend.ErrInvalid},
+		"heavy reader":    {"k", []locker.Option{locker.Shared(), locker.Weight(2)}, backend.ErrInvalid},
 		"reentrant":       {"k", []locker.Option{locker.Reentrant("me")}, errors.ErrUnsupported},
 		"reentrant empty": {"k", []locker.Option{locker.Reentrant("")}, backend.ErrInvalid},
 	} {
@@ -51,6 +56,70 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A backend that has permits and does not know weights, as one of another module may be, is asked for
+// none: it would count each once.
+func TestWeightIsRefusedByWhoDoesNotKnowIt(t *testing.T) {
+	b := plain()
+	b.caps.Permit = true
+	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{Token: 1}, nil }
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		_, err := l.TryLock(t.Context(), "k", locker.Permit(3), locker.Weight(2))
+		wantErr(t, err, locker.ErrNotAcquired, errors.ErrUnsupported)
+		if !strings.Contains(err.Error(), "Weight") || b.acquires.Load() != 0 {
+			t.Errorf("%v, after %d requests; want an error about Weight before any", err, b.acquires.Load())
+		}
+		for _, opts := range [][]locker.Option{{locker.Permit(3)}, {locker.Permit(3), locker.Weight(1)}} {
+			g, err := l.TryLock(t.Context(), "k", opts...)
+			if err != nil {
+				t.Fatalf("a light permit: %v", err)
+			}
+			_ = g.Unlock()
+		}
+	})
+}
+
+// A claim that waits in a queue waits with its weight, and its guard is like any other.
+func TestWeightedLocks(t *testing.T) {
+	b := membackend.New()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		light := mustLock(t, l, "k", locker.Permit(4))
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i, weight := range []int{4, 1, 3} {
+			all.Go(func() {
+				g, err := l.Lock(t.Context(), "k", locker.Permit(4), locker.Weight(weight))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, weight)
+				mu.Unlock()
+				time.Sleep(time.Duration(1+weight) * time.Minute)
+				if err := g.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+			if state, err := l.Inspect(t.Context(), "k"); err != nil || len(state.Waiters) != i+1 || state.Waiters[i].Weight != weight {
+				t.Errorf("%+v, %v; want a claim of weight %d at the end", state.Waiters, err, weight)
+			}
+		}
+		start := time.Now()
+		if err := light.Unlock(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		if took := time.Since(start).Round(time.Second); took != 9*time.Minute {
+			t.Errorf("it took %v, want the heavy one's 5 minutes, and 4 for the other two together", took)
+		}
+		if order[0] != 4 {
+			t.Errorf("served in the order %v, want the heavy one first", order)
+		}
+	})
 }
 
 func TestBadConfigIsRefused(t *testing.T) {

@@ -25,7 +25,7 @@ type runner struct {
 	common
 	wait, ttl, maxHold, killAfter, oncePer time.Duration
 	noWait, shared, lead                   bool
-	permits                                int
+	permits, weight                        int
 }
 
 const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
@@ -55,7 +55,8 @@ func newRun() *cobra.Command {
   holdfast run report --no-wait -- ./report.sh || [ $? = 75 ]     # in a crontab of several machines
   holdfast run nightly --once-per 18h -- ./nightly.sh             # the same, once a night even if it is quick
   holdfast run db --shared -- pg_dump shop
-  holdfast run encode --permits 4 -- ffmpeg ...`,
+  holdfast run encode --permits 4 -- ffmpeg ...
+  holdfast run memory --permits 64 --weight 16 -- ./train.sh      # 16 of 64 GB`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: r.run,
 	}
@@ -65,6 +66,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
 	f.BoolVar(&r.shared, "shared", false, "hold it together with others who do")
 	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
+	f.IntVar(&r.weight, "weight", 1, "hold so many of the permits; who needs more than are free waits, and is not overtaken")
 	f.DurationVar(&r.oncePer, "once-per", 0, "do not run CMD if it was run less than this ago; see above")
 	return cmd
 }
@@ -118,6 +120,10 @@ func (r *runner) check(cmd *cobra.Command) error {
 		return usage("--shared and --permits exclude each other")
 	case set("permits") && r.permits < 1:
 		return usage("--permits %d is not positive", r.permits)
+	case set("weight") && !set("permits"):
+		return usage("--weight is for --permits")
+	case set("weight") && (r.weight < 1 || r.weight > r.permits):
+		return usage("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)
 	case r.oncePer > 0 && (r.shared || set("permits")):
 		return usage("--once-per is for a lock that one holds: not together with --shared or --permits")
 	case r.oncePer > backend.MaxNotBefore:
@@ -131,7 +137,7 @@ func (r *runner) options() (opts []locker.Option) {
 		opts = append(opts, locker.Shared())
 	}
 	if r.permits > 0 {
-		opts = append(opts, locker.Permit(r.permits))
+		opts = append(opts, locker.Permit(r.permits), locker.Weight(r.weight))
 	}
 	if r.wait > 0 {
 		opts = append(opts, locker.WaitLimit(r.wait))

@@ -128,6 +128,34 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Weights are shown of those who hold and of those who wait, and decide who gets in.
+func TestWeights(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	key := t.Name()
+	permits := func(weight string, args ...string) []string {
+		return append([]string{"run", key, "--permits=4", "--weight=" + weight}, args...)
+	}
+	held := begin(t, srv.URL(), permits("3", "--", "sh", "-c", works)...)
+	held.line()
+	holdfast(t, append(permits("2", "--no-wait", "--backend", srv.URL()), "--", "true")...).want(t, 75)
+	holdfast(t, append(permits("1", "--no-wait", "--backend", srv.URL()), "--", "true")...).want(t, 0)
+	waits := begin(t, srv.URL(), permits("2", "--", "true")...)
+	var o outcome
+	for !strings.Contains(o.out, "waits") {
+		o = holdfast(t, "inspect", key, "--backend", srv.URL()).want(t, 0)
+	}
+	for _, want := range []string{`mode +permit\n +weight +3\n`, `1\. .* waits.*, permit of weight 2\n`} {
+		if !regexp.MustCompile(want).MatchString(o.out) {
+			t.Errorf("inspect says %s, want %s", o.out, want)
+		}
+	}
+	_ = held.cmd.Process.Signal(syscall.SIGTERM)
+	held.end()
+	if status, _, errs := waits.end(); status != 0 {
+		t.Errorf("the waiter: %d, %s", status, errs)
+	}
+}
+
 // A store that is dead, and one that knows the user not, in the words of each command.
 func TestGoldenRefusals(t *testing.T) {
 	dead, locked := testserver.Redis(t), testserver.Redis(t, testserver.WithPassword("right"))

@@ -28,6 +28,7 @@ type lockView struct {
 type holderView struct {
 	Token   uint64  `json:"token,omitempty"`
 	Mode    string  `json:"mode"`
+	Weight  int     `json:"weight,omitempty"` // of a permit, above 1
 	Service string  `json:"service,omitempty"`
 	Host    string  `json:"host,omitempty"`
 	PID     int     `json:"pid,omitempty"`
@@ -41,6 +42,7 @@ type holderView struct {
 
 type waiterView struct {
 	Mode    string  `json:"mode"`
+	Weight  int     `json:"weight,omitempty"` // of a permit, above 1
 	Service string  `json:"service,omitempty"`
 	Host    string  `json:"host,omitempty"`
 	PID     int     `json:"pid,omitempty"`
@@ -55,16 +57,24 @@ func viewOf(key string, s backend.State) lockView {
 		v.Holders = append(v.Holders, holderView{
 			Token: h.Token, Mode: h.Mode.String(), Service: h.Meta.Service, Host: h.Meta.Host, PID: h.Meta.PID,
 			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(), Trace: traceID(h.Meta.Traceparent),
-			meta: h.Meta, lease: h.TTL,
+			Weight: aboveOne(h.Weight), meta: h.Meta, lease: h.TTL,
 		})
 	}
 	for _, w := range s.Waiters {
 		v.Waiters = append(v.Waiters, waiterView{
 			Mode: w.Mode.String(), Service: w.Meta.Service, Host: w.Meta.Host, PID: w.Meta.PID,
-			Waits: since(w.Meta.Since).Seconds(), meta: w.Meta,
+			Waits: since(w.Meta.Since).Seconds(), Weight: aboveOne(w.Weight), meta: w.Meta,
 		})
 	}
 	return v
+}
+
+// aboveOne is a weight that is worth telling, or 0.
+func aboveOne(weight int) int {
+	if weight > 1 {
+		return weight
+	}
+	return 0
 }
 
 // traceID is that of a W3C traceparent; empty if it is none.
@@ -98,6 +108,9 @@ func (v lockView) print(w io.Writer) error {
 		if h.Mode != backend.Exclusive.String() {
 			fmt.Fprintf(t, "  mode\t%s\n", h.Mode)
 		}
+		if h.Weight > 0 {
+			fmt.Fprintf(t, "  weight\t%d\n", h.Weight)
+		}
 		if h.Trace != "" {
 			fmt.Fprintf(t, "  trace\t%s\n", h.Trace)
 		}
@@ -113,6 +126,9 @@ func (v lockView) print(w io.Writer) error {
 		}
 		if waiter.Mode != backend.Exclusive.String() {
 			fmt.Fprintf(t, ", %s", waiter.Mode)
+		}
+		if waiter.Weight > 0 {
+			fmt.Fprintf(t, " of weight %d", waiter.Weight)
 		}
 		fmt.Fprintln(t)
 	}
