@@ -1,6 +1,6 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner},
--- …},
---   {{owner, mode, meta}, …}}
+-- INSPECT()
+--   -> {OK, last token, holders {{owner, mode, token, ms left, meta, id unless it is the owner}, …},
+--     waiters {{owner, mode, meta}, …}}
 --   | {FOREIGN, why}
 -- Reads only: it tells what was true at this instant. It reads what is stored, once, and never
 -- counts from one number to another: a queue has gaps, and damage may have made them as long as you
