@@ -22,7 +22,7 @@
 //
 // An unknown is never turned into a no. The caller resolves it by repeating the same Claim, which
 // returns the grant that was already made, or by releasing it, which also refuses the attempt that
-// is still on its way.
+// is still in flight.
 //
 // # A claim's life
 //

@@ -129,7 +129,7 @@ func TestPassesAndPassTimeBoundTheCohort(t *testing.T) {
 					t.Errorf("the store granted %d times, want %d to %d; %d waited in it", grants, try.least, try.most, most)
 				}
 				if n := b.acquires.Load(); n > int64(2*try.most)+4 { // one that is refused or comes too early, one that is granted
-					t.Errorf("%d questions for at most %d grants", n, try.most)
+					t.Errorf("%d attempts for at most %d grants", n, try.most)
 				}
 			})
 		})

@@ -13,7 +13,7 @@ import (
 )
 
 // DefaultTTL is Config.TTL where none is given. MinTTL is the shortest TTL that can be believed in
-// at all, on any backend: the allowance for drift and clock granularity, and the time of a question
+// at all, on any backend: the allowance for drift and clock granularity, and the time of a request
 // and its answer, come off it.
 const (
 	DefaultTTL = 30 * time.Second

@@ -16,7 +16,7 @@ func queued(after time.Duration, w backend.Wake) *hooked {
 	b := plain()
 	b.caps.Queue = true
 	b.acquire = func(_ context.Context, c backend.Claim) (backend.Grant, error) {
-		if b.acquires.Load() > 2 { // not the first question, and not the one after subscribing
+		if b.acquires.Load() > 2 { // not the first attempt, and not the one after subscribing
 			return backend.Grant{Token: 9, TTL: c.TTL}, nil
 		}
 		return backend.Grant{}, &backend.HeldError{Position: 1, Token: 5}
@@ -36,7 +36,7 @@ func granted(token uint64, ttl time.Duration) backend.Wake {
 }
 
 // handOff locks on a queued backend, and returns the guard, when the wait began, and how many
-// questions it took.
+// attempts it took.
 func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Duration) (g *locker.Guard[struct{}], began time.Time, asked int64) {
 	t.Helper()
 	began = time.Now()
@@ -49,14 +49,14 @@ func handOff(t *testing.T, l *locker.Client[struct{}], b *hooked, after time.Dur
 
 var fallback = locker.Config{TTL: 30 * time.Second, Wait: waiting.Config{Fallback: 10 * time.Second}} // WaiterTTL 30s
 
-// A grant that comes with the wake-up needs no question; its lease counts from the last one that
+// A grant that comes with the wake-up needs no attempt; its lease counts from the last one that
 // was answered.
 func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
 	b := queued(7*time.Second, granted(6, 30*time.Second))
 	bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
 		g, began, asked := handOff(t, l, b, 7*time.Second)
 		if asked != 2 || g.Hold().Token != 6 {
-			t.Errorf("%d questions, token %d; want 2 and the token of the hand-over, 6", asked, g.Hold().Token)
+			t.Errorf("%d attempts, token %d; want 2 and the token of the hand-over, 6", asked, g.Hold().Token)
 		}
 		if want := began.Add(30*time.Second - 300*time.Millisecond - 3*time.Millisecond); !g.Until().Equal(want) {
 			t.Errorf("good until %v after the wait began, want %v", g.Until().Sub(began), want.Sub(began))
@@ -73,7 +73,7 @@ func TestHandOverIsBelievedFromTheLastAnswer(t *testing.T) {
 }
 
 // A message that was late, about a grant that was made (and may have lapsed) before our last
-// question, proves nothing.
+// attempt, proves nothing.
 // covers: W12, W9
 func TestLateHandOverIsNotBelieved(t *testing.T) {
 	for _, token := range []uint64{4, 5} {
@@ -81,7 +81,7 @@ func TestLateHandOverIsNotBelieved(t *testing.T) {
 		bubble(t, b, fallback, func(t *testing.T, l *locker.Client[struct{}]) {
 			g, _, asked := handOff(t, l, b, time.Second)
 			if asked != 3 || g.Hold().Token != 9 {
-				t.Errorf("token %d of an old grant was believed: hold %+v after %d questions", token, g.Hold(), asked)
+				t.Errorf("token %d of an old grant was believed: hold %+v after %d attempts", token, g.Hold(), asked)
 			}
 			_ = g.Unlock()
 		})
@@ -100,7 +100,7 @@ func TestHandOverWithLittleLeftIsClaimed(t *testing.T) {
 	})
 }
 
-// The question after the hand-over may be on its way when ctx ends: Release passes the grant on.
+// The attempt after the hand-over may be in flight when ctx ends: Release passes the grant on.
 // covers: W7, W8
 func TestQueuedClaimLeavesTheLine(t *testing.T) {
 	b := queued(time.Hour, backend.Wake{})

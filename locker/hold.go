@@ -147,8 +147,8 @@ type hold struct {
 	weak       weak.Pointer[handle]    // knows it, from then on
 
 	save     []byte        // what its release saves, for Store
-	every    time.Duration // of Once,
-	began    time.Time     // and since when that counts
+	every    time.Duration // how long after began Once is not to run again; zero: it is not Once's
+	began    time.Time
 	resource *resource     // what the guard protects, if that has an end: see Scoped
 	closed   error         // of closing it, by unlock
 }

@@ -44,7 +44,7 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 		defer g.Unlock()
 		want := asked.Add(10*time.Second - 100*time.Millisecond - 3*time.Millisecond) // 1 % drift, 3 ms granularity
 		if !g.Until().Equal(want) {
-			t.Errorf("deadline is %v after the question, want %v", g.Until().Sub(asked), want.Sub(asked))
+			t.Errorf("deadline is %v after the attempt, want %v", g.Until().Sub(asked), want.Sub(asked))
 		}
 	})
 }

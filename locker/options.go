@@ -93,6 +93,6 @@ func WaitLimit(d time.Duration) Option {
 func FailFast() Option { return func(c *call) { c.failFast = true } }
 
 // WaitMode overrides the Mode of Config.Wait for this call. A backend that lacks what a mode needs
-// refuses the call with [errors.ErrUnsupported]. Calls of one process with different modes wait in
-// different local lines.
+// refuses the call with [errors.ErrUnsupported]. Calls of one process with different modes share no
+// leases.
 func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }

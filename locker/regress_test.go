@@ -16,7 +16,7 @@ import (
 
 // Defects that this package once had, each with the test that found it.
 
-// Close with a deadline hangs behind a Lock whose first question is not answered. The backend keeps
+// Close with a deadline hangs behind a Lock whose first attempt is not answered. The backend keeps
 // its contract: it returns when ctx is done. Nothing links that ctx to closing or detach before
 // wait(). A pending call is granted after Close has begun, and after Close has cut off what was
 // left: nobody cuts this one off, so Close hangs until the guard is unlocked.
@@ -141,7 +141,7 @@ func TestUnconfirmedWatchDoesNotHideAFreeLock(t *testing.T) {
 	})
 }
 
-// Nor has the first question: Lock without a deadline never returns, whatever StoreTimeout says.
+// Nor has the first attempt: Lock without a deadline never returns, whatever StoreTimeout says.
 // The hold was good until Unlock was called; the store comes back after the lease has run out, and
 // Unlock claims a loss.
 func TestUnlockClaimsNoLossAfterAnOutage(t *testing.T) {

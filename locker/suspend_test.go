@@ -99,7 +99,7 @@ func (b slow) Renew(ctx context.Context, c backend.Claim) error {
 	return b.Backend.Renew(ctx, c)
 }
 
-// The machine is suspended while a renewal is on its way, and wakes up past the deadline: the
+// The machine is suspended while a renewal is in flight, and wakes up past the deadline: the
 // timers do not know yet, and the renewal's yes is about a lease that nobody may believe in any
 // more.
 // covers: B8, B13
@@ -133,7 +133,7 @@ func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
 	})
 }
 
-// The machine is suspended between the question and the grant: the lease began before.
+// The machine is suspended between the attempt and the grant: the lease began before.
 // covers: B13
 func TestSuspendDuringTheRequestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestSuspendDuringTheRequestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := start.Add(29697*time.Millisecond - nap); !g.Until().Equal(want) {
-			t.Errorf("deadline %v after the question, want %v", g.Until().Sub(start), want.Sub(start))
+			t.Errorf("deadline %v after the attempt, want %v", g.Until().Sub(start), want.Sub(start))
 		}
 		nap = 20 * time.Second // more than half the TTL: such a grant is asked for again, and again
 		if _, err := l.TryLock(t.Context(), "other"); !errors.Is(err, errSlow) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A reply is lost after the store has executed the request: the next question finds our own lock,
+// A reply is lost after the store has executed the request: the next attempt finds our own lock,
 // which is ours.
 // covers: A2, A3
 func TestLostReplyIsNotTaken(t *testing.T) {
@@ -161,7 +161,7 @@ func TestGrantThatRacedWithCancelIsPutBack(t *testing.T) {
 		_, err = l.Lock(ctx, "k")
 		wantErr(t, err, locker.ErrNotAcquired, context.Canceled)
 		if n := b.acquires.Load(); n != 1 {
-			t.Errorf("%d questions; a call with a dead ctx sends none", n)
+			t.Errorf("%d attempts; a call with a dead ctx sends none", n)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 }
 
 // Where another's hold was in the way just now, a Lock subscribes before it asks, and its place in
-// the queue needs no second question. A Lock of a key that is free after all leaves no
+// the queue needs no second attempt. A Lock of a key that is free after all leaves no
 // subscription.
 //
 // covers: W1
@@ -56,7 +56,7 @@ func TestKnownContentionIsOneQuestion(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := b.acquires.Load() - before; got != want {
-				t.Errorf("round %d: %d questions, want %d", round, got, want)
+				t.Errorf("round %d: %d attempts, want %d", round, got, want)
 			}
 		}
 		var watching context.Context
@@ -68,7 +68,7 @@ func TestKnownContentionIsOneQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if watching == nil || watching.Err() == nil {
-			t.Error("no subscription before the question, or one that goes on")
+			t.Error("no subscription before the attempt, or one that goes on")
 		}
 		g := mustLock(t, other, "k") // and released before the subscription is there, so that no signal comes
 		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) {
@@ -82,7 +82,7 @@ func TestKnownContentionIsOneQuestion(t *testing.T) {
 	})
 }
 
-// The lock is released after the first question and before the subscription: only the question
+// The lock is released after the first attempt and before the subscription: only the attempt
 // after the subscription can find it free, since no signal will come.
 // covers: W1
 func TestAsksAgainAfterSubscribing(t *testing.T) {
@@ -193,7 +193,7 @@ func TestPollsWhereNobodySignals(t *testing.T) {
 					t.Errorf("granted after %v, want within the poll interval of 100ms after 10s", d)
 				}
 				if n := b.acquires.Load(); n > 1000 {
-					t.Errorf("%d questions in 10s: that is no backoff", n)
+					t.Errorf("%d attempts in 10s: that is no backoff", n)
 				}
 				if n := b.watches.Load(); name != "unreachable" && n != 1 {
 					t.Errorf("asked for wake-ups %d times, though there are none", n)

@@ -47,7 +47,7 @@ type request struct {
 // do sends a command and returns when it has been answered, with its result in cmd, or when ctx is
 // done or the request timeout has passed. The error is nil, or says why there is no answer.
 //
-// A release has no cancellation, and an acquire may have none: alone on its way, as most are, it is
+// A release has no cancellation, and an acquire may have none: alone in flight, as most are, it is
 // sent in its caller's goroutine, and go-redis' own timeouts bound it.
 func (p *pipeline) do(ctx context.Context, what request) error {
 	if p.inline && what.cmd != nil && ctx.Done() == nil && p.enter() {

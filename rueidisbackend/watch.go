@@ -404,7 +404,7 @@ func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m ruei
 // Argument. A key is here if an attempt on it was refused, and since before that attempt was sent
 // nothing was heard of any key, and no release or unanswered attempt of this client came to an
 // end. So what is cached of it, or will be, is younger than everything that this client did. A
-// claim that is refused is none that this client knows to hold, or to be on its way.
+// claim that is refused is none that this client knows to hold, or to be in flight.
 type heldKeys struct {
 	mu      sync.Mutex
 	names   map[string]struct{}

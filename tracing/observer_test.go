@@ -167,7 +167,7 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				}
 				for _, p := range []*process{one, two} {
 					if n := len(p.named(tracing.SpanStoreInspect)); n != 0 {
-						t.Errorf("%d questions who is next", n)
+						t.Errorf("%d looks at who is next", n)
 					}
 				}
 			})

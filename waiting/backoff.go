@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/jitter"
 )
 
-// A Backoff says how long to sleep before the next question. It is not for concurrent use: each
+// A Backoff says how long to sleep before the next attempt. It is not for concurrent use: each
 // waiter has its own.
 type Backoff struct{ b backoff.ExponentialBackOff }
 

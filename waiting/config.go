@@ -36,7 +36,7 @@ type Config struct {
 	// since any wake-up may be lost. Jittered by a fifth. Default 1s.
 	Fallback time.Duration
 
-	// Initial and Max bound the sleep between two questions in Mode Poll: from Initial, doubling,
+	// Initial and Max bound the sleep between two attempts in Mode Poll: from Initial, doubling,
 	// up to Max, each drawn at random between nothing and twice its size (full jitter). Defaults
 	// 5ms and 500ms.
 	Initial, Max time.Duration

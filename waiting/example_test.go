@@ -21,7 +21,7 @@ func ExampleHub() {
 	// Output: released 0
 }
 
-// How long to sleep between two questions: at random, so that two who met once do not meet again.
+// How long to sleep between two attempts: at random, so that two who met once do not meet again.
 func ExampleBackoff() {
 	b := waiting.NewBackoff(5*time.Millisecond, 500*time.Millisecond)
 	for range 100 {

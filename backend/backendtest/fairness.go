@@ -72,7 +72,7 @@ func fairProcesses(t *testing.T, url string, passes int, lasting time.Duration) 
 	judgeFairness(t, key, events, from, to)
 }
 
-// judgeFairness looks at what was recorded. Of two questions that were on their way at once, either
+// judgeFairness looks at what was recorded. Of two attempts that were in flight at once, either
 // may have come first.
 func judgeFairness(t *testing.T, key string, events []history.Event, from, to time.Duration) {
 	t.Helper()

@@ -29,7 +29,7 @@ func FaultyWith(b backend.Backend, seed uint64, f Faults) *FaultyBackend {
 //
 // What it keeps to is what a connection-oriented store with a client that does not retry keeps to:
 //
-//   - A definite answer is given only when nothing of its request is on its way any more: a request
+//   - A definite answer is given only when nothing of its request is in flight any more: a request
 //     that is executed twice is answered after the second time. (A copy that lands after a definite
 //     answer needs a client that retries by itself, which a backend must turn off: the claim would
 //     rightly say that none is in flight.) The answer is the last one of TryAcquire and Renew, and

@@ -21,11 +21,11 @@ var handoffRules = []rule{
 	{
 		name: "handoff/extended", run: handoffExtended, needs: queue,
 		why: "A waiter that is let in holds for its WaiterTTL, until it says that it lives by asking: then for its TTL, as its" +
-			" deadline counts from that question.",
+			" deadline counts from that attempt.",
 	},
 	{
 		name: "handoff/renewed", run: handoffRenewed, needs: queue,
-		why: "A grant that was handed over is a hold like any other. Renew is a sign of life as good as asking.",
+		why: "A grant that was handed over is a hold like any other. Renew is as good as a repeated attempt.",
 	},
 	{
 		name: "handoff/unclaimed", run: handoffUnclaimed, needs: queue,
@@ -254,10 +254,10 @@ func handoffUnclaimed(e *env) {
 // covers: A6, I1
 func handoffNotEarly(e *env) {
 	a, b := e.open(), e.open()
-	for i, linger := range e.odd() {
+	for i, waits := range e.odd() {
 		key := e.key(fmt.Sprint(i))
 		holder, waiter := e.claim(key), e.inLine(key)
-		waiter.WaiterTTL = linger
+		waiter.WaiterTTL = waits
 		e.acquire(a, holder)
 		sent := time.Now() // from before the refusal: a store may keep the lease that the place has
 		e.held(b, waiter)
@@ -269,7 +269,7 @@ func handoffNotEarly(e *env) {
 				continue
 			}
 		}
-		e.aside(func() { e.notBefore(a, key, sent, linger) })
+		e.aside(func() { e.notBefore(a, key, sent, waits) })
 	}
 }
 

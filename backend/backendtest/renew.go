@@ -31,7 +31,7 @@ var renewRules = []rule{
 	},
 	{
 		name: "renew/never-acquired", run: renewNeverAcquired,
-		why: "Renew never creates: it is not an acquire that skips the question who holds.",
+		why: "Renew never creates: it is not an acquire that skips the look at who holds.",
 	},
 	{
 		name: "renew/races-release", run: renewRacesRelease, slow: true,

@@ -10,7 +10,7 @@ var tombstoneRules = []rule{
 	},
 	{
 		name: "tombstone/late-copy", run: lateCopy,
-		why: "A claim that was granted, lost its reply and was released may still have a copy on its way. It is as late as any.",
+		why: "A claim that was granted, lost its reply and was released may still have a copy in flight. It is as late as any.",
 	},
 	{
 		name: "tombstone/outlives-others", run: tombstoneOutlivesOthers,
@@ -30,7 +30,7 @@ var tombstoneRules = []rule{
 	},
 	{
 		name: "tombstone/lasts", run: tombstoneLasts,
-		why: "An attempt may be on its way for as long as its client waits for answers, which is a TTL. A tombstone that is gone" +
+		why: "An attempt may be in flight for as long as its client waits for answers, which is a TTL. A tombstone that is gone" +
 			" by then lets it in.",
 	},
 }
@@ -68,9 +68,9 @@ func tombstoneOutlivesOthers(e *env) {
 	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
 	for range 3 {
 		e.free(b, key)
-		unsettled := e.claim(key)
-		e.acquire(b, unsettled)
-		e.release(b, unsettled)
+		inFlight := e.claim(key)
+		e.acquire(b, inFlight)
+		e.release(b, inFlight)
 	}
 	e.tombstoned(a, c)
 	holder := e.claim(key)

@@ -422,7 +422,7 @@ func (s *Subscription) deliver(m Message) {
 		s.Hub.Wake(m.Channel, backend.Wake{})
 	} else if topic, w, ok := script.DecodeHanded(m.Payload); ok {
 		if s.store.cfg.Replicas > 0 {
-			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own question waits for
+			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own attempt waits for
 		}
 		s.Queue.Deliver(topic, w)
 	}

@@ -150,7 +150,7 @@ func length(r *rand.Rand, ttl time.Duration) time.Duration {
 	return fraction(r, ttl/100)
 }
 
-// close ends everything, and waits for what is on its way.
+// close ends everything, and waits for what is in flight.
 func (c *client) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -89,9 +89,9 @@ var fields = []field{
 	},
 	durationField("wait.fallback", "`1s`", "How long a waiter that is to be woken sleeps at most before it asks all the same.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Fallback }, positive),
-	durationField("wait.initial", "`5ms`", "The first sleep between two questions in mode `poll`; it doubles up to `wait.max`.",
+	durationField("wait.initial", "`5ms`", "The first sleep between two attempts in mode `poll`; it doubles up to `wait.max`.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Initial }, positive),
-	durationField("wait.max", "`500ms`", "The longest sleep between two questions in mode `poll`, before jitter.",
+	durationField("wait.max", "`500ms`", "The longest sleep between two attempts in mode `poll`, before jitter.",
 		func(f *File) *time.Duration { return &f.Locker.Wait.Max }, positive),
 	{
 		key: "wait.passes", kind: "number", def: "`512`", set: setPasses,

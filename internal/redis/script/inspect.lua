@@ -1,5 +1,6 @@
--- INSPECT() -> {OK, last token, {{owner, mode, token, ms left, meta, id unless it is the owner,
---   weight unless it is 1}, …}, {{owner, mode, meta, weight unless it is 1}, …}}
+-- INSPECT()
+--   -> {OK, last token, holders {{owner, mode, token, ms left, meta, id unless it is the owner,
+--     weight unless it is 1}, …}, waiters {{owner, mode, meta, weight unless it is 1}, …}}
 --   | {FOREIGN, why}
 -- Reads only: it tells what was true at this instant. It reads what is stored, once, and never
 -- counts from one number to another: a queue has gaps, and damage may have made them as long as you

@@ -162,17 +162,17 @@ func (l Layout) Watched() Layout {
 // in the key are put together here, so that the script stores them as they are.
 func (l Layout) Acquire(c backend.Claim) []string {
 	id, keep, count := name(c.ID()), l.Keep(c), strconv.Itoa(max(c.Reserve, 1))
-	line := ""
+	queue := ""
 	if l.watched {
-		line = "w"
+		queue = "w"
 	}
 	if c.Queue {
-		line = millis(min(c.WaiterTTL, c.TTL)) + " " + l.client + " " + millis(c.WaiterTTL)
+		queue = millis(min(c.WaiterTTL, c.TTL)) + " " + l.client + " " + millis(c.WaiterTTL)
 	}
 	held := append(make([]byte, 0, 256), millis(keep)+" "+id+" "+count+" "...) // what the key has of a claim; most fit
 	held = appendMeta(held, &c.Meta)
 	args := append(make([]string, 0, 9),
-		id, millis(roundUp(c.TTL)+keep+time.Millisecond), string(held), line, count)
+		id, millis(roundUp(c.TTL)+keep+time.Millisecond), string(held), queue, count)
 	form := formOf(c, id)
 	if l.brief() && form == "x" && c.MinToken == 0 {
 		return args
@@ -246,9 +246,9 @@ func (l Layout) Renew(c backend.Claim) []string {
 	return l.last("renew", args...)
 }
 
-// Release returns the arguments of [Scripts.Release]. An unsettled claim gets a tombstone that
-// outlasts both the lease that a late attempt would have got and the time for which the network may
-// hold that attempt back.
+// Release returns the arguments of [Scripts.Release]. A claim that may have an attempt in flight
+// gets a tombstone that outlasts both the lease that a late attempt would have got and the time for
+// which the network may hold that attempt back.
 func (l Layout) Release(c backend.Claim) []string {
 	args, before := append(make([]string, 0, 7), name(c.ID()), millis(l.Keep(c))), encodeBefore(c.Before)
 	leaves := c.Save != nil || c.NotBefore > 0

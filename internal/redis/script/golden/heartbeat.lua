@@ -1,6 +1,5 @@
 -- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim:
--- id,
---   ttl of its place, lease)
+--   id, ttl of its place, lease)
 --   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
 -- A place that is still in its queue has a position, and lasts for its ttl from now at least. A
 -- claim without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE

@@ -1,6 +1,6 @@
--- PROBE(channel, 'guard' or left out) -> {command, error, ...} of those that were refused Each
--- command of the scripts is tried in a way that leaves nothing behind, on a key that is never a
--- lock. HDEL is first: like every release it is taken when out of memory, and after it so is HSET.
+-- PROBE(channel, 'guard' or left out) -> {command, error, ...} of those that were refused
+-- Each command of the scripts is tried in a way that leaves nothing behind, on a key that is never
+-- a lock. HDEL is first: like every release it is taken when out of memory, and after it so is HSET.
 local reply = {}
 for _, command in ipairs({
   {'HDEL', KEYS[1], '-'},
