@@ -4,9 +4,9 @@
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
 -- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
--- is 'x' or 'mode,limit,owner' (or 'mode,limit*weight,owner'), with '+' in front for a claim that
--- loads the state, and '!' for one that is not to be granted early; it and what follows are left out
--- for 'x' without a minimum token.
+-- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
+-- the state, and '!' for one that is not to be granted early; it and what follows are left out for
+-- 'x' without a minimum token.
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
 -- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]

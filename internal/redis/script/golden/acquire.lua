@@ -4,9 +4,9 @@
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
 -- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
--- is 'x' or 'mode,limit,owner' (or 'mode,limit*weight,owner'), with '+' in front for a claim that
--- loads the state, and '!' for one that is not to be granted early; it and what follows are left out
--- for 'x' without a minimum token.
+-- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
+-- the state, and '!' for one that is not to be granted early; it and what follows are left out for
+-- 'x' without a minimum token.
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
@@ -628,10 +628,10 @@ local function extend(ttl)
 end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
--- that counts more than once (which a client that knows no weights takes for damage). lock.head and lock.tail are the first and the
--- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
--- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
--- never has two.
+-- that counts more than once, which a client that knows no weights takes for damage. lock.head and
+-- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
+-- before it is given one: a repeat never has two.
 
 -- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
 local function read_place(place)

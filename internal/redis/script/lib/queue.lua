@@ -1,9 +1,9 @@
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
--- that counts more than once (which a client that knows no weights takes for damage). lock.head and lock.tail are the first and the
--- last number, with gaps where somebody left; lock.waiting counts the places, lock.permits those
--- for permits. w:<id> is the number of an id's place, looked up before it is given one: a repeat
--- never has two.
+-- that counts more than once, which a client that knows no weights takes for damage. lock.head and
+-- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
+-- before it is given one: a repeat never has two.
 
 -- read_place makes a claim of a place, or of one that is put together of a claim's arguments.
 local function read_place(place)
