@@ -101,3 +101,14 @@ func TestWeightsOnlyMoveForward(t *testing.T) {
 		t.Errorf("%d queues were tried", tried)
 	}
 }
+
+// covers: Q12
+func TestAdmitsByWeight(t *testing.T) {
+	q := &queue{entries: []*entry{{created: 1, kind: kind{permit, 5, 2}}, {created: 2, kind: kind{permit, 5, 1}}}}
+	q.settle()
+	for weight, want := range []bool{0: true, 1: true, 2: true, 3: false, 5: false} {
+		if got := q.admits(heavy("k", 5, weight)); got != want {
+			t.Errorf("beside 3 of 5 a claim of weight %d is admitted: %v, want %v", weight, got, want)
+		}
+	}
+}

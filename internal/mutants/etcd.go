@@ -8,6 +8,22 @@ var etcdMutants = []mutant{
 		Put:  `absent(p.entry(a.c, a.local.slot))`, Test: "./etcdbackend TestConformance$/one/exclusive",
 	},
 	{
+		Name: "etcd: who holds counts once", Dir: "etcdbackend", Find: `(last = e\s+)sum \+= e\.weight`, Put: "${1}sum++",
+		Test: "./etcdbackend WeightsOnlyMoveForward",
+	},
+	{
+		Name: "etcd: who comes counts once", Dir: "etcdbackend", Find: `sum := max\(c\.Weight, 1\)`, Put: "sum := 1",
+		Test: "./etcdbackend AdmitsByWeight",
+	},
+	{
+		Name: "etcd: a weight is not in the key", Dir: "etcdbackend", Find: `if c\.Weight > 1 \{`, Put: "if false {",
+		Test: "./etcdbackend WeightIsInTheKey",
+	},
+	{
+		Name: "etcd: a permit is heavier than the limit", Dir: "etcdbackend", Find: ` && weight <= n`, Put: "",
+		Test: "./etcdbackend ForeignWeights",
+	},
+	{
 		Name: "etcd: a released claim may come again", Dir: "etcdbackend",
 		Find: `w\.guards = append\(w\.guards, absent\(p\.tombstone\(a\.c\)\)\)`,
 		Put:  `_ = w.guards`, Test: "./etcdbackend ResentPut",
@@ -99,7 +115,7 @@ l.began = time.Now()`, Test: "./etcdbackend LeaseCounts",
 		Put: "${1}: %w\", b.cfg.RequestTimeout, backend.ErrUnavailable)$2", Test: "./etcdbackend IdentityEnds|LooseSlot|ForgottenAttempt",
 	},
 	{
-		Name: "etcd: a permit too many", Dir: "etcdbackend", Find: `n < e\.limit`, Put: "n <= e.limit",
+		Name: "etcd: a permit too many", Dir: "etcdbackend", Find: `sum\+e\.weight <= e\.limit`, Put: "sum+e.weight <= e.limit+1",
 		Test: "./etcdbackend TestConformance$/one/permit/handed-over",
 	},
 	{

@@ -23,6 +23,10 @@ var fileMutants = []mutant{
 		Test: "./backend/filebackend Torn",
 	},
 	{
+		Name: "file: a weight is written for who counts it once", Dir: "backend/filebackend", Find: `if r\.Image\.Weighted\(\) \{`,
+		Put: "if false {", Test: "./backend/filebackend WeightFormat",
+	},
+	{
 		Name: "file: a key is forgotten before its token", Dir: "backend/filebackend", Find: `return rec\.Image\.Empty\(\) && .*`,
 		Put: "return rec.Image.Empty()", Test: "./backend/filebackend TokenAhead",
 	},

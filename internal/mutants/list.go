@@ -43,6 +43,14 @@ var contract = []mutant{
 		Test: "./backend/membackend Conformance/",
 	},
 	{
+		Name: "a backend is asked for weights that it does not know", Dir: "backend", Find: `Weight: c\.Weight > 1, `, Put: "",
+		Test: "./backend ValidateNeeds",
+	},
+	{
+		Name: "a claim weighs more than it may ever hold", Dir: "backend", Find: `case c\.Weight > c\.Limit:`, Put: "case false:",
+		Test: "./backend ValidateRefuses",
+	},
+	{
 		Name: "owners are predictable", Dir: "backend", Find: `_, _ = (__)\.Read\(b\[:\]\)`, Put: "_ = $1.Reader",
 		Test: "./backend NewOwner",
 	},
@@ -105,6 +113,14 @@ var memory = []mutant{
 	{
 		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.Mode:`, Put: "case c.Mode == backend.Exclusive:",
 		Test: "./backend/membackend Conformance/",
+	},
+	{
+		Name: "mem: who holds counts once", Dir: "internal/memstore", Find: `sum \+= max\(l\.holds\[i\]\.Weight, 1\)`, Put: "_ = i\nsum++",
+		Test: "./backend/membackend Conformance/permit",
+	},
+	{
+		Name: "mem: who comes counts once", Dir: "internal/memstore", Find: `l\.weight\(\)\+max\(c\.Weight, 1\) <= c\.Limit`,
+		Put: "l.weight() < c.Limit", Test: "./backend/membackend Conformance/permit",
 	},
 	{
 		Name: "mem: a store that forgot grants at once", Dir: "internal/memstore", Find: `if !now\.Before\(s\.opens\)`, Put: "if true",

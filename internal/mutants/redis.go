@@ -122,8 +122,41 @@ var redisMutants = []mutant{
 	},
 	{
 		Name: "lua: a permit too many", Dir: "internal/redis/script",
-		Find: `lock\.holders < lock\.limit and claim`,
-		Put:  `lock.holders <= lock.limit and claim`, Test: "./internal/redis/script Permits",
+		Find: `lock\.weight \+ claim\.weight <= lock\.limit and claim`,
+		Put:  `lock.weight + claim.weight <= lock.limit + 1 and claim`, Test: "./internal/redis/script Permits",
+	},
+	{
+		Name: "lua: who comes counts once", Dir: "internal/redis/script",
+		Find: `lock\.weight \+ claim\.weight <= lock\.limit and claim`,
+		Put:  `lock.weight < lock.limit and claim`, Test: "./internal/redis/script Weights",
+	},
+	{
+		Name: "lua: who holds counts once", Dir: "internal/redis/script",
+		Find: `lock\.holders \+ 1, lock\.weight \+ claim\.weight`,
+		Put:  `lock.holders + 1, lock.weight + 1`, Test: "./internal/redis/script Weights",
+	},
+	{
+		Name: "lua: a weight is not given back", Dir: "internal/redis/script",
+		Find: `lock\.weight - hold\.weight`,
+		Put:  `lock.weight - 1`, Test: "./internal/redis/script Weights",
+	},
+	{
+		Name: "lua: a slot has no weight", Dir: "internal/redis/script", Find: `\(hold\.weight > 1 and`, Put: `(false and`,
+		Test: "./internal/redis/script Weights",
+	},
+	{
+		Name: "lua: the sum of the weights is not stored", Dir: "internal/redis/script",
+		Find: `\(group\.weight > group\.holders and ' '`,
+		Put:  `(false and ' '`, Test: "./internal/redis/script Weights",
+	},
+	{
+		Name: "lua: any sum of weights is taken", Dir: "internal/redis/script",
+		Find: `\(weight == '' or \(`,
+		Put:  `(true or (`, Test: "./internal/redis/script DamagedGroup",
+	},
+	{
+		Name: "redis: a weight is not sent", Dir: "internal/redis/script", Find: `if c\.Weight > 1 \{`, Put: "if false {",
+		Test: "./internal/redis/script Arguments|Weights",
 	},
 	{
 		Name: "lua: running leases are dropped", Dir: "internal/redis/script",
