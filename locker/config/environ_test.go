@@ -98,7 +98,7 @@ func TestBadEnvironment(t *testing.T) {
 		{"HOLDFAST_TTL", "30", "", "config: ttl (from HOLDFAST_TTL): is not a duration, such as 30s, 1m30s or 500ms"},
 		{"HOLDFAST_TTL", "30h", "ttl: 1s", "config: ttl (from HOLDFAST_TTL): 30h0m0s is over 24h0m0s"},
 		{"HOLDFAST_WAIT_MODE", "pol", "", "config: wait.mode (from HOLDFAST_WAIT_MODE): is none of auto, handoff, notify, poll; did you mean poll?"},
-		{"HOLDFAST_REQUIRE", "watch,fencng", "", "config: require (from HOLDFAST_REQUIRE): is none of shared, permit, fencing, queue, watch, reentrant, state, notbefore, inspect, mintoken, loss; did you mean fencing?"},
+		{"HOLDFAST_REQUIRE", "watch,fencng", "", "config: require (from HOLDFAST_REQUIRE): is none of shared, permit, weight, fencing, queue, watch, reentrant, state, notbefore, inspect, mintoken, loss; did you mean fencing?"},
 		{"HOLDFAST_TRACING_ENDPOINT", "h:4318", "", "config: tracing.endpoint (from HOLDFAST_TRACING_ENDPOINT): has none of the schemes http://, https://, grpc://, grpcs://"},
 		{"HOLDFAST_WAIT_MAX", "1ms", "wait: {initial: 20ms}", "config: wait.max (from HOLDFAST_WAIT_MAX): 1ms is below wait.initial, which is 20ms"},
 		{"HOLDFAST_WAIT_INITIAL", "2s", "wait: {max: 1s}", "config: holdfast.yaml:1: wait.max: 1s is below wait.initial, which is 2s"},
