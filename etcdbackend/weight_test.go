@@ -17,7 +17,7 @@ func heavy(key string, limit, weight int) backend.Claim {
 // A weight is in the key of the entry, where a client that knows none finds a key that is not ours.
 // Entries without one have the keys that they always had.
 //
-// covers: Q12
+// covers: Q12, R23
 func TestWeightIsInTheKey(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
@@ -36,7 +36,7 @@ func TestWeightIsInTheKey(t *testing.T) {
 	}
 }
 
-// covers: I6
+// A key that no client of ours makes is no permit, of whatever weight.
 func TestForeignWeights(t *testing.T) {
 	p := scheme{prefix: defaultPrefix}.paths("k")
 	for key, ok := range map[string]bool{

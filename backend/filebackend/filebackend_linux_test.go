@@ -175,6 +175,8 @@ func TestTorn(t *testing.T) {
 
 // A record with a weight is of another format, which versions refuse that would count the permit
 // once; and any other is of the format that they know.
+//
+// covers: R23
 func TestWeightFormat(t *testing.T) {
 	dir := folder(t)
 	b, another := open(t, dir), open(t, dir)

@@ -269,7 +269,7 @@ func TestPermits(t *testing.T) {
 // run out. What is stored names weights only where there are any, and then in a form that is
 // refused by who does not look for them.
 //
-// covers: Q12
+// covers: Q12, R23
 func TestWeights(t *testing.T) {
 	r := newRig(t)
 	weighs := func(want string) {
