@@ -141,17 +141,17 @@ var redisMutants = []mutant{
 		Put:  `lock.weight - 1`, Test: "./internal/redis/script Weights",
 	},
 	{
-		Name: "lua: a slot has no weight", Dir: "internal/redis/script", Find: `\(hold\.weight > 1 and`, Put: `(false and`,
+		Name: "lua: a slot has no weight", Dir: "internal/redis/script", Find: `if hold\.weight > 1 then( token)`, Put: `if false then$1`,
 		Test: "./internal/redis/script Weights",
 	},
 	{
 		Name: "lua: the sum of the weights is not stored", Dir: "internal/redis/script",
-		Find: `\(group\.weight > group\.holders and ' '`,
-		Put:  `(false and ' '`, Test: "./internal/redis/script Weights",
+		Find: `if group\.weight > group\.holders then`,
+		Put:  `if false then`, Test: "./internal/redis/script Weights",
 	},
 	{
 		Name: "lua: any sum of weights is taken", Dir: "internal/redis/script",
-		Find: `\(weight == '' or \(`,
+		Find: `\(not weight or \(`,
 		Put:  `(true or (`, Test: "./internal/redis/script DamagedGroup",
 	},
 	{

@@ -23,7 +23,7 @@ func FuzzGroupState(f *testing.F) {
 	f.Add("p 0 1 0 0 0 0 1 1 1 1", "%d 7", "x", "0 0 me p,0, 60000 waiter 1 ", "1", uint8(3))
 	f.Add(group, "%d 7  reader {}", "1", place, "1", uint8(128))
 	f.Add("- 0 0 0 0 0 %d 1 1 1 0", "", "", place, "1", uint8(128))
-	f.Add("p 5 1 %d 0 0 %d 1 1 1 0 4", "%d 7*4  reader {}", "1", "%d 0 me p,5*2, 60000 waiter 1 ", "1", uint8(2))
+	f.Add("p 5 1*4 %d 0 0 %d 1 1 1 0", "%d 7*4  reader {}", "1", "%d 0 me p,5*2, 60000 waiter 1 ", "1", uint8(2))
 	f.Add("p 1 1 %d 0 0 %d 1 0 0 0", "%d 7*0  reader {}", "1", "", "", uint8(2))
 	f.Fuzz(func(t *testing.T, g, slot, index, place, number string, mode uint8) {
 		r := newRig(t)

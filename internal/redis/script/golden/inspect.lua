@@ -64,35 +64,37 @@ local function ahead(counter) return math.max(0, 2 * math.ceil((counter - us) / 
 -- The group: what the field g has, in this order, of those who hold together and of those who wait.
 --   mode     of those who hold: s shared, p permits, r holds of one re-entrant owner, - nobody
 --   limit    of permits
---   holders  how many hold, in the slots k:1 to k:<holders>, see lib/holders
+--   holders  how many hold, in the slots k:1 to k:<holders>, see lib/holders. Where a permit counts
+--            more than once it is 'holders*weight', with the sum of their weights, which a client
+--            that knows no weights takes for damage.
 --   soonest  not later than the earliest end of their leases
 --   unseen   slots up to this one are still to be seen by a purge under way, which has found that ...
 --   seen     ... the earliest end among the others is this
 --   latest   not earlier than the latest end of a lease or of a place; only the key's expiry needs it
 --   head, tail, waiting, permits   of the queue, see lib/queue
---   weight   sum of the weights of those who hold; left out while each counts once, so while it is
---            the number of holders. A client that knows no weights takes the group for damaged then.
 
--- read_group returns nil for a damaged one. Without the field nobody holds or waits.
-local function read_group(stored)
+-- read_group returns nil for a damaged one. Without the field nobody holds or waits. Its caller
+-- leaves weight out.
+local function read_group(stored, weight)
   if not stored then
     return {mode = '-', limit = 0, holders = 0, soonest = 0, unseen = 0, seen = 0, latest = 0,
       head = 1, tail = 0, waiting = 0, permits = 0, weight = 0}
   end
-  local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits, weight =
-    string.match(stored,
-      '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( ?%d*)$')
-  if not mode then return end
+  local mode, limit, holders, soonest, unseen, seen, latest, head, tail, waiting, permits =
+    string.match(stored, '^([-spr]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not mode then
+    local first, sum, rest = string.match(stored, '^(p %d+ %d+)%*(%d+)( .*)$')
+    return first and read_group(first .. rest, tonumber(sum))
+  end
   local group = {mode = mode, limit = limit + 0, holders = holders + 0, soonest = soonest + 0,
     unseen = unseen + 0, seen = seen + 0, latest = latest + 0,
     head = head + 0, tail = tail + 0, waiting = waiting + 0, permits = permits + 0,
-    weight = tonumber(weight) or holders + 0}
+    weight = weight or holders + 0}
   if (group.holders == 0) == (mode == '-') and group.holders + group.waiting > 0 and
     group.unseen <= group.holders and group.head > 0 and group.tail <= 1e13 and
     group.waiting <= group.tail - group.head + 1 and group.permits <= group.waiting and
     (group.limit > 0 or (mode ~= 'p' and group.permits == 0)) and
-    (weight == '' or
-      (mode == 'p' and group.weight > group.holders and group.weight <= group.limit)) and
+    (not weight or (weight > group.holders and weight <= group.limit)) and
     math.max(group.limit, group.soonest, group.seen, group.latest) <= LAST then
     return group
   end
@@ -101,10 +103,13 @@ end
 local function write_group(group)
   local format = DIGITS == '%d' and '%s %d %d %d %d %d %d %d %d %d %d' or
     '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f'
-  return group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
+  local stored = group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
     group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
-    group.waiting, group.permits) ..
-    (group.weight > group.holders and ' ' .. text(group.weight) or '')
+    group.waiting, group.permits)
+  if group.weight > group.holders then
+    stored = string.gsub(stored, '^(p %d+ %d+)', '%1*' .. text(group.weight))
+  end
+  return stored
 end
 -- Tombstones, 'until id;': claims that were released while an attempt of them may be in flight. An
 -- attempt that arrives before its tombstone ends is refused. Ids have no blank and no semicolon.
@@ -340,17 +345,23 @@ end
 -- for a while, which is harmless. lock.weight changes in the same two places, by the weight that
 -- the slot has from the one to the other; so it is never below the weight of the running leases.
 local function read_slot(n)
-  local ends, token, weight, owner, who, meta =
-    string.match(get('k:' .. n) or '', '^(%d+) (%d+)%*?(%d*) ([^ ]*) ([^ ]+) (.*)$')
-  ends, token, weight = int(ends), int(token), weight == '' and 1 or int(weight)
+  local ends, stored, owner, who, meta =
+    string.match(get('k:' .. n) or '', '^(%d+) ([^ ]+) ([^ ]*) ([^ ]+) (.*)$')
+  local token, weight = int(stored), 1
+  ends = int(ends)
+  if stored and not token then
+    token, weight = string.match(stored, '^(%d+)%*(%d+)$')
+    token, weight = int(token), int(weight)
+  end
   if not ends or not token or not weight or weight < 1 then damaged('holders') end
   return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end
 
 local function write_slot(n, hold)
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) ..
-    (hold.weight > 1 and '*' .. text(hold.weight) or '') .. ' ' .. hold.owner .. ' ' .. hold.id ..
-    ' ' .. hold.meta
+  local token = text(hold.token)
+  if hold.weight > 1 then token = token .. '*' .. text(hold.weight) end
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id .. ' ' ..
+    hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.
@@ -492,10 +503,14 @@ end
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, weight, owner = '', 'x', 0, 1, ''
+  local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
   if form and form ~= 'x' then
-    flags, mode, limit, weight, owner = string.match(form, '^([+!]*)([xspr]),(%d+)%*?(%d*),(.*)$')
-    limit, weight = int(limit), weight == '' and 1 or int(weight)
+    flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
+    limit = int(stored)
+    if stored and not limit then
+      limit, weight = string.match(stored, '^(%d+)%*(%d+)$')
+      limit, weight = int(limit), int(weight)
+    end
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
   if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or

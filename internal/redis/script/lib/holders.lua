@@ -9,17 +9,23 @@
 -- for a while, which is harmless. lock.weight changes in the same two places, by the weight that
 -- the slot has from the one to the other; so it is never below the weight of the running leases.
 local function read_slot(n)
-  local ends, token, weight, owner, who, meta =
-    string.match(get('k:' .. n) or '', '^(%d+) (%d+)%*?(%d*) ([^ ]*) ([^ ]+) (.*)$')
-  ends, token, weight = int(ends), int(token), weight == '' and 1 or int(weight)
+  local ends, stored, owner, who, meta =
+    string.match(get('k:' .. n) or '', '^(%d+) ([^ ]+) ([^ ]*) ([^ ]+) (.*)$')
+  local token, weight = int(stored), 1
+  ends = int(ends)
+  if stored and not token then
+    token, weight = string.match(stored, '^(%d+)%*(%d+)$')
+    token, weight = int(token), int(weight)
+  end
   if not ends or not token or not weight or weight < 1 then damaged('holders') end
   return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end
 
 local function write_slot(n, hold)
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. text(hold.token) ..
-    (hold.weight > 1 and '*' .. text(hold.weight) or '') .. ' ' .. hold.owner .. ' ' .. hold.id ..
-    ' ' .. hold.meta
+  local token = text(hold.token)
+  if hold.weight > 1 then token = token .. '*' .. text(hold.weight) end
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id .. ' ' ..
+    hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.

@@ -9,10 +9,14 @@
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, weight, owner = '', 'x', 0, 1, ''
+  local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
   if form and form ~= 'x' then
-    flags, mode, limit, weight, owner = string.match(form, '^([+!]*)([xspr]),(%d+)%*?(%d*),(.*)$')
-    limit, weight = int(limit), weight == '' and 1 or int(weight)
+    flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
+    limit = int(stored)
+    if stored and not limit then
+      limit, weight = string.match(stored, '^(%d+)%*(%d+)$')
+      limit, weight = int(limit), int(weight)
+    end
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
   if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or
