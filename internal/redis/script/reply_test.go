@@ -112,8 +112,10 @@ func TestDecodeInspect(t *testing.T) {
 		t.Errorf("%+v, %v; want weights 3 and 2", s, err)
 	}
 	badWeights := []any{
-		[]any{"a", "p", int64(8), int64(1), "", "id", "3"}, []any{"a", "p", int64(8), int64(1), "", "id", int64(1)},
-		[]any{"c", "p", "", int64(-1)}, []any{"c", "p", "", int64(1 << 40)},
+		[]any{"a", "p", int64(8), int64(1), "", "id", "3"},
+		[]any{"a", "p", int64(8), int64(1), "", "id", int64(1)},
+		[]any{"c", "p", "", int64(-1)},
+		[]any{"c", "p", "", int64(1 << 40)},
 	}
 	for _, bad := range append(badWeights, nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}) {
 		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
