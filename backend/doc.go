@@ -64,9 +64,9 @@
 //
 // Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those
 // beyond Limit; each hold has a lease of its own. Claim.Limit must be the same as that of all who
-// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight], so what never exceeds Limit is
-// the sum of the weights of those who hold. A re-entrant claim of an owner who holds already is granted at
-// once with the same token, as an own hold.
+// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight]: it is the sum of the weights of
+// those who hold that never exceeds Limit. A re-entrant claim of an owner who holds already is
+// granted at once with the same token, as an own hold.
 //
 // # What outlives a hold
 //

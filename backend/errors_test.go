@@ -108,7 +108,7 @@ func TestMissing(t *testing.T) {
 	}
 	err := backend.Capabilities{Watch: true, MinTTL: time.Second}.Missing(all)
 	is(t, "Missing", err, errors.ErrUnsupported)
-	for _, name := range []string{"Shared", "Permit", "Fencing", "Queue", "Reentrant", "State", "Inspect", "MinToken", "MinTTL 10ms (has 1s)"} {
+	for _, name := range []string{"Shared", "Permit", "Weight", "Fencing", "Queue", "Reentrant", "State", "Inspect", "MinToken", "MinTTL 10ms (has 1s)"} {
 		if !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("Missing = %v, without %s", err, name)
 		}

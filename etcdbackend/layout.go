@@ -57,8 +57,8 @@ const (
 // with a fresh key for each claim a busy lock would get slower from one acquisition to the next.
 // Whose entry it is, its value says.
 //
-// The weight is in the key, and not in the value, so that a client that knows no weights refuses the
-// entry, and with it the queue, as not ours: it would count the entry once.
+// The weight is in the key and not in the value, so that a client that knows no weights refuses the
+// entry, and with it the queue, as not ours. It would count the entry once.
 //
 // Name, id and owner are escaped so that they have no slash, except for the name in Etcdctl. So no
 // lock's keys are within another's range, and the identity is in none.

@@ -119,8 +119,8 @@ func (e *entry) mode() backend.Mode {
 // entry leaves only when it is released or its lease has ended.
 //
 // Permits fit as long as the weights up to and with the entry are within the limit. That sum
-// changes only when an entry before it is deleted, and then it falls: so a permit moves forward like
-// any other entry, and a heavy one that does not fit keeps all behind it waiting.
+// changes only when an entry before it is deleted, and then it falls: so a permit moves forward
+// like any other entry, and a heavy one that does not fit keeps all behind it waiting.
 type queue struct {
 	revision int64
 	entries  []*entry

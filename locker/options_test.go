@@ -58,8 +58,8 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// A backend that has permits and does not know weights, as one of another module may be, is asked for
-// none: it would count each once.
+// A backend that has permits and does not know weights, as one of another module may be, is asked
+// for none: it would count each once.
 func TestWeightIsRefusedByWhoDoesNotKnowIt(t *testing.T) {
 	b := plain()
 	b.caps.Permit = true

@@ -34,8 +34,8 @@
 //
 //	g       the group: counters of several who hold together (readers, permits, holds of a re-entrant
 //	        owner) and of those who wait, see lib/group.lua; absent while there are neither
-//	k:<n>   the n-th of those who hold, without gaps: end of its lease, token, owner, id, Meta; and its
-//	        weight, where that is above 1
+//	k:<n>   the n-th of those who hold, without gaps: end of its lease, token, owner, id, Meta; behind
+//	        the token its weight, where that is above 1
 //	h:<id>  its n
 //	q:<n>   a place in the queue, in the order of n: its end, whom to tell, what it asks for, id, Meta
 //	w:<id>  its n

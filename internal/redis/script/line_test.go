@@ -265,8 +265,8 @@ func TestPermits(t *testing.T) {
 	r.granted(permit("other", 3)) // nobody uses the old limit
 }
 
-// The sum of the weights is what is compared with the limit, in whichever order permits come, go and
-// run out. What is stored names weights only where there are any, and then in a form that is
+// The sum of the weights is what is compared with the limit, in whichever order permits come, go
+// and run out. What is stored names weights only where there are any, and then in a form that is
 // refused by who does not look for them.
 //
 // covers: Q12, R23

@@ -103,9 +103,9 @@ end
 local function write_group(group)
   local format = DIGITS == '%d' and '%s %d %d %d %d %d %d %d %d %d %d' or
     '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f'
-  local stored = group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
-    group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
-    group.waiting, group.permits)
+  local stored = group.holders + group.waiting > 0 and string.format(format, group.mode,
+    group.limit, group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head,
+    group.tail, group.waiting, group.permits)
   if group.weight > group.holders then
     stored = string.gsub(stored, '^(p %d+ %d+)', '%1*' .. text(group.weight))
   end
@@ -360,8 +360,8 @@ end
 local function write_slot(n, hold)
   local token = text(hold.token)
   if hold.weight > 1 then token = token .. '*' .. text(hold.weight) end
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id .. ' ' ..
-    hold.meta
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id ..
+    ' ' .. hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.

@@ -40,9 +40,9 @@ end
 local function write_group(group)
   local format = DIGITS == '%d' and '%s %d %d %d %d %d %d %d %d %d %d' or
     '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f'
-  local stored = group.holders + group.waiting > 0 and string.format(format, group.mode, group.limit,
-    group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head, group.tail,
-    group.waiting, group.permits)
+  local stored = group.holders + group.waiting > 0 and string.format(format, group.mode,
+    group.limit, group.holders, group.soonest, group.unseen, group.seen, group.latest, group.head,
+    group.tail, group.waiting, group.permits)
   if group.weight > group.holders then
     stored = string.gsub(stored, '^(p %d+ %d+)', '%1*' .. text(group.weight))
   end

@@ -24,8 +24,8 @@ end
 local function write_slot(n, hold)
   local token = text(hold.token)
   if hold.weight > 1 then token = token .. '*' .. text(hold.weight) end
-  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id .. ' ' ..
-    hold.meta
+  changes['k:' .. n] = text(hold.ends) .. ' ' .. token .. ' ' .. hold.owner .. ' ' .. hold.id ..
+    ' ' .. hold.meta
 end
 
 -- find_hold returns the slot and the hold of id, if it is among several.
