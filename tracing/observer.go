@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -21,18 +20,16 @@ type Observer struct {
 	tracer   trace.Tracer
 	metrics  metrics
 	classes  classes
-	blame    blame.Keys
-	leases   sync.Map // *op of each OpLease that is not over, by traceparent, so that holds can link
-	reported reported
+	blame    blame.Keys // has each *lock that waits or holds
+	leases   sync.Map   // *op of each OpLease that is not over, by traceparent, so that holds can link
+	reported sync.Map   // when each trouble was logged last
 }
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg = cfg.withDefaults()
-	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
-	o.classes.of = cfg.KeyClass
-	var err error
-	if o.metrics, err = newMetrics(cfg.Meter, o); err != nil {
+	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer), classes: classes{known: map[classKey]*class{}}}
+	if err := o.makeMetrics(); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -42,42 +39,40 @@ func ignore(locker.Hold, error) {}
 
 // Begin implements [locker.Observer].
 func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	switch op {
-	case locker.OpLock:
+	p := opOf(ctx)
+	switch {
+	case op == locker.OpLock:
 		return o.beginLock(ctx, h)
-	case locker.OpWait:
-		return o.beginWait(ctx, h)
-	case locker.OpLease:
+	case op == locker.OpLease:
 		return o.beginLease(ctx, h)
-	case locker.OpAttempt:
-		return ctx, func(h locker.Hold, err error) { o.endAttempt(ctx, h, err) }
-	case locker.OpRenew:
-		return o.beginRenewal(ctx, h)
-	case locker.OpRelease:
-		return o.beginRelease(ctx)
+	case op == locker.OpRenew, op == locker.OpRelease:
+		return o.beginRequest(ctx, op)
+	case p == nil:
+	case op == locker.OpAttempt:
+		return ctx, p.attempted
+	case op == locker.OpWait && p.lock != nil:
+		return p.lock.beginWait(ctx)
 	}
 	return ctx, ignore
 }
 
 // Event implements [locker.EventObserver].
 func (o *Observer) Event(ctx context.Context, e locker.Event) {
-	p, _ := ctx.Value(opKey{}).(*op)
+	p := opOf(ctx)
 	switch {
 	case p == nil:
 	case e.Kind == locker.EventWake:
 		o.blame.Told(p.key, e.Before)
-		if p.recording() {
-			p.event(EventWake, time.Now(), AttrReason.String(e.Reason))
-		}
+		p.span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
 	case e.Kind == locker.EventPass:
-		p.class.passes.Add(1)
-		p.event(EventPass, time.Now())
+		o.metrics.passes.Add(ctx, 1, p.class.all.add...)
+		p.span.AddEvent(EventPass)
 	case e.Kind != locker.EventGrant:
 	case p.lock != nil:
 		p.lock.grant(e.Lease)
 	default:
 		p.held = true
-		p.event(EventGranted, time.Now(), token(e.Lease.Token))
+		p.span.AddEvent(EventGranted, trace.WithAttributes(token(e.Lease.Token)))
 	}
 }
 

@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/blame"
@@ -11,26 +10,6 @@ import (
 
 // reportEvery is how often the same trouble is logged.
 const reportEvery = time.Minute
-
-// reported remembers when each trouble was logged last.
-type reported struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-// due reports whether what is to be logged.
-func (r *reported) due(what string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if last, ok := r.last[what]; ok && time.Since(last) < reportEvery {
-		return false
-	}
-	if r.last == nil {
-		r.last = map[string]time.Time{}
-	}
-	r.last[what] = time.Now()
-	return true
-}
 
 // logWait logs a wait that took long, and because of whom.
 func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
@@ -62,7 +41,10 @@ func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err
 		return
 	}
 	name := o.cfg.KeyClass(h.Key)
-	if o.reported.due(result + " " + name) {
-		o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h.Key, err))
+	now := time.Now()
+	last, told := o.reported.LoadOrStore(result+" "+name, now)
+	if told && (now.Sub(last.(time.Time)) < reportEvery || !o.reported.CompareAndSwap(result+" "+name, last, now)) {
+		return
 	}
+	o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h.Key, err))
 }

@@ -1,8 +1,10 @@
 package tracing
 
 import (
+	"context"
 	"encoding/hex"
 
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -21,16 +23,6 @@ func traceparent(sc trace.SpanContext) string {
 // parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
 // SpanContext.
 func parseTraceparent(s string) trace.SpanContext {
-	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
-		return trace.SpanContext{}
-	}
-	traceID, err1 := trace.TraceIDFromHex(s[3:35])
-	spanID, err2 := trace.SpanIDFromHex(s[36:52])
-	flags, err3 := hex.DecodeString(s[53:])
-	if err1 != nil || err2 != nil || err3 != nil {
-		return trace.SpanContext{}
-	}
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags[0]) & trace.FlagsSampled, Remote: true,
-	})
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s})
+	return trace.SpanContextFromContext(ctx)
 }

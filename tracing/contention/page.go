@@ -24,24 +24,17 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		return brief(now.Sub(then))
 	},
 	"brief": brief,
-	"plus1": func(n int) int { return n + 1 },
 }).Parse(pageText))
 
-// keyWaits are those who wait for one key, the oldest first.
-type keyWaits struct {
-	Wait
-	Others []Wait
-}
-
-func byKey(waits []Wait) (all []keyWaits) {
+// byKey returns those who wait for each key, the oldest first, from all in that order.
+func byKey(waits []Wait) (all [][]Wait) {
 	at := map[string]int{}
 	for _, w := range waits {
-		if i, known := at[w.Key]; known {
-			all[i].Others = append(all[i].Others, w)
-			continue
+		if w.Ahead == 0 {
+			at[w.Key] = len(all)
+			all = append(all, nil)
 		}
-		at[w.Key] = len(all)
-		all = append(all, keyWaits{Wait: w})
+		all[at[w.Key]] = append(all[at[w.Key]], w)
 	}
 	return all
 }
@@ -101,7 +94,7 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s := t.Snapshot()
 		err = page.Execute(&body, struct {
 			Snapshot
-			Keys  []keyWaits
+			Keys  [][]Wait
 			Host  string
 			PID   int
 			Trace func(id string) string
