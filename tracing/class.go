@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -106,7 +107,9 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c == nil {
 		c = newClass(name, h.Mode)
 		cs.known[classKey{name, h.Mode}] = c
-		o.metrics.noLoss(c)
+		for _, of := range c.causes { // from 0 on: a rise from nothing is no increase for those who watch it
+			o.metrics.lost.Add(context.Background(), 0, of.add...)
+		}
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -41,15 +42,9 @@ type Config struct {
 }
 
 func (cfg Config) withDefaults() Config {
-	if cfg.Tracer == nil {
-		cfg.Tracer = otel.GetTracerProvider()
-	}
-	if cfg.Meter == nil {
-		cfg.Meter = otel.GetMeterProvider()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Tracer = cmp.Or(cfg.Tracer, otel.GetTracerProvider())
+	cfg.Meter = cmp.Or(cfg.Meter, otel.GetMeterProvider())
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.KeyClass == nil {
 		cfg.KeyClass = Class
 	}

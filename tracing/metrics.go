@@ -67,14 +67,6 @@ func (o *Observer) makeMetrics() error {
 	return nil
 }
 
-// noLoss begins the losses of a class at 0: a rise from nothing is no increase for those who watch
-// the metric.
-func (m *metrics) noLoss(c *class) {
-	for _, of := range c.causes {
-		m.lost.Add(context.Background(), 0, of.add...)
-	}
-}
-
 // presence is how many locks wait and hold now, and how long the oldest of them has.
 type presence struct {
 	waiters, holds int64

@@ -29,22 +29,22 @@ func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame
 	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
 }
 
-// report logs what needs somebody to repair it. Lost and leaked locks are package locker's to log.
+// troubles are the results that need somebody to repair something. Lost and leaked locks are package
+// locker's to log.
+var troubles = map[string]string{
+	ResultRefused:     "holdfast: the store refuses locks; it, or this program, is set up wrongly",
+	ResultQuarantined: "holdfast: the store grants nothing until locks that it may have forgotten are over",
+}
+
+// report logs a result if it is one of the troubles, and was not logged lately.
 func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err error) {
-	var says string
-	switch result {
-	case ResultRefused:
-		says = "holdfast: the store refuses locks; it, or this program, is set up wrongly"
-	case ResultQuarantined:
-		says = "holdfast: the store grants nothing until locks that it may have forgotten are over"
-	default:
+	says, wrong := troubles[result]
+	if !wrong {
 		return
 	}
-	name := o.cfg.KeyClass(h.Key)
-	now := time.Now()
-	last, told := o.reported.LoadOrStore(result+" "+name, now)
-	if told && (now.Sub(last.(time.Time)) < reportEvery || !o.reported.CompareAndSwap(result+" "+name, last, now)) {
-		return
+	class, now := o.cfg.KeyClass(h.Key), time.Now()
+	last, told := o.reported.LoadOrStore(result+" "+class, now)
+	if !told || now.Sub(last.(time.Time)) >= reportEvery && o.reported.CompareAndSwap(result+" "+class, last, now) {
+		o.cfg.Logger.ErrorContext(ctx, says, "class", class, "error", o.text(h.Key, err))
 	}
-	o.cfg.Logger.ErrorContext(ctx, says, "class", name, "error", o.text(h.Key, err))
 }

@@ -267,7 +267,7 @@ func (p *op) attempted(h locker.Hold, err error) {
 		if l != nil {
 			l.refused, l.holder = true, held.Holder
 		}
-		p.o.blame.Named(p.key, held.Holder)
+		p.o.blame.Named(p.key, held.Holder, nil)
 	}
 	result := resultOf(err)
 	if result == ResultQuarantined {

@@ -51,6 +51,7 @@ type Key struct {
 	Name  string
 	Waits []*Wait // of this process, the oldest first
 	Holds []*Hold // in the order in which they became known
+	Asks  any     // who has asked for all of them since a hold of this process began
 
 	users int // waits and holds of this process
 	ended int // waits
@@ -95,7 +96,7 @@ func (ks *Keys) Begin(name string, h *Hold) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	h.key = ks.use(name)
-	h.waits = h.key.ended
+	h.waits, h.key.Asks = h.key.ended, nil
 	h.key.add(h, h.From)
 }
 
@@ -143,12 +144,16 @@ func (ks *Keys) Done(w *Wait, now time.Time) (all []Culprit) {
 	return all[:min(len(all), most)]
 }
 
-// Named takes note of a holder that the store has named, if somebody waits.
-func (ks *Keys) Named(name string, m backend.Meta) {
+// Named takes note of a holder that the store has named, if somebody waits: with asks, to one who
+// asks for all of this process.
+func (ks *Keys) Named(name string, m backend.Meta, asks any) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	if k := ks.keys[name]; k != nil {
 		k.named(m, time.Now())
+		if asks != nil {
+			k.Asks = asks
+		}
 	}
 }
 

@@ -39,15 +39,15 @@ func TestWhoHeld(t *testing.T) {
 		second(2)
 		late := ks.Wait("k", backend.Meta{}, nil)
 		second(1)
-		ks.Named("k", meta(2)) // 1 is over
-		ks.Named("k", meta(2))
+		ks.Named("k", meta(2), nil) // 1 is over
+		ks.Named("k", meta(2), nil)
 		second(4)
 		// 3 and 4 have held since, and 2 for three seconds and not for one.
 		ks.Told("k", []backend.Past{{Meta: meta(2), For: 3 * time.Second}, {Meta: meta(3), For: time.Second}, {Meta: meta(4), For: 2 * time.Second}})
 		mine := &Hold{Meta: meta(0), Here: t, From: time.Now()}
 		check(t, ks.Done(first, time.Now()), 2, 3, 4, 2, 1, 1, 3, 1)
 		ks.Begin("k", mine)
-		ks.Named("k", meta(0)) // no news
+		ks.Named("k", meta(0), nil) // no news
 		ks.Each(func(k *Key) {
 			if k.Name != "k" || k.Holder() != mine || len(k.Waits) != 1 {
 				t.Errorf("%s is held by %+v, %d wait", k.Name, k.Holder(), len(k.Waits))
@@ -68,7 +68,7 @@ func TestBounds(t *testing.T) {
 		var ks Keys
 		w := ks.Wait("k", backend.Meta{}, nil)
 		for i := range 2 * kept {
-			ks.Named("k", meta(i+1))
+			ks.Named("k", meta(i+1), nil)
 			time.Sleep(time.Second)
 		}
 		if n := len(ks.keys["k"].Holds); n != kept {
@@ -88,7 +88,7 @@ func TestClaimThatIsRenamed(t *testing.T) {
 		is.Traceparent = is.Traceparent[:35] + "-2-01"
 		w := ks.Wait("k", was, nil)
 		time.Sleep(time.Second)
-		ks.Named("k", is)
+		ks.Named("k", is, nil)
 		time.Sleep(time.Second)
 		all := ks.Done(w, time.Now())
 		check(t, all, 1, 2)

@@ -15,10 +15,11 @@ import (
 // maxSites is how many places times classes are told apart. What comes after is summed up.
 const maxSites = 10_000
 
-// A site is a place that waited, or was waited for, for a class of keys.
+// A site is a place that waited or, with held, was waited for, for a class of keys.
 type site struct {
 	stack [depth]uintptr
 	class string
+	held  bool
 }
 
 type spent struct {
@@ -26,20 +27,19 @@ type spent struct {
 	time  time.Duration
 }
 
-// profiled is where time was spent.
-type profiled map[site]spent
+// spending is where time was spent.
+type spending map[site]spent
 
-func (p profiled) add(stack [depth]uintptr, class string, d time.Duration) {
-	at := site{stack, class}
-	s, known := p[at]
-	if !known && len(p) >= maxSites {
-		at = site{class: "_other"}
-		s = p[at]
+func (all spending) add(at site, d time.Duration) {
+	s, known := all[at]
+	if !known && len(all) >= maxSites {
+		at = site{class: "_other", held: at.held}
+		s = all[at]
 	}
 	if !known {
 		at.class = strings.Clone(at.class) // not to keep the whole key
 	}
-	p[at] = spent{s.count + 1, s.time + d}
+	all[at] = spent{s.count + 1, s.time + d}
 }
 
 // WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by
@@ -48,9 +48,9 @@ func (p profiled) add(stack [depth]uintptr, class string, d time.Duration) {
 // is of all since the Tracker was made or, with a positive d, of the next d; it ends early with
 // ctx.
 func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d time.Duration) error {
-	from, before := t.began, profiled{}
+	from, before := t.began, spending{}
 	if d > 0 {
-		from, before = time.Now(), t.profile(holders)
+		from, before = time.Now(), t.spending()
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
@@ -64,9 +64,9 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		Mapping: []*profile.Mapping{{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}},
 	}
 	known := map[runtime.Frame]*profile.Location{}
-	for at, s := range t.profile(holders) {
+	for at, s := range t.spending() {
 		was := before[at]
-		if s.count == was.count {
+		if s.count == was.count || at.held != holders {
 			continue
 		}
 		sample := &profile.Sample{
@@ -95,13 +95,10 @@ func addLocation(p *profile.Profile, f runtime.Frame) *profile.Location {
 	return l
 }
 
-func (t *Tracker) profile(holders bool) profiled {
+func (t *Tracker) spending() spending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if holders {
-		return maps.Clone(t.held)
-	}
-	return maps.Clone(t.waited)
+	return maps.Clone(t.spent)
 }
 
 // frames are the frames of a stack, without those of the lock.

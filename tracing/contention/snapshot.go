@@ -92,8 +92,8 @@ func (t *Tracker) Snapshot() Snapshot {
 	s := Snapshot{At: time.Now(), Holds: []Hold{}, Waits: []Wait{}}
 	s.LongestWaits, s.LongestHolds = slices.Clone(lately(t.recent[0], s.At)), slices.Clone(lately(t.recent[1], s.At))
 	t.blame.Each(func(k *blame.Key) {
-		cohort := t.asking[k.Name]
-		if cohort == nil {
+		cohort, asks := k.Asks.(*lock)
+		if !asks {
 			cohort = &lock{}
 		}
 		for ahead, w := range k.Waits {

@@ -32,11 +32,9 @@ type Tracker struct {
 	began time.Time
 	blame blame.Keys // has each *lock that waits or holds
 
-	mu     sync.Mutex       // guards what follows, and what may change of a lock
-	asking map[string]*lock // by key, for those who wait in a cohort
-	waited profiled         // by who waited
-	held   profiled         // by who held meanwhile
-	recent [2][]Past        // the longest waits and holds of the last minute
+	mu     sync.Mutex // guards what follows, and what may change of a lock
+	spent  spending
+	recent [2][]Past // the longest waits and holds of the last minute
 }
 
 // New returns a Tracker.
@@ -44,7 +42,7 @@ func New(cfg Config) *Tracker {
 	if cfg.KeyClass == nil {
 		cfg.KeyClass = keyclass.Of
 	}
-	return &Tracker{cfg: cfg, began: time.Now(), asking: map[string]*lock{}, waited: profiled{}, held: profiled{}}
+	return &Tracker{cfg: cfg, began: time.Now(), spent: spending{}}
 }
 
 // depth is how much of a caller's stack is kept.
@@ -79,8 +77,7 @@ func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.
 		runtime.Callers(3, l.stack[:]) // not Callers, Begin, and what calls it in package locker
 		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.over(l) }
 	case op == locker.OpLease:
-		l = &lock{Hold: h, lease: true}
-		return context.WithValue(ctx, opKey{}, l), func(locker.Hold, error) { t.answered(l) }
+		return context.WithValue(ctx, opKey{}, &lock{Hold: h, lease: true}), ignore
 	case !known:
 	case op == locker.OpWait:
 		on := t.blame.Wait(l.Key, l.named, l)
@@ -100,10 +97,7 @@ func (t *Tracker) Event(ctx context.Context, e locker.Event) {
 	case !known:
 	case e.Kind == locker.EventWake:
 		t.blame.Told(l.Key, e.Before)
-	case e.Kind != locker.EventGrant:
-	case l.lease:
-		t.answered(l)
-	default:
+	case e.Kind == locker.EventGrant && !l.lease:
 		l.until = e.Lease.Until
 		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, From: time.Now()}
 		t.blame.Begin(l.Key, &l.hold)
@@ -116,23 +110,15 @@ func (t *Tracker) done(l *lock, on *blame.Wait) {
 	all, class := t.blame.Done(on, now), t.cfg.KeyClass(l.Key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waited.add(l.stack, class, now.Sub(on.Since))
+	t.spent.add(site{l.stack, class, false}, now.Sub(on.Since))
 	for _, c := range all {
 		holder, here := c.Here.(*lock)
 		if !here {
 			holder = &lock{}
 		}
-		t.held.add(holder.stack, class, c.For)
+		t.spent.add(site{holder.stack, class, true}, c.For)
 	}
 	t.recent[0] = remember(t.recent[0], l, on.Since, now, all)
-}
-
-func (t *Tracker) answered(l *lock) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.asking[l.Key] == l {
-		delete(t.asking, l.Key)
-	}
 }
 
 // attempt takes note of whom the store names.
@@ -143,10 +129,11 @@ func (t *Tracker) attempt(l *lock, err error) {
 	l.attempts++
 	if errors.As(err, &held) {
 		l.position, l.named = held.Position, held.Holder
-		t.blame.Named(l.Key, held.Holder)
-	}
-	if l.lease && err != nil {
-		t.asking[l.Key] = l
+		var cohort any
+		if l.lease {
+			cohort = l
+		}
+		t.blame.Named(l.Key, held.Holder, cohort)
 	}
 }
 
