@@ -80,7 +80,6 @@ func newClass(name string, mode backend.Mode) *class {
 type classes struct {
 	mu    sync.Mutex
 	known map[classKey]*class
-	names int // but for OtherClass
 }
 
 type classKey struct {
@@ -97,10 +96,8 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c := cs.known[classKey{name, h.Mode}]; c != nil {
 		return c
 	}
-	if len(name) > longestClass || !utf8.ValidString(name) || cs.names >= MaxClasses {
+	if len(name) > longestClass || !utf8.ValidString(name) || len(cs.known) >= MaxClasses {
 		name = OtherClass
-	} else {
-		cs.names++
 	}
 	name = strings.Clone(name) // the key it is a part of need not stay in memory
 	c := cs.known[classKey{name, h.Mode}]

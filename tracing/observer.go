@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -39,19 +40,21 @@ func ignore(locker.Hold, error) {}
 
 // Begin implements [locker.Observer].
 func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	p := opOf(ctx)
-	switch {
-	case op == locker.OpLock:
+	switch op {
+	case locker.OpLock:
 		return o.beginLock(ctx, h)
-	case op == locker.OpLease:
+	case locker.OpLease:
 		return o.beginLease(ctx, h)
-	case op == locker.OpRenew, op == locker.OpRelease:
+	case locker.OpWait:
+		if p := opOf(ctx); p != nil && p.lock != nil {
+			return p.lock.beginWait(ctx)
+		}
+	case locker.OpAttempt:
+		if p := opOf(ctx); p != nil {
+			return ctx, p.attempted
+		}
+	case locker.OpRenew, locker.OpRelease:
 		return o.beginRequest(ctx, op)
-	case p == nil:
-	case op == locker.OpAttempt:
-		return ctx, p.attempted
-	case op == locker.OpWait && p.lock != nil:
-		return p.lock.beginWait(ctx)
 	}
 	return ctx, ignore
 }
@@ -90,4 +93,45 @@ func withoutKey(text, key string) string {
 		return text
 	}
 	return strings.ReplaceAll(text, key, "…")
+}
+
+// reportEvery is how often the same trouble is logged.
+const reportEvery = time.Minute
+
+// logWait logs a wait that took long, and because of whom.
+func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
+	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
+		return
+	}
+	args := []any{"class", o.cfg.KeyClass(w.key), "waited", took, "result", result, "blockers", len(all)}
+	if o.cfg.ShowKeys {
+		args = append(args, "key", w.key)
+	}
+	if len(all) > 0 {
+		_, attrs := culprit(&all[0])
+		for _, a := range attrs {
+			args = append(args, string(a.Key), a.Value.AsInterface())
+		}
+	}
+	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
+}
+
+// troubles are the results that need somebody to repair something. Lost and leaked locks are package
+// locker's to log.
+var troubles = map[string]string{
+	ResultRefused:     "holdfast: the store refuses locks; it, or this program, is set up wrongly",
+	ResultQuarantined: "holdfast: the store grants nothing until locks that it may have forgotten are over",
+}
+
+// report logs a result if it is one of the troubles, and was not logged lately.
+func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err error) {
+	says, wrong := troubles[result]
+	if !wrong {
+		return
+	}
+	class, now := o.cfg.KeyClass(h.Key), time.Now()
+	last, told := o.reported.LoadOrStore(result+" "+class, now)
+	if !told || now.Sub(last.(time.Time)) >= reportEvery && o.reported.CompareAndSwap(result+" "+class, last, now) {
+		o.cfg.Logger.ErrorContext(ctx, says, "class", class, "error", o.text(h.Key, err))
+	}
 }

@@ -2,12 +2,14 @@ package tracing
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -330,16 +332,37 @@ func (o *Observer) requested(ctx context.Context, what string, h locker.Hold, be
 	if what == locker.OpRenew {
 		name = SpanRenew
 		o.metrics.renewals.Add(ctx, 1, o.class(h).results[result].add...)
-	} else if outer := opOf(ctx); result == ResultLost && (outer == nil || outer.lock == nil || outer.lock.hold.Here == nil) {
+	}
+	if !failed(result) {
+		return
+	}
+	if outer := opOf(ctx); name == SpanRelease && result == ResultLost && (outer == nil || outer.lock == nil || outer.lock.hold.Here == nil) {
 		return // the store rightly knows of no such hold
 	}
-	if failed(result) {
-		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
-		p.span.SetAttributes(AttrResult.String(result))
-		p.end(0, result, err)
-	}
+	p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
+	p.span.SetAttributes(AttrResult.String(result))
+	p.end(0, result, err)
 }
 
 func token(t uint64) attribute.KeyValue {
 	return AttrToken.Int64(int64(t)) //nolint:gosec // tokens are microseconds and counters, far below 2^63
+}
+
+// traceparent is sc in the W3C form, or "" if it is not valid.
+func traceparent(sc trace.SpanContext) string {
+	if !sc.IsValid() {
+		return ""
+	}
+	traceID, spanID := sc.TraceID(), sc.SpanID()
+	b := make([]byte, 0, 55)
+	b = hex.AppendEncode(append(b, "00-"...), traceID[:])
+	b = hex.AppendEncode(append(b, '-'), spanID[:])
+	return string(hex.AppendEncode(append(b, '-'), []byte{byte(sc.TraceFlags() & trace.FlagsSampled)}))
+}
+
+// parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
+// SpanContext.
+func parseTraceparent(s string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s})
+	return trace.SpanContextFromContext(ctx)
 }

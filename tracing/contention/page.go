@@ -2,6 +2,7 @@ package contention
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the page's template
 	"encoding/json"
 	"html/template"
@@ -78,12 +79,10 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(t.Snapshot())
 	case base == "profile" || base == "holders":
-		seconds := 0
-		if text := r.FormValue("seconds"); text != "" {
-			if seconds, err = strconv.Atoi(text); err != nil || seconds < 1 || seconds > 3600 {
-				http.Error(w, "seconds must be 1 to 3600", http.StatusBadRequest)
-				return
-			}
+		var seconds int // 0: since the Tracker was made
+		if seconds, err = strconv.Atoi(cmp.Or(r.FormValue("seconds"), "0")); err != nil || seconds < 0 || seconds > 3600 {
+			http.Error(w, "seconds must be 0 to 3600", http.StatusBadRequest)
+			return
 		}
 		kind = "application/octet-stream"
 		w.Header().Set("Content-Disposition", `attachment; filename="`+base+`.pb.gz"`)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -78,21 +77,18 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		}
 		for _, f := range stack {
 			if known[f] == nil {
-				known[f] = addLocation(p, f)
+				id := uint64(len(known) + 1)
+				fn := &profile.Function{ID: id, Name: f.Function, SystemName: f.Function, Filename: f.File}
+				known[f] = &profile.Location{
+					ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC), Line: []profile.Line{{Function: fn, Line: int64(f.Line)}},
+				}
+				p.Function, p.Location = append(p.Function, fn), append(p.Location, known[f])
 			}
 			sample.Location = append(sample.Location, known[f])
 		}
 		p.Sample = append(p.Sample, sample)
 	}
 	return p.Write(w)
-}
-
-func addLocation(p *profile.Profile, f runtime.Frame) *profile.Location {
-	id := uint64(len(p.Location) + 1)
-	fn := &profile.Function{ID: id, Name: f.Function, SystemName: f.Function, Filename: f.File}
-	l := &profile.Location{ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC), Line: []profile.Line{{Function: fn, Line: int64(f.Line)}}}
-	p.Function, p.Location = append(p.Function, fn), append(p.Location, l)
-	return l
 }
 
 func (t *Tracker) spending() spending {
@@ -103,12 +99,6 @@ func (t *Tracker) spending() spending {
 
 // frames are the frames of a stack, without those of the lock.
 func frames(stack []uintptr) (all []runtime.Frame) {
-	if n := slices.Index(stack, 0); n >= 0 {
-		stack = stack[:n]
-	}
-	if len(stack) == 0 {
-		return nil
-	}
 	for next := runtime.CallersFrames(stack); ; {
 		f, more := next.Next()
 		if f.Function != "" && !ours(f.Function) {
