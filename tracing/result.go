@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
@@ -61,12 +62,9 @@ func resultOf(err error) string { return cmp.Or(results.of(err), ResultGranted) 
 // renewalOf is what came of a renewal or a release.
 func renewalOf(err error) string { return cmp.Or(results.of(err), ResultConfirmed) }
 
-// failed reports whether a result is an error of the operation, and not one of the ways in which it
-// may go: another held the lock, the caller went away, the program ends.
-func failed(result string) bool {
-	switch result {
-	case ResultGranted, ResultConfirmed, ResultHeld, ResultCancelled, ResultClosed:
-		return false
-	}
-	return true
-}
+// harmless are the ways in which an operation may go: another held the lock, the caller went away,
+// the program ends.
+var harmless = []string{ResultGranted, ResultConfirmed, ResultHeld, ResultCancelled, ResultClosed}
+
+// failed reports whether a result is an error of the operation.
+func failed(result string) bool { return !slices.Contains(harmless, result) }

@@ -308,13 +308,12 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 		ctx = locker.WithTraceparent(ctx, tells)
 	}
 	return ctx, func(_ locker.Hold, err error) {
-		what := resultOf(err)
-		switch {
-		case !p.held:
-			p.span.SetAttributes(AttrResult.String(what))
-		case err != nil:
-			what = causes.of(err)
-			p.span.SetAttributes(AttrCause.String(what))
+		what, key := resultOf(err), AttrResult
+		if p.held {
+			what, key = causes.of(err), AttrCause
+		}
+		if what != "" {
+			p.span.SetAttributes(key.String(what))
 		}
 		o.leases.Delete(tells)
 		p.end(0, what, err)
@@ -322,26 +321,27 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 }
 
 // beginRequest counts renewals, and makes a span of a renewal or a release that fails.
-func (o *Observer) beginRequest(ctx context.Context, op string) (context.Context, func(locker.Hold, error)) {
+func (o *Observer) beginRequest(ctx context.Context, what string) (context.Context, func(locker.Hold, error)) {
 	began := time.Now()
-	return ctx, func(h locker.Hold, err error) { o.requested(ctx, op, h, began, err) }
+	return ctx, func(h locker.Hold, err error) {
+		result, name := renewalOf(err), SpanRelease
+		if what == locker.OpRenew {
+			name = SpanRenew
+			o.metrics.renewals.Add(ctx, 1, o.class(h).results[result].add...)
+		}
+		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) { // the store rightly knows of no hold
+			return
+		}
+		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
+		p.span.SetAttributes(AttrResult.String(result))
+		p.end(0, result, err)
+	}
 }
 
-func (o *Observer) requested(ctx context.Context, what string, h locker.Hold, began time.Time, err error) {
-	result, name := renewalOf(err), SpanRelease
-	if what == locker.OpRenew {
-		name = SpanRenew
-		o.metrics.renewals.Add(ctx, 1, o.class(h).results[result].add...)
-	}
-	if !failed(result) {
-		return
-	}
-	if outer := opOf(ctx); name == SpanRelease && result == ResultLost && (outer == nil || outer.lock == nil || outer.lock.hold.Here == nil) {
-		return // the store rightly knows of no such hold
-	}
-	p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
-	p.span.SetAttributes(AttrResult.String(result))
-	p.end(0, result, err)
+// holds reports whether ctx is that of a lock that was granted.
+func holds(ctx context.Context) bool {
+	p := opOf(ctx)
+	return p != nil && p.lock != nil && p.lock.hold.Here != nil
 }
 
 func token(t uint64) attribute.KeyValue {

@@ -88,12 +88,10 @@ func (b *wrapped) start(ctx context.Context, name, operation string) (context.Co
 // end ends the span of a request. Its text leaves the key out: the span around it says what kind of
 // key it is.
 func end(span trace.Span, key, result string, err error) {
-	if span.IsRecording() {
-		span.SetAttributes(AttrResult.String(result))
-		if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
-			span.SetAttributes(AttrError.String(result))
-			span.SetStatus(codes.Error, withoutKey(err.Error(), key))
-		}
+	span.SetAttributes(AttrResult.String(result))
+	if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
+		span.SetAttributes(AttrError.String(result))
+		span.SetStatus(codes.Error, withoutKey(err.Error(), key))
 	}
 	span.End()
 }

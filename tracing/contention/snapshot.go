@@ -59,19 +59,14 @@ type Past struct {
 
 // A Blocker is who is in the way of a wait: a hold of this process, or whom the store has named.
 type Blocker struct {
-	Here  bool      `json:"here"`            // this process
-	Where string    `json:"where,omitzero"`  // if so
-	Token uint64    `json:"token,omitzero"`  // if known
-	Since time.Time `json:"since,omitzero"`  // since when it is known to hold, by this process's clock
-	Meta  *Identity `json:"holder,omitzero"` // of another process
-	Trace string    `json:"trace,omitzero"`  // if it is traced
-}
-
-// An Identity is what a holder says of itself.
-type Identity struct {
-	Service string `json:"service,omitzero"` // as in backend.Meta
-	Host    string `json:"host,omitzero"`
-	PID     int    `json:"pid,omitzero"`
+	Here    bool      `json:"here"`             // this process
+	Where   string    `json:"where,omitzero"`   // if so
+	Service string    `json:"service,omitzero"` // of another process, as in backend.Meta
+	Host    string    `json:"host,omitzero"`
+	PID     int       `json:"pid,omitzero"`
+	Token   uint64    `json:"token,omitzero"` // if known
+	Since   time.Time `json:"since,omitzero"` // since when it is known to hold, by this process's clock
+	Trace   string    `json:"trace,omitzero"` // if it is traced
 }
 
 // String says who is in the way, for people.
@@ -82,7 +77,7 @@ func (b *Blocker) String() string {
 	case b.Here:
 		return "this process, at " + b.Where
 	}
-	return fmt.Sprintf("%s on %s, pid %d", b.Meta.Service, b.Meta.Host, b.Meta.PID)
+	return fmt.Sprintf("%s on %s, pid %d", b.Service, b.Host, b.PID)
 }
 
 // Snapshot returns what is held and waited for now.
@@ -126,13 +121,13 @@ func blockerOf(h *blame.Hold, since time.Time) *Blocker {
 		return nil
 	}
 	b := &Blocker{Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent)}
-	if b.Since.IsZero() {
+	if h.From.IsZero() {
 		b.Since = since
 	}
 	if l, ok := h.Here.(*lock); ok {
 		b.Here, b.Where, b.Trace = true, where(l.stack[:]), traceID(l.trace)
 	} else {
-		b.Meta = &Identity{h.Meta.Service, h.Meta.Host, h.Meta.PID}
+		b.Service, b.Host, b.PID = h.Meta.Service, h.Meta.Host, h.Meta.PID
 	}
 	return b
 }
