@@ -34,9 +34,9 @@ func Class(key string) string { return keyclass.Of(key) }
 type class struct {
 	lock    string                  // the name of the span
 	span    []trace.SpanStartOption // with the attributes of spans
+	attrs   []attribute.KeyValue    // of metrics
 	all     series
-	results map[string]series
-	causes  map[string]series
+	granted series // those that were
 }
 
 // A series is a set of attributes of metrics, as instruments take it.
@@ -46,34 +46,23 @@ type series struct {
 	record []metric.RecordOption
 }
 
-func newSeries(attrs ...attribute.KeyValue) series {
-	of := metric.WithAttributeSet(attribute.NewSet(attrs...))
+// series returns what is counted of the class and more. That costs more than to count it: what
+// every lock counts is made once.
+func (c *class) series(more ...attribute.KeyValue) series {
+	of := metric.WithAttributeSet(attribute.NewSet(slices.Concat(c.attrs, more)...))
 	return series{of, []metric.AddOption{of}, []metric.RecordOption{of}}
 }
 
 func newClass(name string, mode backend.Mode) *class {
-	attrs := []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
-	by := func(key attribute.Key, all meanings, more ...string) map[string]series {
-		for _, m := range all {
-			more = append(more, m.shown)
-		}
-		of := map[string]series{}
-		for _, v := range more {
-			of[v] = newSeries(append(slices.Clone(attrs), key.String(v))...)
-		}
-		return of
-	}
-	onSpan := attrs
+	c := &class{lock: strings.TrimSpace(SpanLock + " " + name)}
+	c.attrs = []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
+	c.all, c.granted = c.series(), c.series(AttrResult.String(ResultGranted))
+	onSpan := c.attrs
 	if mode == backend.Exclusive {
-		onSpan = attrs[:1] // as most are; every attribute of a span costs
+		onSpan = onSpan[:1] // as most are; every attribute of a span costs
 	}
-	return &class{
-		lock:    strings.TrimSpace(SpanLock + " " + name),
-		span:    []trace.SpanStartOption{trace.WithAttributes(onSpan...)},
-		all:     newSeries(attrs...),
-		results: by(AttrResult, results, ResultGranted, ResultConfirmed),
-		causes:  by(AttrCause, causes),
-	}
+	c.span = []trace.SpanStartOption{trace.WithAttributes(onSpan...)}
+	return c
 }
 
 // classes remembers the classes seen.
@@ -104,8 +93,8 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c == nil {
 		c = newClass(name, h.Mode)
 		cs.known[classKey{name, h.Mode}] = c
-		for _, of := range c.causes { // from 0 on: a rise from nothing is no increase for those who watch it
-			o.metrics.lost.Add(context.Background(), 0, of.add...)
+		for _, cause := range causes { // from 0 on: a rise from nothing is no increase for those who watch it
+			o.metrics.lost.Add(context.Background(), 0, c.series(AttrCause.String(cause.shown)).add...)
 		}
 	}
 	return c

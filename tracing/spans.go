@@ -141,9 +141,12 @@ func (l *lock) named() trace.SpanContext { return trace.SpanContextFromContext(l
 // acquired counts what came of it. The key was found held by an attempt of its own, or by others of
 // the cohort, which it joined without one.
 func (l *lock) acquired(result string, now time.Time, err error) {
-	m, c := &l.o.metrics, l.class
-	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), c.results[result].record...)
-	m.acquisitions.Add(l.ctx, 1, c.results[result].add...)
+	m, c, of := &l.o.metrics, l.class, l.class.granted
+	if result != ResultGranted {
+		of = c.series(AttrResult.String(result))
+	}
+	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), of.record...)
+	m.acquisitions.Add(l.ctx, 1, of.add...)
 	if l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld)) {
 		m.contended.Add(l.ctx, 1, c.all.add...)
 	}
@@ -196,7 +199,7 @@ func (l *lock) over(h locker.Hold, err error) {
 	}
 	cause := causes.of(err)
 	if cause != "" {
-		l.o.metrics.lost.Add(l.ctx, 1, l.class.causes[cause].add...)
+		l.o.metrics.lost.Add(l.ctx, 1, l.class.series(AttrCause.String(cause)).add...)
 		l.span.SetAttributes(AttrCause.String(cause))
 	}
 	l.end(held, cause, err)
@@ -327,7 +330,7 @@ func (o *Observer) beginRequest(ctx context.Context, what string) (context.Conte
 		result, name := renewalOf(err), SpanRelease
 		if what == locker.OpRenew {
 			name = SpanRenew
-			o.metrics.renewals.Add(ctx, 1, o.class(h).results[result].add...)
+			o.metrics.renewals.Add(ctx, 1, o.class(h).series(AttrResult.String(result)).add...)
 		}
 		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) { // the store rightly knows of no hold
 			return
