@@ -93,7 +93,7 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c == nil {
 		c = newClass(name, h.Mode)
 		cs.known[classKey{name, h.Mode}] = c
-		for _, cause := range causes { // from 0 on: a rise from nothing is no increase for those who watch it
+		for _, cause := range causes { // from 0 on: a rise from nothing is no increase
 			o.metrics.lost.Add(context.Background(), 0, c.series(AttrCause.String(cause.shown)).add...)
 		}
 	}

@@ -19,7 +19,8 @@ type metrics struct {
 }
 
 func (o *Observer) makeMetrics() error {
-	m := o.cfg.Meter.Meter(scope, metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
+	m := o.cfg.Meter.Meter(scope,
+		metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
 	var errs []error
 	histogram := func(to *metric.Float64Histogram, name, about string) {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about),
@@ -34,11 +35,13 @@ func (o *Observer) makeMetrics() error {
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
 	histogram(&all.hold, MetricHold, "How long locks were held")
 	counter(&all.acquisitions, MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock")
-	counter(&all.contended, MetricContended, "{acquisition}", "Lock and TryLock that found the key held")
+	counter(&all.contended, MetricContended, "{acquisition}",
+		"Lock and TryLock that found the key held")
 	counter(&all.lost, MetricLost, "{hold}", "Holds that ended otherwise than by Unlock")
 	counter(&all.renewals, MetricRenewals, "{renewal}", "Renewals of leases")
 	counter(&all.passes, MetricPasses, "{pass}", "Leases handed on inside the process")
-	counter(&all.quarantined, MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused")
+	counter(&all.quarantined, MetricQuarantined, "{attempt}",
+		"Attempts that a store in quarantine refused")
 
 	waiters, err := m.Int64ObservableUpDownCounter(MetricWaiters, metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Locks that are waited for"))

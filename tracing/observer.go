@@ -29,7 +29,8 @@ type Observer struct {
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg = cfg.withDefaults()
-	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer), classes: classes{known: map[classKey]*class{}}}
+	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
+	o.classes.known = map[classKey]*class{}
 	if err := o.makeMetrics(); err != nil {
 		return nil, err
 	}
@@ -116,8 +117,8 @@ func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame
 	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
 }
 
-// troubles are the results that need somebody to repair something. Lost and leaked locks are package
-// locker's to log.
+// troubles are the results that need somebody to repair something. Lost and leaked locks are logged
+// by package locker.
 var troubles = map[string]string{
 	ResultRefused:     "holdfast: the store refuses locks; it, or this program, is set up wrongly",
 	ResultQuarantined: "holdfast: the store grants nothing until locks that it may have forgotten are over",
@@ -131,7 +132,8 @@ func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err
 	}
 	class, now := o.cfg.KeyClass(h.Key), time.Now()
 	last, told := o.reported.LoadOrStore(result+" "+class, now)
-	if !told || now.Sub(last.(time.Time)) >= reportEvery && o.reported.CompareAndSwap(result+" "+class, last, now) {
+	if !told || now.Sub(last.(time.Time)) >= reportEvery && //nolint:errcheck // nothing else is in it
+		o.reported.CompareAndSwap(result+" "+class, last, now) {
 		o.cfg.Logger.ErrorContext(ctx, says, "class", class, "error", o.text(h.Key, err))
 	}
 }

@@ -86,7 +86,8 @@ func (p *op) made() trace.Span {
 	if p.lock != nil && p != &p.lock.op {
 		ctx = trace.ContextWithSpan(ctx, p.lock.made())
 	}
-	_, p.span = p.o.tracer.Start(ctx, p.name, append(slices.Clone(p.class.span), trace.WithTimestamp(p.began))...)
+	opts := append(slices.Clip(p.class.span), trace.WithTimestamp(p.began))
+	_, p.span = p.o.tracer.Start(ctx, p.name, opts...)
 	for _, do := range put.todo {
 		do(p.span)
 	}
@@ -164,12 +165,11 @@ func (l *lock) grant(lease locker.Lease) {
 	if !l.span.IsRecording() {
 		return
 	}
-	attrs := append(make([]attribute.KeyValue, 0, 4), AttrResult.String(ResultGranted), token(lease.Token),
+	l.span.SetAttributes(AttrResult.String(ResultGranted), token(lease.Token),
 		AttrDeadline.String(lease.Until.Format(time.RFC3339Nano)))
 	if lease.Passes > 0 {
-		attrs = append(attrs, AttrPasses.Int(lease.Passes))
+		l.span.SetAttributes(AttrPasses.Int(lease.Passes))
 	}
-	l.span.SetAttributes(attrs...)
 	l.span.AddEvent(EventGranted)
 	if lease.Claim.Traceparent != l.tells {
 		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
@@ -332,8 +332,8 @@ func (o *Observer) beginRequest(ctx context.Context, what string) (context.Conte
 			name = SpanRenew
 			o.metrics.renewals.Add(ctx, 1, o.class(h).series(AttrResult.String(result)).add...)
 		}
-		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) { // the store rightly knows of no hold
-			return
+		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) {
+			return // it went well, or the store rightly knows of no hold
 		}
 		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
 		p.span.SetAttributes(AttrResult.String(result))
@@ -366,6 +366,7 @@ func traceparent(sc trace.SpanContext) string {
 // parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
 // SpanContext.
 func parseTraceparent(s string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s})
+	from := propagation.MapCarrier{"traceparent": s}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), from)
 	return trace.SpanContextFromContext(ctx)
 }

@@ -80,7 +80,8 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = enc.Encode(t.Snapshot())
 	case base == "profile" || base == "holders":
 		var seconds int // 0: since the Tracker was made
-		if seconds, err = strconv.Atoi(cmp.Or(r.FormValue("seconds"), "0")); err != nil || seconds < 0 || seconds > 3600 {
+		seconds, err = strconv.Atoi(cmp.Or(r.FormValue("seconds"), "0"))
+		if err != nil || seconds < 0 || seconds > 3600 {
 			http.Error(w, "seconds must be 0 to 3600", http.StatusBadRequest)
 			return
 		}

@@ -60,7 +60,9 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		DefaultSampleType: "delay",
 		PeriodType:        &profile.ValueType{Type: "contentions", Unit: "count"}, Period: 1,
 		TimeNanos: from.UnixNano(), DurationNanos: time.Since(from).Nanoseconds(),
-		Mapping: []*profile.Mapping{{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}},
+		Mapping: []*profile.Mapping{
+			{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true},
+		},
 	}
 	known := map[runtime.Frame]*profile.Location{}
 	for at, s := range t.spending() {
@@ -69,7 +71,8 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 			continue
 		}
 		sample := &profile.Sample{
-			Value: []int64{s.count - was.count, (s.time - was.time).Nanoseconds()}, Label: map[string][]string{"class": {at.class}},
+			Value: []int64{s.count - was.count, (s.time - was.time).Nanoseconds()},
+			Label: map[string][]string{"class": {at.class}},
 		}
 		stack := frames(at.stack[:])
 		if len(stack) == 0 { // or it is what is summed up
@@ -80,7 +83,8 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 				id := uint64(len(known) + 1)
 				fn := &profile.Function{ID: id, Name: f.Function, SystemName: f.Function, Filename: f.File}
 				known[f] = &profile.Location{
-					ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC), Line: []profile.Line{{Function: fn, Line: int64(f.Line)}},
+					ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC),
+					Line: []profile.Line{{Function: fn, Line: int64(f.Line)}},
 				}
 				p.Function, p.Location = append(p.Function, fn), append(p.Location, known[f])
 			}

@@ -65,7 +65,7 @@ type Blocker struct {
 	Host    string    `json:"host,omitzero"`
 	PID     int       `json:"pid,omitzero"`
 	Token   uint64    `json:"token,omitzero"` // if known
-	Since   time.Time `json:"since,omitzero"` // since when it is known to hold, by this process's clock
+	Since   time.Time `json:"since,omitzero"` // when it is known to hold from, by the clock here
 	Trace   string    `json:"trace,omitzero"` // if it is traced
 }
 
@@ -102,8 +102,8 @@ func (t *Tracker) Snapshot() Snapshot {
 		for _, h := range k.Holds {
 			if l, here := h.Here.(*lock); here && !h.Over() {
 				s.Holds = append(s.Holds, Hold{
-					Key: l.Key, Mode: l.Mode.String(), Token: h.Token, Since: h.From, Until: l.until, Renewed: l.renewed,
-					Where: where(l.stack[:]), Waiters: len(k.Waits), Trace: traceID(l.trace),
+					Key: l.Key, Mode: l.Mode.String(), Token: h.Token, Since: h.From, Until: l.until,
+					Renewed: l.renewed, Where: where(l.stack[:]), Waiters: len(k.Waits), Trace: traceID(l.trace),
 				})
 			}
 		}
