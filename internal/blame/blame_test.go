@@ -62,6 +62,30 @@ func TestWhoHeld(t *testing.T) {
 	})
 }
 
+// What is forgotten with one key is not remembered of the next.
+func TestNextKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		w, mine := ks.Wait("k", meta(1), nil), &Hold{Here: t, From: time.Now()}
+		ks.Named("k", meta(2), t)
+		time.Sleep(time.Second)
+		ks.Done(w, time.Now())
+		ks.Begin("l", mine)
+		ks.Named("l", meta(0), t)
+		if n := ks.End(mine, time.Now()); n != 0 {
+			t.Errorf("%d have waited for another key", n)
+		}
+		w = ks.Wait("m", backend.Meta{}, nil)
+		ks.Each(func(k *Key) {
+			if k.Name != "m" || k.Holder() != nil || k.Asks != nil || len(k.Waits) != 1 {
+				t.Errorf("%s is held by %+v, %v asks, %d wait", k.Name, k.Holder(), k.Asks, len(k.Waits))
+			}
+		})
+		time.Sleep(time.Second)
+		check(t, ks.Done(w, time.Now()))
+	})
+}
+
 // What is remembered is bounded, and so is what a wait is told of.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
