@@ -1,11 +1,9 @@
 package tracing
 
 import (
-	"cmp"
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -39,14 +37,4 @@ type Config struct {
 	// LogOver has Logger told of each wait that takes at least as long, at level Warn: who held,
 	// and for how long. 0: none.
 	LogOver time.Duration
-}
-
-func (cfg Config) withDefaults() Config {
-	cfg.Tracer = cmp.Or(cfg.Tracer, otel.GetTracerProvider())
-	cfg.Meter = cmp.Or(cfg.Meter, otel.GetMeterProvider())
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	if cfg.KeyClass == nil {
-		cfg.KeyClass = Class
-	}
-	return cfg
 }

@@ -3,7 +3,6 @@ package tracing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -18,8 +17,8 @@ type metrics struct {
 	acquisitions, contended, lost, renewals, passes, quarantined metric.Int64Counter
 }
 
-func (o *Observer) makeMetrics() error {
-	m := o.cfg.Meter.Meter(scope,
+func (o *Observer) makeMetrics(of metric.MeterProvider) error {
+	m := of.Meter(scope,
 		metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
 	var errs []error
 	histogram := func(to *metric.Float64Histogram, name, about string) {
@@ -57,45 +56,40 @@ func (o *Observer) makeMetrics() error {
 	errs = append(errs, err)
 	_, err = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for c, n := range o.present() {
-			to.ObserveInt64(waiters, n.waiters, c.all)
-			to.ObserveInt64(holds, n.holds, c.all)
-			to.ObserveFloat64(oldest, n.wait.Seconds(), c.all)
-			to.ObserveFloat64(longest, n.hold.Seconds(), c.all)
+			to.ObserveInt64(waiters, n[0].number, c.all)
+			to.ObserveInt64(holds, n[1].number, c.all)
+			to.ObserveFloat64(oldest, n[0].oldest.Seconds(), c.all)
+			to.ObserveFloat64(longest, n[1].oldest.Seconds(), c.all)
 		}
 		return nil
 	}, waiters, holds, oldest, longest)
-	if err = errors.Join(append(errs, err)...); err != nil {
-		return fmt.Errorf("holdfast: tracing: instruments: %w", err)
-	}
-	return nil
+	return errors.Join(append(errs, err)...)
 }
 
-// presence is how many locks wait and hold now, and how long the oldest of them has.
+// presence is how many locks there are now, and how long the oldest of them has been.
 type presence struct {
-	waiters, holds int64
-	wait, hold     time.Duration
+	number int64
+	oldest time.Duration
 }
 
-// present returns what waits and holds of each class that was ever seen.
-func (o *Observer) present() map[*class]presence {
-	all, now := map[*class]presence{}, time.Now()
-	o.classes.mu.Lock()
+func (p *presence) add(d time.Duration) { p.number, p.oldest = p.number+1, max(p.oldest, d) }
+
+// present returns what waits, and what holds, of each class that was ever seen.
+func (o *Observer) present() map[*class]*[2]presence {
+	all, now := map[*class]*[2]presence{}, time.Now()
+	o.classes.mu.Lock() // so that nothing waits or holds of any other
+	defer o.classes.mu.Unlock()
 	for _, c := range o.classes.known {
-		all[c] = presence{}
+		all[c] = &[2]presence{}
 	}
-	o.classes.mu.Unlock()
 	o.blame.Each(func(k *blame.Key) {
 		for _, w := range k.Waits {
-			c := w.Of.(*lock).class //nolint:errcheck,forcetypeassert // nothing else waits
-			n := all[c]
-			n.waiters, n.wait = n.waiters+1, max(n.wait, now.Sub(w.Since))
-			all[c] = n
+			l := w.Of.(*lock) //nolint:errcheck,forcetypeassert // nothing else waits
+			all[l.class][0].add(now.Sub(w.Since))
 		}
 		for _, h := range k.Holds {
 			if l, here := h.Here.(*lock); here && !h.Over() {
-				n := all[l.class]
-				n.holds, n.hold = n.holds+1, max(n.hold, now.Sub(h.From))
-				all[l.class] = n
+				all[l.class][1].add(now.Sub(h.From))
 			}
 		}
 	})

@@ -1,11 +1,15 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/internal/blame"
@@ -28,11 +32,14 @@ type Observer struct {
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
-	cfg = cfg.withDefaults()
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.KeyClass == nil {
+		cfg.KeyClass = Class
+	}
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
 	o.classes.known = map[classKey]*class{}
-	if err := o.makeMetrics(); err != nil {
-		return nil, err
+	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
+		return nil, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
 	return o, nil
 }

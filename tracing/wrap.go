@@ -51,10 +51,11 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 			attrs = append(attrs, AttrPort.Int(n))
 		}
 	}
-	return &wrapped{Backend: b, tracer: tracerOf(cmp.Or(s.Tracer, otel.GetTracerProvider())), attrs: attrs}
+	return &wrapped{Backend: b, tracer: tracerOf(s.Tracer), attrs: attrs}
 }
 
 func tracerOf(tp trace.TracerProvider) trace.Tracer {
+	tp = cmp.Or(tp, otel.GetTracerProvider())
 	return tp.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(schema))
 }
 
