@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -93,9 +92,7 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c == nil {
 		c = newClass(name, h.Mode)
 		cs.known[classKey{name, h.Mode}] = c
-		for _, cause := range causes { // from 0 on: a rise from nothing is no increase
-			o.metrics.lost.Add(context.Background(), 0, c.series(AttrCause.String(cause.shown)).add...)
-		}
+		o.metrics.begin(c)
 	}
 	return c
 }

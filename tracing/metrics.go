@@ -66,6 +66,18 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// begin has the counters of a class begin at 0, as a rise from nothing is no increase for those who
+// watch them.
+func (m *metrics) begin(c *class) {
+	ctx := context.Background()
+	for _, of := range []metric.Int64Counter{m.contended, m.passes, m.quarantined} {
+		of.Add(ctx, 0, c.all.add...)
+	}
+	for _, cause := range causes {
+		m.lost.Add(ctx, 0, c.series(AttrCause.String(cause.shown)).add...)
+	}
+}
+
 // presence is how many locks there are now, and how long the oldest of them has been.
 type presence struct {
 	number int64
