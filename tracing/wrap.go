@@ -61,13 +61,11 @@ func tracerOf(tp trace.TracerProvider) trace.Tracer {
 
 // version is this module's in the program that it is part of.
 var version = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if strings.HasPrefix(scope, m.Path+"/") {
-			return m.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if strings.HasPrefix(scope, m.Path+"/") {
+				return m.Version
+			}
 		}
 	}
 	return ""

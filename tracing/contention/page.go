@@ -17,15 +17,8 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ago": func(now, then time.Time) string {
-		if then.IsZero() {
-			return ""
-		}
-		return brief(now.Sub(then))
-	},
-	"brief": brief,
-}).Parse(pageText))
+var page = template.Must(template.New("page").
+	Funcs(template.FuncMap{"brief": brief}).Parse(pageText))
 
 // byKey returns those who wait for each key, the oldest first, from all in that order.
 func byKey(waits []Wait) (all [][]Wait) {
