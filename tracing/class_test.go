@@ -127,6 +127,23 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
+// What counts the unusual is 0 from the first lock of a class on: the first one is an increase.
+func TestCountersBeginAtZero(t *testing.T) {
+	bubble(t, mem, setup{unseen: true}, func(t *testing.T, p, _ *process) {
+		g := p.lock(t, "order-17")
+		m := p.collected(t)
+		for name, series := range map[string]int{
+			tracing.MetricContended: 1, tracing.MetricPasses: 1, tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
+		} {
+			s, _ := m[name].(metricdata.Sum[int64])
+			if n := sum(s, "", ""); n != 0 || len(s.DataPoints) != series || !s.IsMonotonic {
+				t.Errorf("%s: %d in %d series", name, n, len(s.DataPoints))
+			}
+		}
+		_ = g.Unlock()
+	})
+}
+
 // Histograms carry the spans that they are about.
 func TestExemplars(t *testing.T) {
 	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {

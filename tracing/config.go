@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -38,20 +37,4 @@ type Config struct {
 	// LogOver has Logger told of each wait that takes at least as long, at level Warn: who held,
 	// and for how long. 0: none.
 	LogOver time.Duration
-}
-
-func (cfg Config) withDefaults() Config {
-	if cfg.Tracer == nil {
-		cfg.Tracer = otel.GetTracerProvider()
-	}
-	if cfg.Meter == nil {
-		cfg.Meter = otel.GetMeterProvider()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.KeyClass == nil {
-		cfg.KeyClass = Class
-	}
-	return cfg
 }

@@ -1,8 +1,11 @@
 package tracing
 
+import "github.com/holdfast-go/holdfast/internal/blame"
+
 // Left is how much an Observer still remembers of locks: nothing, when none is held or wanted.
 func (o *Observer) Left() int {
-	n := o.blame.Len()
+	n := 0
+	o.blame.Each(func(*blame.Key) { n++ })
 	o.leases.Range(func(any, any) bool { n++; return true })
 	return n
 }

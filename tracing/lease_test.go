@@ -250,6 +250,12 @@ func TestLeaseEnds(t *testing.T) {
 		if attr(lease.Attributes, tracing.AttrCause) != "expired" || !lease.EndTime.Equal(lock.EndTime) || lease.Status.Code != lock.Status.Code {
 			t.Errorf("lease: %v until %v, the lock until %v", lease.Attributes, lease.EndTime, lock.EndTime)
 		}
+		if n := len(p.named(tracing.SpanRenew)); n != 0 {
+			t.Errorf("%d spans of renewals that were cancelled", n)
+		}
+		if n := sum(p.collected(t)[tracing.MetricRenewals], tracing.AttrResult, tracing.ResultCancelled); n == 0 {
+			t.Error("renewals that were cancelled are not counted")
+		}
 		if err := g.Unlock(); err == nil {
 			t.Error("unlocked")
 		}

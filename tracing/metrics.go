@@ -3,124 +3,107 @@ package tracing
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/holdfast-go/holdfast/internal/blame"
 )
 
-// metrics are the instruments. The histograms are told of each lock, with the ctx that exemplars
-// come from; the rest asks the classes for their numbers when the meter collects.
-type metrics struct{ wait, hold metric.Float64Histogram }
+// metrics are the instruments that are told of what happens, with the ctx that exemplars come from.
+type metrics struct {
+	wait, hold metric.Float64Histogram
 
-func newMetrics(mp metric.MeterProvider, o *Observer) (metrics, error) {
-	m := mp.Meter(scope, metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
-	cs := &o.classes
-	var (
-		all  metrics
-		errs []error
-	)
+	acquisitions, contended, lost, renewals, passes, quarantined metric.Int64Counter
+}
+
+func (o *Observer) makeMetrics(of metric.MeterProvider) error {
+	m := of.Meter(scope,
+		metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schema))
+	var errs []error
 	histogram := func(to *metric.Float64Histogram, name, about string) {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about),
 			metric.WithExplicitBucketBoundaries(Buckets...))
 		*to, errs = h, append(errs, err)
 	}
-	counter := func(name, unit, about string, of func(*class) []*number) {
-		_, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about),
-			metric.WithInt64Callback(cs.observe(of)))
-		errs = append(errs, err)
+	counter := func(to *metric.Int64Counter, name, unit, about string) {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about))
+		*to, errs = c, append(errs, err)
 	}
-	upDown := func(name, unit, about string, of func(*class) []*number) {
-		_, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit),
-			metric.WithDescription(about), metric.WithInt64Callback(cs.observe(of)))
-		errs = append(errs, err)
-	}
+	all := &o.metrics
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
 	histogram(&all.hold, MetricHold, "How long locks were held")
-	counter(MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock",
-		func(c *class) []*number { return happened(c.acquisitions) })
-	counter(MetricContended, "{acquisition}", "Lock and TryLock that found the key held",
-		func(c *class) []*number { return []*number{c.contended} })
-	counter(MetricLost, "{hold}", "Holds that ended otherwise than by Unlock",
-		(*class).losses)
-	counter(MetricRenewals, "{renewal}", "Renewals of leases",
-		func(c *class) []*number { return happened(c.renewals) })
-	counter(MetricPasses, "{pass}", "Leases handed on inside the process",
-		func(c *class) []*number { return []*number{c.passes} })
-	counter(MetricQuarantined, "{attempt}", "Attempts that a store in quarantine refused",
-		func(c *class) []*number { return []*number{c.quarantined} })
-	upDown(MetricWaiters, "{acquisition}", "Locks that are waited for",
-		func(c *class) []*number { return []*number{c.waiters} })
-	upDown(MetricHolds, "{hold}", "Locks held", func(c *class) []*number { return []*number{c.holds} })
-	gauge := func(name, about string, held bool) {
-		_, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about),
-			metric.WithFloat64Callback(o.oldest(held)))
-		errs = append(errs, err)
-	}
-	gauge(MetricOldestWait, "How long the oldest of the present waits has lasted", false)
-	gauge(MetricLongestHold, "How long the oldest of the present holds has lasted", true)
-	if err := errors.Join(errs...); err != nil {
-		return all, fmt.Errorf("holdfast: tracing: instruments: %w", err)
-	}
-	return all, nil
+	counter(&all.acquisitions, MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock")
+	counter(&all.contended, MetricContended, "{acquisition}",
+		"Lock and TryLock that found the key held")
+	counter(&all.lost, MetricLost, "{hold}", "Holds that ended otherwise than by Unlock")
+	counter(&all.renewals, MetricRenewals, "{renewal}", "Renewals of leases")
+	counter(&all.passes, MetricPasses, "{pass}", "Leases handed on inside the process")
+	counter(&all.quarantined, MetricQuarantined, "{attempt}",
+		"Attempts that a store in quarantine refused")
+
+	waiters, err := m.Int64ObservableUpDownCounter(MetricWaiters, metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Locks that are waited for"))
+	errs = append(errs, err)
+	holds, err := m.Int64ObservableUpDownCounter(MetricHolds, metric.WithUnit("{hold}"),
+		metric.WithDescription("Locks held"))
+	errs = append(errs, err)
+	oldest, err := m.Float64ObservableGauge(MetricOldestWait, metric.WithUnit("s"),
+		metric.WithDescription("How long the oldest of the present waits has lasted"))
+	errs = append(errs, err)
+	longest, err := m.Float64ObservableGauge(MetricLongestHold, metric.WithUnit("s"),
+		metric.WithDescription("How long the oldest of the present holds has lasted"))
+	errs = append(errs, err)
+	_, err = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		for c, n := range o.present() {
+			to.ObserveInt64(waiters, n[0].number, c.all)
+			to.ObserveInt64(holds, n[1].number, c.all)
+			to.ObserveFloat64(oldest, n[0].oldest.Seconds(), c.all)
+			to.ObserveFloat64(longest, n[1].oldest.Seconds(), c.all)
+		}
+		return nil
+	}, waiters, holds, oldest, longest)
+	return errors.Join(append(errs, err)...)
 }
 
-// happened leaves out what has never happened, which is no time series.
-func happened(numbers map[string]*number) (all []*number) {
-	for _, n := range numbers {
-		if n.Load() != 0 {
-			all = append(all, n)
-		}
+// begin has the counters of a class begin at 0, as a rise from nothing is no increase for those who
+// watch them.
+func (m *metrics) begin(c *class) {
+	ctx := context.Background()
+	for _, of := range []metric.Int64Counter{m.contended, m.passes, m.quarantined} {
+		of.Add(ctx, 0, c.all.add...)
 	}
+	for _, cause := range causes {
+		m.lost.Add(ctx, 0, c.series(AttrCause.String(cause.shown)).add...)
+	}
+}
+
+// presence is how many locks there are now, and how long the oldest of them has been.
+type presence struct {
+	number int64
+	oldest time.Duration
+}
+
+func (p *presence) add(d time.Duration) { p.number, p.oldest = p.number+1, max(p.oldest, d) }
+
+// present returns what waits, and what holds, of each class that was ever seen.
+func (o *Observer) present() map[*class]*[2]presence {
+	all, now := map[*class]*[2]presence{}, time.Now()
+	o.classes.mu.Lock() // so that nothing waits or holds of any other
+	defer o.classes.mu.Unlock()
+	for _, c := range o.classes.known {
+		all[c] = &[2]presence{}
+	}
+	o.blame.Each(func(k *blame.Key) {
+		for _, w := range k.Waits {
+			l := w.Of.(*lock) //nolint:errcheck,forcetypeassert // nothing else waits
+			all[l.class][0].add(now.Sub(w.Since))
+		}
+		for _, h := range k.Holds {
+			if l, here := h.Here.(*lock); here && !h.Over() {
+				all[l.class][1].add(now.Sub(h.From))
+			}
+		}
+	})
 	return all
-}
-
-// losses are all causes from the first hold on: a rise from nothing is no increase for those who
-// watch the metric.
-func (c *class) losses() (all []*number) {
-	if c.acquisitions[ResultGranted].Load() == 0 {
-		return nil
-	}
-	return slices.Collect(maps.Values(c.lost))
-}
-
-// oldest returns a callback for the longest of the present waits, or holds, of each class that has
-// been seen to be held; 0 if there is none.
-func (o *Observer) oldest(held bool) metric.Float64Callback {
-	return func(_ context.Context, to metric.Float64Observer) error {
-		longest := map[*class]time.Duration{}
-		for _, c := range o.classes.all() {
-			longest[c] = 0
-		}
-		o.blame.Oldest(func(of any, wait, hold time.Duration) {
-			switch of := of.(type) {
-			case *class: // of one that waits
-				if !held {
-					longest[of] = max(longest[of], wait)
-				}
-			case *lock:
-				if held {
-					longest[of.class] = max(longest[of.class], hold)
-				}
-			}
-		})
-		for c, d := range longest {
-			to.Observe(d.Seconds(), c.holds.attrs...)
-		}
-		return nil
-	}
-}
-
-// observe returns a callback that reports some numbers of every class.
-func (cs *classes) observe(of func(*class) []*number) metric.Int64Callback {
-	return func(_ context.Context, to metric.Int64Observer) error {
-		for _, c := range cs.all() {
-			for _, n := range of(c) {
-				to.Observe(n.Load(), n.attrs...)
-			}
-		}
-		return nil
-	}
 }

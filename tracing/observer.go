@@ -1,11 +1,15 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/internal/blame"
@@ -21,19 +25,21 @@ type Observer struct {
 	tracer   trace.Tracer
 	metrics  metrics
 	classes  classes
-	blame    blame.Keys
-	leases   sync.Map // *op of each OpLease that is not over, by traceparent, so that holds can link
-	reported reported
+	blame    blame.Keys // has each *lock that waits or holds
+	leases   sync.Map   // *op of each OpLease that is not over, by traceparent, so that holds can link
+	reported sync.Map   // when each trouble was logged last
 }
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
-	cfg = cfg.withDefaults()
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.KeyClass == nil {
+		cfg.KeyClass = Class
+	}
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
-	o.classes.of = cfg.KeyClass
-	var err error
-	if o.metrics, err = newMetrics(cfg.Meter, o); err != nil {
-		return nil, err
+	o.classes.known = map[classKey]*class{}
+	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
+		return nil, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
 	return o, nil
 }
@@ -45,39 +51,39 @@ func (o *Observer) Begin(ctx context.Context, op string, h locker.Hold) (context
 	switch op {
 	case locker.OpLock:
 		return o.beginLock(ctx, h)
-	case locker.OpWait:
-		return o.beginWait(ctx, h)
 	case locker.OpLease:
 		return o.beginLease(ctx, h)
+	case locker.OpWait:
+		if p := opOf(ctx); p != nil && p.lock != nil {
+			return p.lock.beginWait(ctx)
+		}
 	case locker.OpAttempt:
-		return ctx, func(h locker.Hold, err error) { o.endAttempt(ctx, h, err) }
-	case locker.OpRenew:
-		return o.beginRenewal(ctx, h)
-	case locker.OpRelease:
-		return o.beginRelease(ctx)
+		if p := opOf(ctx); p != nil {
+			return ctx, p.attempted
+		}
+	case locker.OpRenew, locker.OpRelease:
+		return o.beginRequest(ctx, op)
 	}
 	return ctx, ignore
 }
 
 // Event implements [locker.EventObserver].
 func (o *Observer) Event(ctx context.Context, e locker.Event) {
-	p, _ := ctx.Value(opKey{}).(*op)
+	p := opOf(ctx)
 	switch {
 	case p == nil:
 	case e.Kind == locker.EventWake:
 		o.blame.Told(p.key, e.Before)
-		if p.recording() {
-			p.event(EventWake, time.Now(), AttrReason.String(e.Reason))
-		}
+		p.span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
 	case e.Kind == locker.EventPass:
-		p.class.passes.Add(1)
-		p.event(EventPass, time.Now())
+		o.metrics.passes.Add(ctx, 1, p.class.all.add...)
+		p.span.AddEvent(EventPass)
 	case e.Kind != locker.EventGrant:
 	case p.lock != nil:
 		p.lock.grant(e.Lease)
 	default:
 		p.held = true
-		p.event(EventGranted, time.Now(), token(e.Lease.Token))
+		p.span.AddEvent(EventGranted, trace.WithAttributes(token(e.Lease.Token)))
 	}
 }
 
@@ -95,4 +101,46 @@ func withoutKey(text, key string) string {
 		return text
 	}
 	return strings.ReplaceAll(text, key, "…")
+}
+
+// reportEvery is how often the same trouble is logged.
+const reportEvery = time.Minute
+
+// logWait logs a wait that took long, and because of whom.
+func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
+	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
+		return
+	}
+	args := []any{"class", o.cfg.KeyClass(w.key), "waited", took, "result", result, "blockers", len(all)}
+	if o.cfg.ShowKeys {
+		args = append(args, "key", w.key)
+	}
+	if len(all) > 0 {
+		_, attrs := culprit(&all[0])
+		for _, a := range attrs {
+			args = append(args, string(a.Key), a.Value.AsInterface())
+		}
+	}
+	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
+}
+
+// troubles are the results that need somebody to repair something. Lost and leaked locks are logged
+// by package locker.
+var troubles = map[string]string{
+	ResultRefused:     "holdfast: the store refuses locks; it, or this program, is set up wrongly",
+	ResultQuarantined: "holdfast: the store grants nothing until locks that it may have forgotten are over",
+}
+
+// report logs a result if it is one of the troubles, and was not logged lately.
+func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err error) {
+	says, wrong := troubles[result]
+	if !wrong {
+		return
+	}
+	class, now := o.cfg.KeyClass(h.Key), time.Now()
+	last, told := o.reported.LoadOrStore(result+" "+class, now)
+	if !told || now.Sub(last.(time.Time)) >= reportEvery && //nolint:errcheck // nothing else is in it
+		o.reported.CompareAndSwap(result+" "+class, last, now) {
+		o.cfg.Logger.ErrorContext(ctx, says, "class", class, "error", o.text(h.Key, err))
+	}
 }

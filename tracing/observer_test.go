@@ -206,6 +206,29 @@ func TestClaimOfItsOwn(t *testing.T) {
 	})
 }
 
+// All that a process holds of one key is counted, however many share it, and the oldest is not
+// forgotten.
+func TestManyPermits(t *testing.T) {
+	bubble(t, mem, setup{unseen: true}, func(t *testing.T, p, _ *process) {
+		const n = 100
+		var all []*locker.Guard[struct{}]
+		for range n {
+			all = append(all, p.lock(t, "k", locker.Permit(n)))
+			time.Sleep(time.Second)
+		}
+		m := p.collected(t)
+		if sum(m[tracing.MetricHolds], "", "") != n || gauge(m[tracing.MetricLongestHold], "k") != n {
+			t.Errorf("%v are held, the longest for %v", m[tracing.MetricHolds], m[tracing.MetricLongestHold])
+		}
+		for _, g := range all {
+			_ = g.Unlock()
+		}
+		if n := sum(p.collected(t)[tracing.MetricHolds], "", ""); n != 0 {
+			t.Errorf("%d are held after Unlock", n)
+		}
+	})
+}
+
 // Who holds may be said only once, in the answer that makes one wait.
 func TestNamedOnce(t *testing.T) {
 	s := setup{lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}

@@ -1,76 +1,70 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// resultOf is what came of an acquisition or an attempt. What ended a wait goes before what the
-// store said last.
-func resultOf(err error) string {
-	switch {
-	case err == nil:
-		return ResultGranted
-	case errors.Is(err, locker.ErrWouldDeadlock):
-		return ResultDeadlock
-	case errors.Is(err, context.DeadlineExceeded):
-		return ResultTimeout
-	case errors.Is(err, context.Canceled):
-		return ResultCancelled
-	case errors.Is(err, locker.ErrClosed):
-		return ResultClosed
-	case errors.Is(err, backend.ErrHeld):
-		return ResultHeld
-	case errors.Is(err, backend.ErrLost):
-		return ResultLost
-	case backend.Refused(err):
-		return ResultRefused
-	case errors.Is(err, backend.ErrQuarantined):
-		return ResultQuarantined
-	case errors.Is(err, backend.ErrUnavailable):
-		return ResultUnavailable
-	}
-	return ResultUnanswered
+// meanings say what errors are shown as. The first that fits counts.
+type meanings []struct {
+	is    func(error) bool
+	shown string
 }
 
-// renewalOf is what came of a renewal or a release.
-func renewalOf(err error) string {
-	if err == nil {
-		return ResultConfirmed
-	}
-	return resultOf(err)
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// failed reports whether a result is an error of the operation, and not one of the ways in which it
-// may go: another held the lock, the caller went away, the program ends.
-func failed(result string) bool {
-	switch result {
-	case ResultGranted, ResultConfirmed, ResultHeld, ResultCancelled, ResultClosed:
-		return false
-	}
-	return true
+// results are of acquisitions, attempts, renewals and releases. What ended a wait goes before what
+// the store said last.
+var results = meanings{
+	{is(locker.ErrWouldDeadlock), ResultDeadlock},
+	{is(context.DeadlineExceeded), ResultTimeout},
+	{is(context.Canceled), ResultCancelled},
+	{is(locker.ErrClosed), ResultClosed},
+	{is(backend.ErrHeld), ResultHeld},
+	{is(backend.ErrLost), ResultLost},
+	{backend.Refused, ResultRefused},
+	{is(backend.ErrQuarantined), ResultQuarantined},
+	{is(backend.ErrUnavailable), ResultUnavailable},
+	{func(err error) bool { return err != nil }, ResultUnanswered},
 }
 
-// causeOf is why a hold ended, "" for Unlock.
-func causeOf(err error) string {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, locker.ErrMaxHold):
-		return CauseMaxHold
-	case errors.Is(err, locker.ErrLeaked):
-		return CauseLeaked
-	case errors.Is(err, locker.ErrExpired):
-		return CauseExpired
-	case errors.Is(err, locker.ErrClosed):
-		return CauseClosed
-	case errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrForeign):
-		return CauseStore
-	case errors.Is(err, locker.ErrLost):
-		return CauseOther
+// causes are why holds end, but by Unlock.
+var causes = meanings{
+	{is(locker.ErrMaxHold), CauseMaxHold},
+	{is(locker.ErrLeaked), CauseLeaked},
+	{is(locker.ErrExpired), CauseExpired},
+	{is(locker.ErrClosed), CauseClosed},
+	{is(backend.ErrLost), CauseStore},
+	{is(backend.ErrForeign), CauseStore},
+	{is(locker.ErrLost), CauseOther},
+}
+
+// of returns what err is shown as, or "".
+func (all meanings) of(err error) string {
+	for i := 0; err != nil && i < len(all); i++ {
+		if all[i].is(err) {
+			return all[i].shown
+		}
 	}
 	return ""
 }
+
+// resultOf is what came of an acquisition or an attempt.
+func resultOf(err error) string { return cmp.Or(results.of(err), ResultGranted) }
+
+// renewalOf is what came of a renewal or a release.
+func renewalOf(err error) string { return cmp.Or(results.of(err), ResultConfirmed) }
+
+// harmless are the ways in which an operation may go: another held the lock, the caller went away,
+// the program ends.
+var harmless = []string{ResultGranted, ResultConfirmed, ResultHeld, ResultCancelled, ResultClosed}
+
+// failed reports whether a result is an error of the operation.
+func failed(result string) bool { return !slices.Contains(harmless, result) }

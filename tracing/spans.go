@@ -2,12 +2,16 @@ package tracing
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/blame"
@@ -17,9 +21,13 @@ import (
 // opKey is where ctx has the *op that it belongs to.
 type opKey struct{}
 
-// An op is an OpLock, OpWait or OpLease with its span. With Config.SpansOver the span is made when
-// it turns out to be worth it, and what it is to have is kept until then. Until the grant an op is
-// used by one goroutine at a time, and renewals leave it alone.
+func opOf(ctx context.Context) *op {
+	p, _ := ctx.Value(opKey{}).(*op)
+	return p
+}
+
+// An op is something that has a span. Until the grant it is used by one goroutine at a time, and
+// renewals leave it alone.
 type op struct {
 	o     *Observer
 	lock  *lock // that it is, or belongs to; nil for an OpLease
@@ -30,208 +38,187 @@ type op struct {
 	began time.Time
 	held  bool // an OpLease was granted
 
-	span   trace.Span // nil: not made yet
-	attrs  []attribute.KeyValue
-	links  []trace.Link
-	events []event
+	span trace.Span // a *late one may never be made
 }
 
-type event struct {
-	name string
-	at   time.Time
-	with []attribute.KeyValue
+// A late span keeps what it is to have until it turns out to be worth it, see Config.SpansOver.
+type late struct {
+	noop.Span
+	todo []func(trace.Span)
 }
 
-func (p *op) begin(ctx context.Context, h locker.Hold) context.Context {
-	p.ctx, p.key, p.began = ctx, h.Key, time.Now()
+func (*late) IsRecording() bool { return true }
+
+func (s *late) SetAttributes(attrs ...attribute.KeyValue) {
+	s.todo = append(s.todo, func(to trace.Span) { to.SetAttributes(attrs...) })
+}
+
+func (s *late) AddLink(l trace.Link) {
+	s.todo = append(s.todo, func(to trace.Span) { to.AddLink(l) })
+}
+
+func (s *late) AddEvent(name string, opts ...trace.EventOption) {
+	opts = append(opts, trace.WithTimestamp(time.Now()))
+	s.todo = append(s.todo, func(to trace.Span) { to.AddEvent(name, opts...) })
+}
+
+func (p *op) begin(ctx context.Context) context.Context {
+	p.began = time.Now()
 	if p.o.cfg.SpansOver == 0 {
-		p.ctx, p.span = p.o.tracer.Start(ctx, p.name, p.class.span)
+		ctx, p.span = p.o.tracer.Start(ctx, p.name, p.class.span...)
+	} else {
+		p.span = &late{}
 	}
+	p.ctx = ctx
 	if p.o.cfg.ShowKeys {
-		p.set(AttrKey.String(h.Key))
+		p.span.SetAttributes(AttrKey.String(p.key))
 	}
-	return context.WithValue(p.ctx, opKey{}, p)
+	return context.WithValue(ctx, opKey{}, p)
 }
 
-// makeSpan makes the span that was put off, under that of the lock if this is its wait.
-func (p *op) makeSpan() {
-	if p.span != nil {
-		return
+// made returns the span. It makes a late one, under that of the lock if this is its wait.
+func (p *op) made() trace.Span {
+	put, isLate := p.span.(*late)
+	if !isLate {
+		return p.span
 	}
 	ctx := p.ctx
 	if p.lock != nil && p != &p.lock.op {
-		p.lock.makeSpan()
-		ctx = trace.ContextWithSpan(ctx, p.lock.span)
+		ctx = trace.ContextWithSpan(ctx, p.lock.made())
 	}
-	_, p.span = p.o.tracer.Start(ctx, p.name, p.class.span, trace.WithTimestamp(p.began), trace.WithLinks(p.links...))
-	p.set(p.attrs...)
-	for _, e := range p.events {
-		p.event(e.name, e.at, e.with...)
+	opts := append(slices.Clip(p.class.span), trace.WithTimestamp(p.began))
+	_, p.span = p.o.tracer.Start(ctx, p.name, opts...)
+	for _, do := range put.todo {
+		do(p.span)
 	}
-}
-
-func (p *op) recording() bool { return p.span == nil || p.span.IsRecording() }
-
-func (p *op) set(attrs ...attribute.KeyValue) {
-	if p.span != nil {
-		p.span.SetAttributes(attrs...)
-	} else {
-		p.attrs = append(p.attrs, attrs...)
-	}
-}
-
-func (p *op) event(name string, at time.Time, attrs ...attribute.KeyValue) {
-	if p.span != nil {
-		p.span.AddEvent(name, trace.WithTimestamp(at), trace.WithAttributes(attrs...))
-	} else {
-		p.events = append(p.events, event{name, at, attrs})
-	}
+	return p.span
 }
 
 // link adds a link, unless it would lead nowhere.
 func (p *op) link(to trace.SpanContext, kind string, attrs ...attribute.KeyValue) {
-	if !to.IsSampled() {
-		return
-	}
-	l := trace.Link{SpanContext: to, Attributes: append(attrs, AttrLink.String(kind))}
-	if p.span != nil {
-		p.span.AddLink(l)
-	} else {
-		p.links = append(p.links, l)
+	if to.IsSampled() {
+		p.span.AddLink(trace.Link{SpanContext: to, Attributes: append(attrs, AttrLink.String(kind))})
 	}
 }
 
-// end ends the span, if there is one by now or the op took long enough or went wrong.
-func (p *op) end(now time.Time, took time.Duration, what string, err error) {
+// end ends the span, but for a late one that did not take long enough and did not go wrong.
+func (p *op) end(took time.Duration, what string, err error) {
 	wrong := err != nil && failed(what)
-	if p.span == nil && !wrong && took < p.o.cfg.SpansOver {
+	if _, isLate := p.span.(*late); isLate && !wrong && took < p.o.cfg.SpansOver {
 		return
 	}
-	p.makeSpan()
-	if wrong && p.span.IsRecording() {
-		p.span.SetAttributes(AttrError.String(what))
-		p.span.SetStatus(codes.Error, p.o.text(p.key, err))
+	span := p.made()
+	if wrong {
+		span.SetAttributes(AttrError.String(what))
+		span.SetStatus(codes.Error, p.o.text(p.key, err))
 	}
-	p.span.End(trace.WithTimestamp(now))
+	span.End()
 }
 
 // A lock is one Lock or TryLock, from the call to the end of the hold.
 type lock struct {
 	op
-	named trace.SpanContext // what its claim says: its own span or, if that is put off, the caller's
-	tells string            // the same as a traceparent
+	tells string // its claim: the traceparent of its own span or, if that is put off, of the caller's
 
 	attempts int          // with a claim of its own
 	refused  bool         // one of them was
 	waited   bool         // it had to wait
 	holder   backend.Meta // whom the last of them named
 
-	granted time.Time // zero until then
-	hold    blame.Hold
+	hold blame.Hold // once it is granted
 }
 
 func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	c := o.classes.class(h)
-	l := &lock{op: op{o: o, class: c, name: c.lock}}
-	l.lock = l
-	ctx = l.begin(ctx, h)
-	l.named = trace.SpanContextFromContext(ctx)
-	l.tells = traceparent(l.named)
+	l := &lock{op: op{o: o, class: o.class(h), key: h.Key}}
+	l.lock, l.name = l, l.class.lock
+	ctx = l.begin(ctx)
+	l.tells = traceparent(l.named())
 	return locker.WithTraceparent(ctx, l.tells), l.over
 }
 
-// contended reports whether the key was found held: by an attempt of its own, or by others of the
-// cohort, which it joined without one.
-func (l *lock) contended(err error) bool {
-	return l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld))
-}
+// named is the span that its claim names.
+func (l *lock) named() trace.SpanContext { return trace.SpanContextFromContext(l.ctx) }
 
-// acquired counts what came of it.
+// acquired counts what came of it. The key was found held by an attempt of its own, or by others of
+// the cohort, which it joined without one.
 func (l *lock) acquired(result string, now time.Time, err error) {
-	l.o.metrics.wait.Record(l.ctx, now.Sub(l.began).Seconds(), l.class.wait[result]...)
-	l.class.acquisitions[result].Add(1)
-	if l.contended(err) {
-		l.class.contended.Add(1)
+	m, c, of := &l.o.metrics, l.class, l.class.granted
+	if result != ResultGranted {
+		of = c.series(AttrResult.String(result))
+	}
+	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), of.record...)
+	m.acquisitions.Add(l.ctx, 1, of.add...)
+	if l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld)) {
+		m.contended.Add(l.ctx, 1, c.all.add...)
 	}
 	if l.attempts > 1 {
-		l.set(AttrAttempts.Int(l.attempts))
+		l.span.SetAttributes(AttrAttempts.Int(l.attempts))
 	}
 }
 
 // grant is the beginning of the hold.
 func (l *lock) grant(lease locker.Lease) {
-	l.granted = time.Now()
-	l.acquired(ResultGranted, l.granted, nil)
-	l.class.holds.Add(1)
-	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l}
+	now := time.Now()
+	l.acquired(ResultGranted, now, nil)
+	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l, From: now}
 	l.o.blame.Begin(l.key, &l.hold)
-	if !l.recording() {
+	if !l.span.IsRecording() {
 		return
 	}
-	attrs := make([]attribute.KeyValue, 0, 4)
-	attrs = append(attrs, AttrResult.String(ResultGranted), token(lease.Token),
+	l.span.SetAttributes(AttrResult.String(ResultGranted), token(lease.Token),
 		AttrDeadline.String(lease.Until.Format(time.RFC3339Nano)))
 	if lease.Passes > 0 {
-		attrs = append(attrs, AttrPasses.Int(lease.Passes))
+		l.span.SetAttributes(AttrPasses.Int(lease.Passes))
 	}
-	l.set(attrs...)
-	l.event(EventGranted, l.granted)
+	l.span.AddEvent(EventGranted)
 	if lease.Claim.Traceparent != l.tells {
 		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
 	}
 	if p, ok := l.o.leases.Load(lease.Claim.Traceparent); ok {
-		p.(*op).link(l.named, LinkUsedBy) //nolint:errcheck // nothing else is in it
+		p.(*op).link(l.named(), LinkUsedBy) //nolint:errcheck // nothing else is in it
 	}
 }
 
 func (l *lock) over(h locker.Hold, err error) {
 	now := time.Now()
-	if l.granted.IsZero() {
+	if l.hold.Here == nil {
 		result := resultOf(err)
 		l.acquired(result, now, err)
 		l.o.report(l.ctx, h, result, err)
-		l.set(AttrResult.String(result))
+		l.span.SetAttributes(AttrResult.String(result))
 		if l.refused && !l.waited { // else the wait tells
 			l.blockedBy([]blame.Culprit{{Hold: blame.Hold{Meta: l.holder}}})
 		}
-		l.end(now, 0, result, err)
+		l.end(0, result, err)
 		return
 	}
-	held := now.Sub(l.granted)
-	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.hold...)
-	l.class.holds.Add(-1)
-	if n := l.o.blame.End(&l.hold); n > 0 {
-		l.set(AttrWaiters.Int(n))
+	held := now.Sub(l.hold.From)
+	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.all.record...)
+	if n := l.o.blame.End(&l.hold, now); n > 0 {
+		l.span.SetAttributes(AttrWaiters.Int(n))
 	}
-	cause := causeOf(err)
+	cause := causes.of(err)
 	if cause != "" {
-		l.class.lost[cause].Add(1)
-		l.set(AttrCause.String(cause))
+		l.o.metrics.lost.Add(l.ctx, 1, l.class.series(AttrCause.String(cause)).add...)
+		l.span.SetAttributes(AttrCause.String(cause))
 	}
-	l.end(now, held, cause, err)
+	l.end(held, cause, err)
 }
 
 // beginWait begins the part of a lock in which others are in its way.
-func (o *Observer) beginWait(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	outer, ok := ctx.Value(opKey{}).(*op)
-	if !ok || outer.lock == nil {
-		return ctx, ignore
-	}
-	l := outer.lock
+func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	l.waited = true
-	l.class.waiters.Add(1)
-	w := &op{o: o, lock: l, class: l.class, name: SpanWait}
-	on := o.blame.Wait(l.key, l.holder, l.class)
-	return w.begin(ctx, h), func(_ locker.Hold, err error) {
+	w := &op{o: l.o, lock: l, class: l.class, key: l.key, name: SpanWait}
+	on := l.o.blame.Wait(l.key, l.holder, l)
+	return w.begin(ctx), func(_ locker.Hold, err error) {
 		now := time.Now()
-		took, all, result := now.Sub(w.began), o.blame.Done(on), resultOf(err)
-		l.class.waiters.Add(-1)
-		o.logWait(w, took, result, all)
-		if w.recording() {
-			w.set(AttrResult.String(result))
+		took, all, result := now.Sub(w.began), l.o.blame.Done(on, now), resultOf(err)
+		l.o.logWait(w, took, result, all)
+		if w.span.IsRecording() {
+			w.span.SetAttributes(AttrResult.String(result))
 			w.blockedBy(all)
-			w.end(now, took, result, err)
 		}
+		w.end(took, result, err)
 	}
 }
 
@@ -242,12 +229,12 @@ func (p *op) blockedBy(all []blame.Culprit) {
 	for i := range all {
 		sc, attrs := culprit(&all[i])
 		if i == 0 {
-			p.set(attrs...)
+			p.span.SetAttributes(attrs...)
 		}
 		if sc.IsSampled() {
 			p.link(sc, LinkBlockedBy, attrs...)
 		} else if len(attrs) > 0 {
-			p.event(LinkBlockedBy, time.Now(), attrs...)
+			p.span.AddEvent(LinkBlockedBy, trace.WithAttributes(attrs...))
 		}
 	}
 }
@@ -256,7 +243,7 @@ func (p *op) blockedBy(all []blame.Culprit) {
 func culprit(c *blame.Culprit) (sc trace.SpanContext, attrs []attribute.KeyValue) {
 	sc = parseTraceparent(c.Meta.Traceparent)
 	if l, ok := c.Here.(*lock); ok {
-		sc = l.named
+		sc = l.named()
 	}
 	attrs = append(make([]attribute.KeyValue, 0, 8), holder(c.Meta)...)
 	if sc.IsValid() {
@@ -271,28 +258,28 @@ func culprit(c *blame.Culprit) (sc trace.SpanContext, attrs []attribute.KeyValue
 	return sc, attrs
 }
 
-// endAttempt takes note of an answer of the store.
-func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
-	p, _ := ctx.Value(opKey{}).(*op)
-	if p != nil && p.lock != nil {
-		p.lock.attempts++
-		if err == nil && p.lock.attempts == 1 {
+// attempted takes note of an answer of the store to the op's claim.
+func (p *op) attempted(h locker.Hold, err error) {
+	l := p.lock
+	if l != nil {
+		l.attempts++
+		if err == nil && l.attempts == 1 {
 			return // granted at once: the span says it all
 		}
 	}
 	var held *backend.HeldError
 	if errors.As(err, &held) {
-		if p != nil && p.lock != nil {
-			p.lock.refused, p.lock.holder = true, held.Holder
+		if l != nil {
+			l.refused, l.holder = true, held.Holder
 		}
-		o.blame.Named(h.Key, held.Holder)
+		p.o.blame.Named(p.key, held.Holder, nil)
 	}
 	result := resultOf(err)
 	if result == ResultQuarantined {
-		o.classes.class(h).quarantined.Add(1)
-		o.report(ctx, h, result, err)
+		p.o.metrics.quarantined.Add(p.ctx, 1, p.class.all.add...)
+		p.o.report(p.ctx, h, result, err)
 	}
-	if p == nil || !p.recording() {
+	if !p.span.IsRecording() {
 		return
 	}
 	name, attrs := EventAttempt, []attribute.KeyValue{AttrResult.String(result)}
@@ -302,7 +289,7 @@ func (o *Observer) endAttempt(ctx context.Context, h locker.Hold, err error) {
 			name, attrs = EventQueued, append(attrs, AttrPosition.Int(held.Position))
 		}
 	}
-	p.event(name, time.Now(), attrs...)
+	p.span.AddEvent(name, trace.WithAttributes(attrs...))
 }
 
 func holder(m backend.Meta) []attribute.KeyValue {
@@ -316,57 +303,70 @@ func holder(m backend.Meta) []attribute.KeyValue {
 
 // beginLease begins what the process asks for on behalf of its cohort.
 func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	p := &op{o: o, class: o.classes.class(h), name: SpanLease}
-	ctx = p.begin(ctx, h)
-	tells := ""
-	if p.span != nil { // else the claim has the caller's
-		tells = traceparent(p.span.SpanContext())
+	p := &op{o: o, class: o.class(h), key: h.Key, name: SpanLease}
+	ctx = p.begin(ctx)
+	tells := traceparent(p.span.SpanContext())
+	if tells != "" { // else it is late, and the claim has the caller's
 		o.leases.Store(tells, p)
 		ctx = locker.WithTraceparent(ctx, tells)
 	}
-	return ctx, func(h locker.Hold, err error) {
-		what := resultOf(err)
-		switch {
-		case !p.held:
-			p.set(AttrResult.String(what))
-		case err != nil:
-			what = causeOf(err)
-			p.set(AttrCause.String(what))
+	return ctx, func(_ locker.Hold, err error) {
+		what, key := resultOf(err), AttrResult
+		if p.held {
+			what, key = causes.of(err), AttrCause
+		}
+		if what != "" {
+			p.span.SetAttributes(key.String(what))
 		}
 		o.leases.Delete(tells)
-		p.end(time.Now(), 0, what, err)
+		p.end(0, what, err)
 	}
 }
 
-// beginRenewal counts renewals, and makes a span of one that fails.
-func (o *Observer) beginRenewal(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	p := &op{o: o, ctx: ctx, key: h.Key, class: o.classes.class(h), name: SpanRenew, began: time.Now()}
-	return ctx, func(_ locker.Hold, err error) {
-		result := renewalOf(err)
-		p.class.renewals[result].Add(1)
-		if err != nil {
-			p.set(AttrResult.String(result))
-			p.end(time.Now(), o.cfg.SpansOver, result, err)
-		}
-	}
-}
-
-// beginRelease makes a span of a release that fails.
-func (o *Observer) beginRelease(ctx context.Context) (context.Context, func(locker.Hold, error)) {
+// beginRequest counts renewals, and makes a span of a renewal or a release that fails.
+func (o *Observer) beginRequest(ctx context.Context, what string) (context.Context, func(locker.Hold, error)) {
 	began := time.Now()
 	return ctx, func(h locker.Hold, err error) {
-		outer, _ := ctx.Value(opKey{}).(*op)
-		held := outer != nil && outer.lock != nil && !outer.lock.granted.IsZero()
-		result := renewalOf(err)
-		if !failed(result) || !held && result == ResultLost { // the store rightly knows of no such hold
-			return
+		result, name := renewalOf(err), SpanRelease
+		if what == locker.OpRenew {
+			name = SpanRenew
+			o.metrics.renewals.Add(ctx, 1, o.class(h).series(AttrResult.String(result)).add...)
 		}
-		p := &op{o: o, ctx: ctx, key: h.Key, class: o.classes.class(h), name: SpanRelease, began: began}
-		p.set(AttrResult.String(result))
-		p.end(time.Now(), o.cfg.SpansOver, result, err)
+		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) {
+			return // it went well, or the store rightly knows of no hold
+		}
+		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
+		p.span.SetAttributes(AttrResult.String(result))
+		p.end(0, result, err)
 	}
+}
+
+// holds reports whether ctx is that of a lock that was granted.
+func holds(ctx context.Context) bool {
+	p := opOf(ctx)
+	return p != nil && p.lock != nil && p.lock.hold.Here != nil
 }
 
 func token(t uint64) attribute.KeyValue {
 	return AttrToken.Int64(int64(t)) //nolint:gosec // tokens are microseconds and counters, far below 2^63
+}
+
+// traceparent is sc in the W3C form, or "" if it is not valid.
+func traceparent(sc trace.SpanContext) string {
+	if !sc.IsValid() {
+		return ""
+	}
+	traceID, spanID := sc.TraceID(), sc.SpanID()
+	b := make([]byte, 0, 55)
+	b = hex.AppendEncode(append(b, "00-"...), traceID[:])
+	b = hex.AppendEncode(append(b, '-'), spanID[:])
+	return string(hex.AppendEncode(append(b, '-'), []byte{byte(sc.TraceFlags() & trace.FlagsSampled)}))
+}
+
+// parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
+// SpanContext.
+func parseTraceparent(s string) trace.SpanContext {
+	from := propagation.MapCarrier{"traceparent": s}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), from)
+	return trace.SpanContextFromContext(ctx)
 }

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -33,9 +34,6 @@ type Store struct {
 // in particular. It forwards everything, and closes b when it is closed. Wrap the nodes of a quorum
 // one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
 func Wrap(b backend.Backend, s Store) backend.Backend {
-	if s.Tracer == nil {
-		s.Tracer = otel.GetTracerProvider()
-	}
 	if s.Name == "" {
 		s.Name, _, _ = strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
 	}
@@ -57,18 +55,17 @@ func Wrap(b backend.Backend, s Store) backend.Backend {
 }
 
 func tracerOf(tp trace.TracerProvider) trace.Tracer {
+	tp = cmp.Or(tp, otel.GetTracerProvider())
 	return tp.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(schema))
 }
 
 // version is this module's in the program that it is part of.
 var version = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if strings.HasPrefix(scope, m.Path+"/") {
-			return m.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if strings.HasPrefix(scope, m.Path+"/") {
+				return m.Version
+			}
 		}
 	}
 	return ""
@@ -90,56 +87,49 @@ func (b *wrapped) start(ctx context.Context, name, operation string) (context.Co
 // end ends the span of a request. Its text leaves the key out: the span around it says what kind of
 // key it is.
 func end(span trace.Span, key, result string, err error) {
-	if span.IsRecording() {
-		span.SetAttributes(AttrResult.String(result))
-		if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
-			span.SetAttributes(AttrError.String(result))
-			span.SetStatus(codes.Error, withoutKey(err.Error(), key))
-		}
+	span.SetAttributes(AttrResult.String(result))
+	if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
+		span.SetAttributes(AttrError.String(result))
+		span.SetStatus(codes.Error, withoutKey(err.Error(), key))
 	}
 	span.End()
 }
 
 // TryAcquire implements [backend.Backend].
-func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
 	ctx, span := b.start(ctx, SpanStoreAcquire, "TryAcquire")
-	g, err := b.Backend.TryAcquire(ctx, c)
-	if g.Token != 0 {
+	defer func() { end(span, c.Key, resultOf(err), err) }()
+	if g, err = b.Backend.TryAcquire(ctx, c); g.Token != 0 {
 		span.SetAttributes(token(g.Token))
 	}
-	end(span, c.Key, resultOf(err), err)
 	return g, err
 }
 
 // Renew implements [backend.Backend].
-func (b *wrapped) Renew(ctx context.Context, c backend.Claim) error {
+func (b *wrapped) Renew(ctx context.Context, c backend.Claim) (err error) {
 	ctx, span := b.start(ctx, SpanStoreRenew, "Renew")
-	err := b.Backend.Renew(ctx, c)
-	end(span, c.Key, renewalOf(err), err)
-	return err
+	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	return b.Backend.Renew(ctx, c)
 }
 
 // Release implements [backend.Backend].
-func (b *wrapped) Release(ctx context.Context, c backend.Claim) error {
+func (b *wrapped) Release(ctx context.Context, c backend.Claim) (err error) {
 	ctx, span := b.start(ctx, SpanStoreRelease, "Release")
-	err := b.Backend.Release(ctx, c)
-	end(span, c.Key, renewalOf(err), err)
-	return err
+	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	return b.Backend.Release(ctx, c)
 }
 
 // Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the
 // wait.
-func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (_ <-chan backend.Wake, err error) {
 	ctx, span := b.start(ctx, SpanStoreWatch, "Watch")
-	wakes, err := b.Backend.Watch(ctx, c)
-	end(span, c.Key, renewalOf(err), err)
-	return wakes, err
+	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	return b.Backend.Watch(ctx, c)
 }
 
 // Inspect implements [backend.Backend].
-func (b *wrapped) Inspect(ctx context.Context, key string) (backend.State, error) {
+func (b *wrapped) Inspect(ctx context.Context, key string) (_ backend.State, err error) {
 	ctx, span := b.start(ctx, SpanStoreInspect, "Inspect")
-	state, err := b.Backend.Inspect(ctx, key)
-	end(span, key, renewalOf(err), err)
-	return state, err
+	defer func() { end(span, key, renewalOf(err), err) }()
+	return b.Backend.Inspect(ctx, key)
 }

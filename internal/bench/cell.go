@@ -186,7 +186,7 @@ func (c *cell) answers() ([]worker.Result, error) {
 			err = json.Unmarshal(line, &all[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a worker did not answer: %w%s", err, w.said())
+			return nil, fmt.Errorf("a worker's answer: %w%s", err, w.said())
 		}
 	}
 	return all, nil
@@ -344,12 +344,17 @@ func startWorker(program string, o worker.Order) (*process, error) {
 	return w, w.cmd.Start()
 }
 
-// line reads what the worker says next.
+// line reads what the worker says next. One that says nothing for so long is killed.
 func (w *process) line(limit time.Duration) ([]byte, error) {
 	late := time.AfterFunc(limit, func() { _ = w.cmd.Process.Kill() })
-	defer late.Stop()
-	return w.out.ReadBytes('\n')
+	line, err := w.out.ReadBytes('\n')
+	if !late.Stop() {
+		err = fmt.Errorf("%s %v", silent, limit)
+	}
+	return line, err
 }
+
+const silent = "it said nothing for"
 
 // said is the end of what it has logged. It ends the process, which has failed.
 func (w *process) said() string {

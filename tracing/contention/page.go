@@ -2,6 +2,7 @@ package contention
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the page's template
 	"encoding/json"
 	"html/template"
@@ -16,32 +17,18 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ago": func(now, then time.Time) string {
-		if then.IsZero() {
-			return ""
-		}
-		return brief(now.Sub(then))
-	},
-	"brief": brief,
-	"plus1": func(n int) int { return n + 1 },
-}).Parse(pageText))
+var page = template.Must(template.New("page").
+	Funcs(template.FuncMap{"brief": brief}).Parse(pageText))
 
-// keyWaits are those who wait for one key, the oldest first.
-type keyWaits struct {
-	Wait
-	Others []Wait
-}
-
-func byKey(waits []Wait) (all []keyWaits) {
+// byKey returns those who wait for each key, the oldest first, from all in that order.
+func byKey(waits []Wait) (all [][]Wait) {
 	at := map[string]int{}
 	for _, w := range waits {
-		if i, known := at[w.Key]; known {
-			all[i].Others = append(all[i].Others, w)
-			continue
+		if w.Ahead == 0 {
+			at[w.Key] = len(all)
+			all = append(all, nil)
 		}
-		at[w.Key] = len(all)
-		all = append(all, keyWaits{Wait: w})
+		all[at[w.Key]] = append(all[at[w.Key]], w)
 	}
 	return all
 }
@@ -85,12 +72,11 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(t.Snapshot())
 	case base == "profile" || base == "holders":
-		seconds := 0
-		if text := r.FormValue("seconds"); text != "" {
-			if seconds, err = strconv.Atoi(text); err != nil || seconds < 1 || seconds > 3600 {
-				http.Error(w, "seconds must be 1 to 3600", http.StatusBadRequest)
-				return
-			}
+		var seconds int // 0: since the Tracker was made
+		seconds, err = strconv.Atoi(cmp.Or(r.FormValue("seconds"), "0"))
+		if err != nil || seconds < 0 || seconds > 3600 {
+			http.Error(w, "seconds must be 0 to 3600", http.StatusBadRequest)
+			return
 		}
 		kind = "application/octet-stream"
 		w.Header().Set("Content-Disposition", `attachment; filename="`+base+`.pb.gz"`)
@@ -101,7 +87,7 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s := t.Snapshot()
 		err = page.Execute(&body, struct {
 			Snapshot
-			Keys  []keyWaits
+			Keys  [][]Wait
 			Host  string
 			PID   int
 			Trace func(id string) string

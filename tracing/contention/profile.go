@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,10 +14,11 @@ import (
 // maxSites is how many places times classes are told apart. What comes after is summed up.
 const maxSites = 10_000
 
-// A site is a place that waited, or was waited for, for a class of keys.
+// A site is a place that waited or, with held, was waited for, for a class of keys.
 type site struct {
 	stack [depth]uintptr
 	class string
+	held  bool
 }
 
 type spent struct {
@@ -26,20 +26,19 @@ type spent struct {
 	time  time.Duration
 }
 
-// profiled is where time was spent.
-type profiled map[site]spent
+// spending is where time was spent.
+type spending map[site]spent
 
-func (p profiled) add(stack [depth]uintptr, class string, d time.Duration) {
-	at := site{stack, class}
-	s, known := p[at]
-	if !known && len(p) >= maxSites {
-		at = site{class: "_other"}
-		s = p[at]
+func (all spending) add(at site, d time.Duration) {
+	s, known := all[at]
+	if !known && len(all) >= maxSites {
+		at = site{class: "_other", held: at.held}
+		s = all[at]
 	}
 	if !known {
 		at.class = strings.Clone(at.class) // not to keep the whole key
 	}
-	p[at] = spent{s.count + 1, s.time + d}
+	all[at] = spent{s.count + 1, s.time + d}
 }
 
 // WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by
@@ -48,115 +47,62 @@ func (p profiled) add(stack [depth]uintptr, class string, d time.Duration) {
 // is of all since the Tracker was made or, with a positive d, of the next d; it ends early with
 // ctx.
 func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d time.Duration) error {
-	from, before := t.began, profiled{}
+	from, before := t.began, spending{}
 	if d > 0 {
-		from, before = time.Now(), t.profile(holders)
+		from, before = time.Now(), t.spending()
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
 		}
 	}
-	b := builder{
-		Profile: profile.Profile{
-			SampleType:        []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}},
-			DefaultSampleType: "delay",
-			PeriodType:        &profile.ValueType{Type: "contentions", Unit: "count"}, Period: 1,
-			TimeNanos: from.UnixNano(), DurationNanos: time.Since(from).Nanoseconds(),
+	p := &profile.Profile{
+		SampleType:        []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}},
+		DefaultSampleType: "delay",
+		PeriodType:        &profile.ValueType{Type: "contentions", Unit: "count"}, Period: 1,
+		TimeNanos: from.UnixNano(), DurationNanos: time.Since(from).Nanoseconds(),
+		Mapping: []*profile.Mapping{
+			{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true},
 		},
-		locations: map[uintptr]*profile.Location{}, functions: map[string]*profile.Function{},
 	}
-	b.Mapping = []*profile.Mapping{
-		{ID: 1, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true},
-	}
-	for at, s := range t.profile(holders) {
-		if was := before[at]; s.count > was.count {
-			b.add(at, spent{s.count - was.count, s.time - was.time})
+	known := map[runtime.Frame]*profile.Location{}
+	for at, s := range t.spending() {
+		was := before[at]
+		if s.count == was.count || at.held != holders {
+			continue
 		}
+		sample := &profile.Sample{
+			Value: []int64{s.count - was.count, (s.time - was.time).Nanoseconds()},
+			Label: map[string][]string{"class": {at.class}},
+		}
+		stack := frames(at.stack[:])
+		if len(stack) == 0 { // or it is what is summed up
+			stack = []runtime.Frame{{Function: "another process"}}
+		}
+		for _, f := range stack {
+			if known[f] == nil {
+				id := uint64(len(known) + 1)
+				fn := &profile.Function{ID: id, Name: f.Function, SystemName: f.Function, Filename: f.File}
+				known[f] = &profile.Location{
+					ID: id, Mapping: p.Mapping[0], Address: uint64(f.PC),
+					Line: []profile.Line{{Function: fn, Line: int64(f.Line)}},
+				}
+				p.Function, p.Location = append(p.Function, fn), append(p.Location, known[f])
+			}
+			sample.Location = append(sample.Location, known[f])
+		}
+		p.Sample = append(p.Sample, sample)
 	}
-	return b.Write(w)
+	return p.Write(w)
 }
 
-func (t *Tracker) profile(holders bool) profiled {
+func (t *Tracker) spending() spending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if holders {
-		return maps.Clone(t.held)
-	}
-	return maps.Clone(t.waited)
-}
-
-// A builder makes a profile out of program counters.
-type builder struct {
-	profile.Profile
-	locations map[uintptr]*profile.Location // nil for what is left out
-	functions map[string]*profile.Function
-}
-
-func (b *builder) add(at site, s spent) {
-	sample := &profile.Sample{Value: []int64{s.count, s.time.Nanoseconds()}, Label: map[string][]string{"class": {at.class}}}
-	if at.stack == ([depth]uintptr{}) {
-		sample.Location = []*profile.Location{b.nowhere()}
-	}
-	for _, pc := range at.stack {
-		if pc == 0 {
-			break
-		}
-		if l := b.location(pc); l != nil {
-			sample.Location = append(sample.Location, l)
-		}
-	}
-	b.Sample = append(b.Sample, sample)
-}
-
-// nowhere stands for another process, and for what is summed up.
-func (b *builder) nowhere() *profile.Location {
-	if b.locations[0] == nil {
-		l := &profile.Location{ID: uint64(len(b.Location) + 1), Mapping: b.Mapping[0]}
-		l.Line = []profile.Line{{Function: b.function(runtime.Frame{Function: "another process"})}}
-		b.locations[0] = l
-		b.Location = append(b.Location, l)
-	}
-	return b.locations[0]
-}
-
-// location is where pc is. Frames of the lock itself are left out, so that the one who waits is on
-// top.
-func (b *builder) location(pc uintptr) *profile.Location {
-	if l, ok := b.locations[pc]; ok {
-		return l
-	}
-	l := &profile.Location{Address: uint64(pc), Mapping: b.Mapping[0]}
-	for _, f := range frames([]uintptr{pc}) {
-		l.Line = append(l.Line, profile.Line{Function: b.function(f), Line: int64(f.Line)})
-	}
-	if len(l.Line) == 0 {
-		b.locations[pc] = nil
-		return nil
-	}
-	l.ID = uint64(len(b.Location) + 1)
-	b.locations[pc] = l
-	b.Location = append(b.Location, l)
-	return l
-}
-
-func (b *builder) function(f runtime.Frame) *profile.Function {
-	fn := b.functions[f.Function]
-	if fn == nil {
-		fn = &profile.Function{ID: uint64(len(b.Function) + 1), Name: f.Function, SystemName: f.Function, Filename: f.File}
-		b.functions[f.Function] = fn
-		b.Function = append(b.Function, fn)
-	}
-	return fn
+	return maps.Clone(t.spent)
 }
 
 // frames are the frames of a stack, without those of the lock.
 func frames(stack []uintptr) (all []runtime.Frame) {
-	if n := slices.Index(stack, 0); n >= 0 {
-		stack = stack[:n]
-	}
-	if len(stack) == 0 {
-		return nil
-	}
 	for next := runtime.CallersFrames(stack); ; {
 		f, more := next.Next()
 		if f.Function != "" && !ours(f.Function) {

@@ -59,19 +59,14 @@ type Past struct {
 
 // A Blocker is who is in the way of a wait: a hold of this process, or whom the store has named.
 type Blocker struct {
-	Here  bool      `json:"here"`            // this process
-	Where string    `json:"where,omitzero"`  // if so
-	Token uint64    `json:"token,omitzero"`  // if known
-	Since time.Time `json:"since,omitzero"`  // since when it is known to hold, by this process's clock
-	Meta  *Identity `json:"holder,omitzero"` // of another process
-	Trace string    `json:"trace,omitzero"`  // if it is traced
-}
-
-// An Identity is what a holder says of itself.
-type Identity struct {
-	Service string `json:"service,omitzero"` // as in backend.Meta
-	Host    string `json:"host,omitzero"`
-	PID     int    `json:"pid,omitzero"`
+	Here    bool      `json:"here"`             // this process
+	Where   string    `json:"where,omitzero"`   // if so
+	Service string    `json:"service,omitzero"` // of another process, as in backend.Meta
+	Host    string    `json:"host,omitzero"`
+	PID     int       `json:"pid,omitzero"`
+	Token   uint64    `json:"token,omitzero"` // if known
+	Since   time.Time `json:"since,omitzero"` // when it is known to hold from, by the clock here
+	Trace   string    `json:"trace,omitzero"` // if it is traced
 }
 
 // String says who is in the way, for people.
@@ -82,7 +77,7 @@ func (b *Blocker) String() string {
 	case b.Here:
 		return "this process, at " + b.Where
 	}
-	return fmt.Sprintf("%s on %s, pid %d", b.Meta.Service, b.Meta.Host, b.Meta.PID)
+	return fmt.Sprintf("%s on %s, pid %d", b.Service, b.Host, b.PID)
 }
 
 // Snapshot returns what is held and waited for now.
@@ -91,47 +86,48 @@ func (t *Tracker) Snapshot() Snapshot {
 	defer t.mu.Unlock()
 	s := Snapshot{At: time.Now(), Holds: []Hold{}, Waits: []Wait{}}
 	s.LongestWaits, s.LongestHolds = slices.Clone(lately(t.recent[0], s.At)), slices.Clone(lately(t.recent[1], s.At))
-	for w := range t.waits {
-		var cohort request
-		if asks := t.asking[w.Key]; asks != nil {
-			cohort = asks.request
+	t.blame.Each(func(k *blame.Key) {
+		cohort, asks := k.Asks.(*lock)
+		if !asks {
+			cohort = &lock{}
 		}
-		one := Wait{
-			Key: w.Key, Mode: w.Mode.String(), Since: w.since, Where: where(w.stack[:]), Trace: traceID(w.trace),
-			Attempts: w.attempts + cohort.attempts, Position: cmp.Or(cohort.position, w.position),
+		for ahead, w := range k.Waits {
+			l := w.Of.(*lock) //nolint:errcheck,forcetypeassert // nothing else waits
+			s.Waits = append(s.Waits, Wait{
+				Key: l.Key, Mode: l.Mode.String(), Since: w.Since, Where: where(l.stack[:]), Ahead: ahead,
+				Attempts: l.attempts + cohort.attempts, Position: cmp.Or(cohort.position, l.position),
+				Blocker: blockerOf(k.Holder(), w.Since), Trace: traceID(l.trace),
+			})
 		}
-		if h, known := t.blame.Holder(w.Key); known {
-			one.Blocker = blockerOf(&h, w.since)
+		for _, h := range k.Holds {
+			if l, here := h.Here.(*lock); here && !h.Over() {
+				s.Holds = append(s.Holds, Hold{
+					Key: l.Key, Mode: l.Mode.String(), Token: h.Token, Since: h.From, Until: l.until,
+					Renewed: l.renewed, Where: where(l.stack[:]), Waiters: len(k.Waits), Trace: traceID(l.trace),
+				})
+			}
 		}
-		s.Waits = append(s.Waits, one)
-	}
-	slices.SortFunc(s.Waits, func(a, b Wait) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
-	waiters := map[string]int{}
-	for i := range s.Waits {
-		w := &s.Waits[i]
-		w.Ahead = waiters[w.Key]
-		waiters[w.Key]++
-	}
-	for k := range t.holds {
-		s.Holds = append(s.Holds, Hold{
-			Key: k.Key, Mode: k.Mode.String(), Token: k.Token, Since: k.since, Until: k.until, Renewed: k.renewed,
-			Where: where(k.stack[:]), Waiters: waiters[k.Key], Trace: traceID(k.trace),
-		})
-	}
+	})
+	slices.SortFunc(s.Waits, func(a, b Wait) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Ahead, b.Ahead))
+	})
 	slices.SortFunc(s.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
 	return s
 }
 
 // blockerOf is for people what h is, which is in the way of who waits since then.
 func blockerOf(h *blame.Hold, since time.Time) *Blocker {
-	b := &Blocker{Token: h.Token, Since: h.From(), Trace: traceID(h.Meta.Traceparent)}
-	if b.Since.IsZero() {
+	if h == nil {
+		return nil
+	}
+	b := &Blocker{Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent)}
+	if h.From.IsZero() {
 		b.Since = since
 	}
 	if l, ok := h.Here.(*lock); ok {
 		b.Here, b.Where, b.Trace = true, where(l.stack[:]), traceID(l.trace)
 	} else {
-		b.Meta = &Identity{h.Meta.Service, h.Meta.Host, h.Meta.PID}
+		b.Service, b.Host, b.PID = h.Meta.Service, h.Meta.Host, h.Meta.PID
 	}
 	return b
 }
@@ -148,16 +144,15 @@ func traceID(traceparent string) string {
 const longest = 20
 
 // remember adds a wait or hold of l to the longest of the last minute, if it is one of them.
-func remember(all []Past, l *lock, by []blame.Culprit) []Past {
-	now := time.Now()
+func remember(all []Past, l *lock, since, now time.Time, by []blame.Culprit) []Past {
 	all = lately(all, now)
-	one := Past{Key: l.Key, Began: l.since, For: now.Sub(l.since), Trace: traceID(l.trace)}
+	one := Past{Key: l.Key, Began: since, For: now.Sub(since), Trace: traceID(l.trace)}
 	i, _ := slices.BinarySearchFunc(all, one, func(a, b Past) int { return cmp.Compare(b.For, a.For) })
 	if i == longest {
 		return all
 	}
 	if one.Where = where(l.stack[:]); len(by) > 0 {
-		one.Blocker = blockerOf(&by[0].Hold, l.since)
+		one.Blocker = blockerOf(&by[0].Hold, since)
 	}
 	return slices.Insert(all, i, one)[:min(len(all)+1, longest)]
 }

@@ -112,7 +112,7 @@ func TestSnapshot(t *testing.T) {
 				t.Errorf("nobody blocks %+v", w)
 			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
 				here++
-			case !b.Here && w.Key == "invoice-4" && b.Meta.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 1 && !b.Since.After(w.Since):
+			case !b.Here && w.Key == "invoice-4" && b.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 1 && !b.Since.After(w.Since):
 				there++
 			default:
 				t.Errorf("%+v is blocked by %+v", w, b)
@@ -301,7 +301,7 @@ func TestWaitsAreWaits(t *testing.T) {
 		s, positions := tracker.Snapshot(), 0
 		for _, w := range s.Waits {
 			positions += w.Position
-			if d := s.At.Sub(w.Since); d != 9*time.Second && d != 10*time.Second || w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.Meta.PID != 7 {
+			if d := s.At.Sub(w.Since); d != 9*time.Second && d != 10*time.Second || w.Attempts < 1 || w.Mode != "permit" || w.Blocker == nil || w.Blocker.PID != 7 {
 				t.Errorf("%+v blocked by %+v", w, w.Blocker)
 			}
 		}
