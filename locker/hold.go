@@ -149,8 +149,8 @@ type hold struct {
 	save     []byte        // what its release saves, for Store
 	every    time.Duration // how long after began Once is not to run again; zero: it is not Once's
 	began    time.Time
-	resource *resource     // what the guard protects, if that has an end: see Scoped
-	closed   error         // of closing it, by unlock
+	resource *resource // what the guard protects, if that has an end: see Scoped
+	closed   error     // of closing it, by unlock
 }
 
 // newHold makes a hold of the lease for g; finish ends its operation for the observer. The caller
