@@ -48,7 +48,7 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 			if err := wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
-			d := doctor{o: &o, w: cmd.OutOrStdout(), file: f}
+			d := doctor{o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f}
 			d.all(cmd.Context())
 			switch {
 			case cmd.Context().Err() != nil:
@@ -83,6 +83,7 @@ func (o *common) loadStore(args []string) (config.File, error) {
 type doctor struct {
 	o     *common
 	w     io.Writer
+	paint paint
 	file  config.File
 	store string // that it is looking at, without secrets
 
@@ -119,10 +120,11 @@ func (d *doctor) flush() {
 	}
 	t := tabwriter.NewWriter(d.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, printable(d.store))
+	colours := map[backend.Level]colour{backend.OK: green, backend.Warn: yellow, backend.Fail: red}
 	for _, f := range d.findings {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", f.Level, f.Check, printable(f.Text))
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", d.paint.in(colours[f.Level], string(f.Level)), f.Check, printable(f.Text))
 		if f.Change != "" {
-			fmt.Fprintf(t, "  \t\tto do: %s\n", printable(f.Change))
+			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.in(plain, ""), printable(f.Change))
 		}
 	}
 	_ = t.Flush()

@@ -78,16 +78,16 @@ func traceID(traceparent string) string {
 // shown is how many waiters are printed one by one.
 const shown = 20
 
-func (v lockView) print(w io.Writer) error {
+func (v lockView) print(w io.Writer, p paint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if v.Free {
-		fmt.Fprintf(t, "%s is free\n", printable(v.Key))
+		fmt.Fprintf(t, "%s is %s\n", printable(v.Key), p.in(green, "free"))
 		if v.Token != 0 {
 			fmt.Fprintf(t, "  last token\t%d\n", v.Token)
 		}
 	}
 	for _, h := range v.Holders {
-		fmt.Fprintf(t, "%s is held by %s\n", printable(v.Key), who(h.meta))
+		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.in(yellow, "held"), who(h.meta))
 		if h.Held > 0 {
 			fmt.Fprintf(t, "  for\t%s\n", ago(since(h.meta.Since)))
 		}
@@ -139,15 +139,15 @@ func (o *common) inspect(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return storeError(err)
 		}
-		return o.show(cmd.OutOrStdout(), viewOf(key, state))
+		return o.show(cmd, viewOf(key, state))
 	})
 }
 
-func (o *common) show(w io.Writer, v lockView) error {
+func (o *common) show(cmd *cobra.Command, v lockView) error {
 	if o.output == "json" {
-		return printJSON(w, v)
+		return printJSON(cmd.OutOrStdout(), v)
 	}
-	return v.print(w)
+	return v.print(cmd.OutOrStdout(), o.paint(cmd))
 }
 
 // withKey opens the store for a command about one key.
@@ -228,7 +228,8 @@ func newList() *cobra.Command {
 				views = append(views, v)
 			}
 			slices.SortFunc(views, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
-			return printTable(cmd.OutOrStdout(), slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key }))
+			views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
+			return printTable(cmd.OutOrStdout(), views, o.paint(cmd))
 		},
 	}
 	o.flags(cmd)
@@ -238,20 +239,24 @@ func newList() *cobra.Command {
 }
 
 // printTable prints a line for each lock.
-func printTable(w io.Writer, views []lockView) error {
+func printTable(w io.Writer, views []lockView, p paint) error {
 	if len(views) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tWAIT\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY")
+	fmt.Fprintf(t, "KEY\t%s\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY\n", p.in(plain, "WAIT"))
 	for _, v := range views {
-		fmt.Fprintln(t, strings.Join(v.row(), "\t"))
+		fmt.Fprintln(t, strings.Join(v.row(p), "\t"))
 	}
 	return t.Flush()
 }
 
 // row is the line of a lock in a table.
-func (v lockView) row() []string {
+func (v lockView) row(p paint) []string {
+	waiters := p.in(plain, "0")
+	if n := len(v.Waiters); n > 0 {
+		waiters = p.in(yellow, fmt.Sprint(n))
+	}
 	oldest, longest, by, token := time.Duration(0), time.Duration(0), "nobody", ""
 	for _, w := range v.Waiters {
 		oldest = max(oldest, since(w.meta.Since))
@@ -263,7 +268,7 @@ func (v lockView) row() []string {
 		}
 		token = fmt.Sprint(v.Holders[0].Token)
 	}
-	return []string{printable(v.Key), fmt.Sprint(len(v.Waiters)), blank(oldest), blank(longest), token, by}
+	return []string{printable(v.Key), waiters, blank(oldest), blank(longest), token, by}
 }
 
 func blank(d time.Duration) string {
@@ -372,16 +377,16 @@ that begin and end between two looks are not seen one by one, but their number i
 					}
 					for id, h := range before {
 						if _, still := now[id]; !still {
-							o.change(cmd.OutOrStdout(), change{time.Now(), "ended", key, &h, len(v.Waiters)})
+							o.change(cmd, change{time.Now(), "ended", key, &h, len(v.Waiters)})
 						}
 					}
 					for id, h := range now {
 						if _, was := before[id]; !was {
-							o.change(cmd.OutOrStdout(), change{time.Now(), "granted", key, &h, len(v.Waiters)})
+							o.change(cmd, change{time.Now(), "granted", key, &h, len(v.Waiters)})
 						}
 					}
 					if first && v.Free {
-						o.change(cmd.OutOrStdout(), change{time.Now(), "free", key, nil, len(v.Waiters)})
+						o.change(cmd, change{time.Now(), "free", key, nil, len(v.Waiters)})
 					}
 					before, first = now, false
 					return true
@@ -394,19 +399,20 @@ that begin and end between two looks are not seen one by one, but their number i
 	return cmd
 }
 
-func (o *common) change(w io.Writer, c change) {
+func (o *common) change(cmd *cobra.Command, c change) {
 	if o.output == "json" {
-		_ = printJSON(w, c)
+		_ = printJSON(cmd.OutOrStdout(), c)
 		return
 	}
-	line := c.Time.Format("15:04:05.000") + "  " + c.Event
+	colours := map[string]colour{"granted": green, "ended": yellow, "free": plain}
+	line := c.Time.Format("15:04:05.000") + "  " + o.paint(cmd).in(colours[c.Event], c.Event)
 	if c.Holder != nil {
 		line += fmt.Sprintf("  token %d  %s", c.Holder.Token, who(c.Holder.meta))
 	}
 	if c.Wait > 0 {
 		line += fmt.Sprintf("  %d wait", c.Wait)
 	}
-	fmt.Fprintln(w, line)
+	fmt.Fprintln(cmd.OutOrStdout(), line)
 }
 
 func newWait() *cobra.Command {

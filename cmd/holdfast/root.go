@@ -75,6 +75,7 @@ func newRoot() *cobra.Command {
 	}
 	root.Version = version()
 	withCommands(root)
+	root.PersistentFlags().Bool(noColor, false, "print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),

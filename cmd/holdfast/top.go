@@ -41,7 +41,7 @@ sets another time, whatever it costs. In a pipe each look is printed below the o
 			defer func() { err = errors.Join(err, c.close()) }()
 			for {
 				began := time.Now()
-				frame, err := c.look(ctx, prefix, rows, o.output == "json")
+				frame, err := c.look(ctx, prefix, rows, o.output == "json", o.paint(cmd))
 				switch {
 				case ctx.Err() != nil:
 					return nil // interrupting it is how it ends
@@ -79,7 +79,7 @@ sets another time, whatever it costs. In a pipe each look is printed below the o
 func pace(least, took time.Duration) time.Duration { return max(least, 99*took) }
 
 // look returns one frame of top.
-func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool) ([]byte, error) {
+func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool, p paint) ([]byte, error) {
 	began := time.Now()
 	var views []lockView
 	held, waiting := 0, 0
@@ -109,7 +109,7 @@ func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool)
 		return frame.Bytes(), err
 	}
 	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters\n\n", c.where, began.Format("15:04:05"), all, held, waiting)
-	err := printTable(&frame, views)
+	err := printTable(&frame, views, p)
 	return frame.Bytes(), err
 }
 
@@ -124,10 +124,4 @@ func (v lockView) oldest() (d time.Duration) {
 		}
 	}
 	return d
-}
-
-// isTerminal reports whether f is one.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
