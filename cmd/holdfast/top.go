@@ -113,15 +113,15 @@ func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool,
 	return frame.Bytes(), err
 }
 
-// oldest is the longest wait, or the longest hold where nobody waits.
-func (v lockView) oldest() (d time.Duration) {
+// oldest is the longest wait, or the longest hold where nobody waits, in seconds as of the look.
+func (v lockView) oldest() (s float64) {
 	for _, w := range v.Waiters {
-		d = max(d, since(w.meta.Since))
+		s = max(s, w.Waits)
 	}
 	for _, h := range v.Holders {
 		if len(v.Waiters) == 0 {
-			d = max(d, since(h.meta.Since))
+			s = max(s, h.Held)
 		}
 	}
-	return d
+	return s
 }

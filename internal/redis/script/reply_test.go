@@ -3,6 +3,8 @@ package script
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,30 +96,91 @@ func TestDecodeRenewAndRelease(t *testing.T) {
 var errUnknown = errors.New("no answer")
 
 func TestDecodeInspect(t *testing.T) {
-	holder := []any{"a%20b", "s", int64(8), int64(1500), `{"host":"h"}`}
-	waiter := []any{"c", "p", `{"pid":7}`}
-	s, err := DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
-	if err != nil || len(s.Holders) != 1 || len(s.Waiters) != 1 || s.Token != 9 {
-		t.Fatalf("%+v, %v", s, err)
+	l, err := NewLayout("", 0, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if h := s.Holders[0]; h.Owner != "a b" || h.TTL != 1500*time.Millisecond || h.Token != 8 || h.Mode != backend.Shared || h.Meta.Host != "h" {
-		t.Errorf("%+v", h)
+	const now, later, past = "1000", "2500", "999" // ms
+	hash := func(more ...any) []any {
+		return append([]any{"v", "h2", "f", "9"}, more...)
 	}
-	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
-		t.Errorf("%+v", w)
+	group := func(mode, holders, head, tail, waiting string) string {
+		return mode + " 0 " + holders + " 0 0 0 0 " + head + " " + tail + " " + waiting + " 0"
 	}
-	for _, bad := range []any{nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}} {
-		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
-			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
-				t.Errorf("%v is read as %+v", lists, s)
-			}
+	place := func(ends, form string) string { return ends + " 60000 client " + form + " 15000 c 1 {\"pid\":7}" }
+	readers := hash("g", group("s", "2", "4", "8", "2"), "k:1", later+" 8  a%20b {\"host\":\"h\"}", "k:2", past+" 7 o i ",
+		"q:8", place(later, "!p,2,"), "q:5", place(later, "+r,0,me"), "q:6", place(past, "x"), "q:9", "of old")
+	inspect := func(stored ...any) ([]Inspected, error) {
+		return l.DecodeInspect(append([]any{int64(1), "1", "999"}, stored...), len(stored))
+	}
+	all, err := inspect(readers, []any{}, []any{"h2 9", int64(1)}, []any{"h2 9 500 me 2 {} ", int64(2000)}, []any{"h2 9 500 me 1 ", int64(500)},
+		hash("o", "me", "x", later), hash("o", "me", "x", now))
+	if err != nil || len(all) != 7 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	a := backend.Holder{
+		Owner: "a b", ID: "a b", Mode: backend.Shared, Token: 8, TTL: 1500 * time.Millisecond, Meta: backend.Meta{Host: "h"},
+	}
+	me := backend.Holder{Owner: "me", ID: "me", Token: 8, TTL: 1500 * time.Millisecond}
+	second := me
+	second.Token = 9
+	waits := []backend.Waiter{{Owner: "me", Meta: backend.Meta{PID: 7}}, {Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}}}
+	for i, want := range []backend.State{
+		{Token: 9, Holders: []backend.Holder{a}, Waiters: waits}, {}, {Token: 9}, {Token: 9, Holders: []backend.Holder{me}}, {Token: 9},
+		{Token: 9, Holders: []backend.Holder{second}}, {Token: 9},
+	} {
+		if !reflect.DeepEqual(all[i], Inspected{State: want}) {
+			t.Errorf("lock %d is read as %+v, want %+v", i, all[i], want)
 		}
 	}
-	if s, err := DecodeInspect([]any{int64(1), int64(9), []any{}, []any{}}); err != nil || s.Holders != nil || s.Token != 9 {
-		t.Errorf("free: %+v, %v", s, err)
+	for _, stored := range [][]any{
+		{int64(0)}, {"x", int64(5)}, {"h3 9", int64(5)}, {"h2 9", int64(-1)}, {"h2 9 5 me 10 ", int64(10)}, {"a", "b"}, {"v", "h3", "f", "9"},
+		{"v", "h2"}, {"v", "h2", "f", "-9"}, hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
+		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"), hash("g", group("s", "999999", "1", "0", "0")),
+		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", "x"), hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,2")),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", place("soon", "x")),
+	} {
+		if all, err := inspect(stored, readers); err != nil || len(all) != 2 || !errors.Is(all[0].Err, backend.ErrForeign) ||
+			!reflect.DeepEqual(all[0].State, backend.State{}) || all[1].Err != nil {
+			t.Errorf("%v is read as %+v, %v", stored, all, err)
+		}
 	}
-	if _, err := DecodeInspect([]any{int64(4), "x"}); !errors.Is(err, backend.ErrForeign) {
+	for _, reply := range []any{
+		nil, "x", []any{}, []any{int64(2)}, []any{int64(1), "1", "999"}, []any{int64(1), "1", "x", []any{}}, []any{int64(1), "1", "999", nil},
+		[]any{int64(1), "1", "999", []any{}, []any{}},
+	} {
+		if all, err := l.DecodeInspect(reply, 1); err == nil || backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%v is read as %+v, %v", reply, all, err)
+		}
+	}
+}
+
+func TestDecodeInspectOfDialect(t *testing.T) {
+	l, err := Dialect("", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := []any{int64(1), int64(9), "a%20b", int64(8), int64(0), `{"host":"h"}`}
+	all, err := l.DecodeInspect(held, 1)
+	want := backend.State{Token: 9, Holders: []backend.Holder{
+		{Owner: "a b", ID: "a b", Token: 8, TTL: time.Millisecond, Meta: backend.Meta{Host: "h"}},
+	}}
+	if err != nil || !reflect.DeepEqual(all, []Inspected{{State: want}}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || !reflect.DeepEqual(all, []Inspected{{State: backend.State{Token: 9}}}) {
+		t.Errorf("free: %+v, %v", all, err)
+	}
+	if _, err := l.DecodeInspect([]any{int64(4), "x"}, 1); !errors.Is(err, backend.ErrForeign) {
 		t.Errorf("foreign: %v", err)
+	}
+	for i := range held {
+		bad := slices.Clone(held)
+		bad[i] = nil
+		if all, err := l.DecodeInspect(bad, 1); err == nil {
+			t.Errorf("%v is read as %+v", bad, all)
+		}
 	}
 }
 
@@ -178,7 +241,8 @@ func FuzzReply(f *testing.F) {
 		if err := DecodeRelease(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
 			t.Fatalf("%v is decoded as released", reply)
 		}
-		_, _ = DecodeInspect(reply)
+		_, _ = Layout{}.DecodeInspect(reply, 2)
+		_, _ = Layout{dialect: true}.DecodeInspect(reply, 1)
 		_, _ = DecodeProbe(reply)
 		_, _, _ = DecodeHanded(text)
 	})
