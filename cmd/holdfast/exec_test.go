@@ -313,6 +313,12 @@ func TestListWatchAndTop(t *testing.T) {
 	if line := top.line(); !strings.Contains(line, "2 keys, 2 holds, 0 waiters") {
 		t.Errorf("top: %q", line)
 	}
+	for range 4 { // the table of the first look
+		top.line()
+	}
+	if line := top.line(); !strings.HasSuffix(line, "2 keys, 2 holds, 0 waiters, at least 0.0 new holds/s") {
+		t.Errorf("top looks again: %q", line)
+	}
 	wait := begin(t, srv.URL(), "wait", "b")
 	for _, j := range jobs {
 		_ = j.cmd.Process.Signal(syscall.SIGTERM)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type holderView struct {
 	Lease   float64 `json:"lease_left_s"`
 	Trace   string  `json:"trace_id,omitempty"`
 
+	id    string
 	meta  backend.Meta
 	lease time.Duration
 }
@@ -55,7 +57,7 @@ func viewOf(key string, s backend.State) lockView {
 		v.Holders = append(v.Holders, holderView{
 			Token: h.Token, Mode: h.Mode.String(), Service: h.Meta.Service, Host: h.Meta.Host, PID: h.Meta.PID,
 			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(), Trace: traceID(h.Meta.Traceparent),
-			meta: h.Meta, lease: h.TTL,
+			id: cmp.Or(h.ID, h.Owner), meta: h.Meta, lease: h.TTL,
 		})
 	}
 	for _, w := range s.Waiters {
@@ -363,7 +365,7 @@ func newWatch() *cobra.Command {
 		Use:   "watch KEY",
 		Short: "Print each time a lock is granted and released",
 		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store says when to look; holds
-that begin and end between two looks are not seen one by one, but their number is: tokens rise.`,
+that begin and end between two looks are not seen.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
@@ -372,8 +374,8 @@ that begin and end between two looks are not seen one by one, but their number i
 				return c.changes(ctx, key, func(s backend.State) bool {
 					v := viewOf(key, s)
 					now := map[string]holderView{}
-					for i, h := range v.Holders {
-						now[s.Holders[i].ID] = h
+					for _, h := range v.Holders {
+						now[h.id] = h
 					}
 					for id, h := range before {
 						if _, still := now[id]; !still {
