@@ -48,7 +48,7 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 			if err := wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
-			d := doctor{o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f}
+			d := doctor{o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err}
 			d.all(cmd.Context())
 			switch {
 			case cmd.Context().Err() != nil:
@@ -87,6 +87,8 @@ type doctor struct {
 	file  config.File
 	store string // that it is looking at, without secrets
 
+	stopped func() error // why no more is found
+
 	count, failed int
 	findings      []backend.Finding // of store, in text
 }
@@ -96,6 +98,9 @@ func (d *doctor) find(check string, level backend.Level, text, change string) {
 }
 
 func (d *doctor) add(f backend.Finding) {
+	if d.stopped() != nil { // a request that is interrupted tells nothing of the store
+		return
+	}
 	d.count++
 	if f.Level == backend.Fail {
 		d.failed++
@@ -115,7 +120,7 @@ func (d *doctor) add(f backend.Finding) {
 
 // flush prints the findings of one store.
 func (d *doctor) flush() {
-	if d.o.output == "json" {
+	if len(d.findings) == 0 {
 		return
 	}
 	t := tabwriter.NewWriter(d.w, 0, 0, 2, ' ', 0)
