@@ -283,38 +283,85 @@ func blank(d time.Duration) string {
 func newRelease() *cobra.Command {
 	var o common
 	var token uint64
+	var force bool
 	cmd := &cobra.Command{
-		Use:   "release KEY --token T",
+		Use:   "release KEY {--token T | --force}",
 		Short: "End somebody's hold of a lock",
 		Long: `Ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
 held it hears of the loss as of any other, within a third of its TTL at the latest, and its code may be at work until
-then: only a resource that checks tokens keeps it from doing harm. Without --token nothing is released; the token makes
-sure that it is the hold you have seen, and not the next one.`,
-		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456",
+then: only a resource that checks tokens keeps it from doing harm. The token makes sure that it is the hold you have seen,
+and not the next one.
+
+With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It says whom it took them
+from, and takes nothing from who comes next.`,
+		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456\n  holdfast release report --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if token == 0 {
-				return usage("--token is missing: take it from \"holdfast inspect %s\"", printable(args[0]))
+			switch given := cmd.Flags().Changed("token"); {
+			case given && force:
+				return usage("--token and --force exclude each other: one ends the hold that you have seen, the other whatever hold there is")
+			case token == 0 && !force:
+				return usage("--token is missing: take it from \"holdfast inspect %s\", or give --force to end whatever hold there is", printable(args[0]))
 			}
 			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				h, err := c.ForceRelease(ctx, key, token)
-				switch {
-				case errors.Is(err, backend.ErrLost):
-					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
-				case err != nil:
-					return storeError(err)
-				case o.output == "json":
-					return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
+				if force {
+					return o.releaseAll(cmd, c, key)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n", printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+				err := o.release(cmd, c, key, token)
+				if errors.Is(err, backend.ErrLost) {
+					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
+				}
 				return err
 			})
 		},
 	}
 	o.flags(cmd)
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
+	cmd.Flags().BoolVar(&force, "force", false, "instead of --token: whoever holds now")
 	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
+}
+
+// release ends the hold with token, and says whose it was.
+func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64) error {
+	h, err := c.ForceRelease(cmd.Context(), key, token)
+	switch {
+	case err != nil:
+		return storeError(err)
+	case o.output == "json":
+		return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n", printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+	return err
+}
+
+// releaseAll ends the holds that there are now. One that has ended by itself meanwhile is none: a
+// lock that changes hands needs no force.
+func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
+	s, err := c.Inspect(cmd.Context(), key)
+	if err != nil {
+		return storeError(err)
+	}
+	ended := 0
+	for _, h := range s.Holders {
+		if h.Token == 0 {
+			return &exitError{status: exitFailed, err: fmt.Errorf("%s is held by %s without a token, as other libraries hold: "+
+				"only its holder can release it, or the end of its lease in %s", printable(key), who(h.Meta), ago(h.TTL))}
+		}
+		switch err := o.release(cmd, c, key, h.Token); {
+		case err == nil:
+			ended++
+		case !errors.Is(err, backend.ErrLost):
+			return err
+		}
+	}
+	switch {
+	case len(s.Holders) == 0:
+		return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held; nothing was released", printable(key))}
+	case ended == 0:
+		return &exitError{status: exitFailed, err: fmt.Errorf("%s: %s has released it just now; nothing was taken", printable(key), who(s.Holders[0].Meta))}
+	}
+	return nil
 }
 
 // changes calls seen with the state of key now and after each change, until it returns false or ctx
