@@ -139,7 +139,7 @@ func (o *common) inspect(cmd *cobra.Command, args []string) error {
 	return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
 		state, err := c.Inspect(ctx, key)
 		if err != nil {
-			return storeError(err)
+			return c.failure(err)
 		}
 		return o.show(cmd, viewOf(key, state))
 	})
@@ -164,14 +164,6 @@ func (o *common) withKey(ctx context.Context, args []string, run func(context.Co
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	return run(ctx, c, key)
-}
-
-// storeError is err with the status of a store that cannot be reached or refuses.
-func storeError(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrInvalid) {
-		return err
-	}
-	return &exitError{status: exitStore, err: err}
 }
 
 // completeKeys completes KEY from the locks that are held or waited for.
@@ -215,7 +207,7 @@ func newList() *cobra.Command {
 			var views []lockView
 			for l, err := range c.List(cmd.Context(), prefix) {
 				if err != nil {
-					return storeError(err)
+					return c.failure(err)
 				}
 				v := viewOf(l.Key, l.State)
 				if held && v.Free || waited && len(v.Waiters) == 0 {
@@ -327,7 +319,7 @@ func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64
 	h, err := c.ForceRelease(cmd.Context(), key, token)
 	switch {
 	case err != nil:
-		return storeError(err)
+		return c.failure(err)
 	case o.output == "json":
 		return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
 	}
@@ -340,7 +332,7 @@ func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64
 func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	s, err := c.Inspect(cmd.Context(), key)
 	if err != nil {
-		return storeError(err)
+		return c.failure(err)
 	}
 	ended := 0
 	for _, h := range s.Holders {
@@ -371,7 +363,7 @@ func (c *client) changes(ctx context.Context, key string, seen func(backend.Stat
 	defer cancel()
 	wakes, err := c.backend.Watch(ctx, backend.Claim{Key: backend.Namespaced(c.config.Namespace, key), Owner: backend.NewOwner(), TTL: time.Minute})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return storeError(err)
+		return c.failure(err)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -381,7 +373,7 @@ func (c *client) changes(ctx context.Context, key string, seen func(backend.Stat
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return storeError(err)
+			return c.failure(err)
 		case !seen(state):
 			return nil
 		}

@@ -129,7 +129,7 @@ func (t *top) look(ctx context.Context) ([]byte, error) {
 	var views []lockView
 	for l, err := range t.List(ctx, t.prefix) {
 		if err != nil {
-			return nil, storeError(err)
+			return nil, t.failure(err)
 		}
 		views = append(views, viewOf(l.Key, l.State))
 	}
