@@ -29,6 +29,18 @@ func (j *job) interrupted() {
 	}
 }
 
+// awaitSubscriber returns when somebody waits for messages of the server.
+func awaitSubscriber(t *testing.T, srv *testserver.Server) {
+	t.Helper()
+	for channels := "[]"; channels == "[]"; {
+		reply, err := srv.Do("PUBSUB", "CHANNELS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		channels = fmt.Sprint(reply)
+	}
+}
+
 // Ctrl-C ends a command while it waits for a lock, and leaves nobody in line.
 func TestInterruptedWaiting(t *testing.T) {
 	srv := testserver.Redis(t)
@@ -39,13 +51,7 @@ func TestInterruptedWaiting(t *testing.T) {
 		if j.cmd.Args[1] == "watch" {
 			j.line() // who holds
 		}
-		for channels := "[]"; channels == "[]"; {
-			reply, err := srv.Do("PUBSUB", "CHANNELS")
-			if err != nil {
-				t.Fatal(err)
-			}
-			channels = fmt.Sprint(reply)
-		}
+		awaitSubscriber(t, srv)
 		j.interrupted()
 		if o := holdfast(t, "inspect", "k", "--backend", srv.URL()).want(t, 0); strings.Contains(o.out, "waits") {
 			t.Errorf("%s leaves somebody in line: %s", args, o.out)

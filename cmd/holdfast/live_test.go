@@ -27,8 +27,8 @@ func TestPace(t *testing.T) {
 			}
 			return nil
 		})
-		if want := []time.Duration{0, 2001, 4021, 104021, 134021}; err != nil || !slices.EqualFunc(looks, want, func(a, b time.Duration) bool {
-			return a == b*time.Millisecond
+		if want := []int64{0, 2001, 4021, 104021, 134021}; err != nil || !slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
+			return d == time.Duration(ms)*time.Millisecond
 		}) {
 			t.Errorf("looks began after %v, %v; want %v ms", looks, err, want)
 		}

@@ -226,7 +226,7 @@ func readGroup(stored string) (g group, ok bool) {
 		return group{mode: "-", head: 1}, true
 	}
 	words := strings.Split(stored, " ")
-	if len(words) != 11 || !strings.Contains("-spr", words[0]) || len(words[0]) != 1 {
+	if len(words) != 11 || !oneOf("-spr", words[0]) {
 		return g, false
 	}
 	var n [11]int64
@@ -252,7 +252,7 @@ func readPlace(stored string) (w backend.Waiter, ends int64, ok bool) {
 	mode, owner, id := letterExclusive, "", words[5]
 	if form := words[3]; form != letterExclusive {
 		parts := strings.SplitN(strings.TrimLeft(form, "+!"), ",", 3)
-		if len(parts) != 3 || len(parts[0]) != 1 || !strings.Contains("xspr", parts[0]) {
+		if len(parts) != 3 || !oneOf("xspr", parts[0]) {
 			return w, 0, false
 		}
 		mode, owner = parts[0], parts[2]
@@ -261,6 +261,10 @@ func readPlace(stored string) (w backend.Waiter, ends int64, ok bool) {
 		owner = id
 	}
 	return backend.Waiter{Owner: plain(owner), Mode: modeFrom(mode), Meta: decodeMeta(words[7])}, ends, ok && id != ""
+}
+
+func oneOf(letters, word string) bool {
+	return len(word) == 1 && strings.IndexByte(letters, word[0]) >= 0
 }
 
 func foreign(why string) error { return fmt.Errorf("%w: %s", backend.ErrForeign, why) }

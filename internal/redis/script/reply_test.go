@@ -126,10 +126,15 @@ func TestDecodeInspect(t *testing.T) {
 	second.Token = 9
 	waits := []backend.Waiter{{Owner: "me", Meta: backend.Meta{PID: 7}}, {Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}}}
 	for i, want := range []backend.State{
-		{Token: 9, Holders: []backend.Holder{a}, Waiters: waits}, {}, {Token: 9}, {Token: 9, Holders: []backend.Holder{me}}, {Token: 9},
-		{Token: 9, Holders: []backend.Holder{second}}, {Token: 9},
+		{Token: 9, Holders: []backend.Holder{a}, Waiters: waits},
+		{},
+		{Token: 9},
+		{Token: 9, Holders: []backend.Holder{me}},
+		{Token: 9},
+		{Token: 9, Holders: []backend.Holder{second}},
+		{Token: 9},
 	} {
-		if !reflect.DeepEqual(all[i], Inspected{State: want}) {
+		if all[i].Err != nil || !reflect.DeepEqual(all[i].State, want) {
 			t.Errorf("lock %d is read as %+v, want %+v", i, all[i], want)
 		}
 	}
@@ -166,10 +171,10 @@ func TestDecodeInspectOfDialect(t *testing.T) {
 	want := backend.State{Token: 9, Holders: []backend.Holder{
 		{Owner: "a b", ID: "a b", Token: 8, TTL: time.Millisecond, Meta: backend.Meta{Host: "h"}},
 	}}
-	if err != nil || !reflect.DeepEqual(all, []Inspected{{State: want}}) {
+	if err != nil || len(all) != 1 || all[0].Err != nil || !reflect.DeepEqual(all[0].State, want) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || !reflect.DeepEqual(all, []Inspected{{State: backend.State{Token: 9}}}) {
+	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || len(all) != 1 || !reflect.DeepEqual(all[0].State, backend.State{Token: 9}) {
 		t.Errorf("free: %+v, %v", all, err)
 	}
 	if _, err := l.DecodeInspect([]any{int64(4), "x"}, 1); !errors.Is(err, backend.ErrForeign) {

@@ -74,7 +74,7 @@ func name(url config.URL) string {
 var told = strings.NewReplacer(
 	backend.ErrUnavailable.Error()+": ", "", backend.ErrDenied.Error()+": ", "", backend.ErrUnsafe.Error()+": ", "",
 	backend.ErrForeign.Error()+": ", "", "first look at the server: ", "",
-	locker.ErrNotAcquired.Error()+": ", "", "\n", "; ")
+	locker.ErrNotAcquired.Error()+": ", "", "no answer from the store: ", "", "\n", "; ")
 
 // opened is what [backend.Open] says in front of an error, of a node of a quorum too, whose name
 // may be in front of that already.
