@@ -139,8 +139,16 @@ func TestDecodeInspect(t *testing.T) {
 		}
 	}
 	for _, stored := range [][]any{
-		{int64(0)}, {"x", int64(5)}, {"h3 9", int64(5)}, {"h2 9", int64(-1)}, {"h2 9 5 me 10 ", int64(10)}, {"a", "b"}, {"v", "h3", "f", "9"},
-		{"v", "h2"}, {"v", "h2", "f", "-9"}, hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
+		{int64(0)},
+		{"x", int64(5)},
+		{"h3 9", int64(5)},
+		{"h2 9", int64(-1)},
+		{"h2 9 5 me 10 ", int64(10)},
+		{"a", "b"},
+		{"v", "h3", "f", "9"},
+		{"v", "h2"},
+		{"v", "h2", "f", "-9"},
+		hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
 		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"), hash("g", group("s", "999999", "1", "0", "0")),
 		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
 		hash("g", group("-", "0", "1", "1", "1"), "q:1", "x"), hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,2")),
@@ -152,7 +160,12 @@ func TestDecodeInspect(t *testing.T) {
 		}
 	}
 	for _, reply := range []any{
-		nil, "x", []any{}, []any{int64(2)}, []any{int64(1), "1", "999"}, []any{int64(1), "1", "x", []any{}}, []any{int64(1), "1", "999", nil},
+		nil, "x",
+		[]any{},
+		[]any{int64(2)},
+		[]any{int64(1), "1", "999"},
+		[]any{int64(1), "1", "x", []any{}},
+		[]any{int64(1), "1", "999", nil},
 		[]any{int64(1), "1", "999", []any{}, []any{}},
 	} {
 		if all, err := l.DecodeInspect(reply, 1); err == nil || backend.AnswerOf(err) != backend.Unknown {
