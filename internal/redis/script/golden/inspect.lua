@@ -2,7 +2,7 @@
 -- stored of each lock: {} | {value, ms left} | {field, value, …} | {0} for what is no lock}
 -- Reads only: it tells what was true at this instant. Of several locks it tells of the first ones,
 -- of one at least: those behind ENOUGH values are left to the next script, so that this one is
--- short. Whoever asks makes sense of it: here that would take ten times as long.
+-- short. Whoever asks makes sense of it: here that would take the server four times as long.
 local OK, ENOUGH = 1, 1000
 local time, values = redis.call('TIME'), 0
 local reply = {OK, time[1], time[2]}
