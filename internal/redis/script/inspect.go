@@ -39,11 +39,11 @@ func (l Layout) DecodeInspect(reply any, locks int) ([]Inspected, error) {
 	}
 	all := make([]Inspected, 0, locks)
 	for _, stored := range r[3:] {
-		values, ok := stored.([]any)
+		text, ok := stored.(string)
 		if !ok {
 			return nil, unexpected(reply)
 		}
-		s, err := decodeLock(values, seconds*1000+us/1000)
+		s, err := decodeLock(text, seconds*1000+us/1000)
 		if err != nil {
 			s = backend.State{}
 		}
@@ -84,21 +84,24 @@ func holder(owner, id string, mode backend.Mode, token uint64, left int64, meta 
 // decodeLock reads what is stored of a lock as lib/lock.lua does, at now in ms of the store's
 // clock. It works on what is there and never counts from one number to another: a queue has gaps,
 // and damage may have made them as long as you like.
-func decodeLock(stored []any, now int64) (backend.State, error) {
-	if len(stored) == 0 {
+func decodeLock(stored string, now int64) (backend.State, error) {
+	if stored == "" {
 		return backend.State{}, nil
 	}
-	if left, ok := stored[len(stored)-1].(int64); ok {
-		return decodeShort(stored, left)
+	switch kind, rest := stored[0], stored[1:]; kind {
+	case '$':
+		return decodeShort(rest)
+	case '#':
+		return decodeHash(strings.Split(rest, "\n"), now)
 	}
-	fields := make(map[string]string, len(stored)/2)
-	for i := 0; i+1 < len(stored); i += 2 {
-		name, ok1 := stored[i].(string)
-		value, ok2 := stored[i+1].(string)
-		if !ok1 || !ok2 {
-			return backend.State{}, unexpected(stored)
-		}
-		fields[name] = value
+	return backend.State{}, foreign("not a lock")
+}
+
+// decodeHash reads a lock of fields, each of which is followed by its value.
+func decodeHash(lines []string, now int64) (backend.State, error) {
+	fields := make(map[string]string, len(lines)/2)
+	for i := 0; i+1 < len(lines); i += 2 {
+		fields[lines[i]] = lines[i+1]
 	}
 	switch version, ok := fields["v"]; {
 	case !ok:
@@ -177,13 +180,15 @@ func decodeLock(stored []any, now int64) (backend.State, error) {
 	return s, nil
 }
 
-// decodeShort reads a lock that is free or has one exclusive holder; its key has left ms to live.
-func decodeShort(stored []any, left int64) (s backend.State, err error) {
-	text, ok := stored[0].(string)
-	if !ok {
-		return s, foreign("not a lock")
+// decodeShort reads a lock that is free or has one exclusive holder, behind the ms that its key has
+// left to live.
+func decodeShort(stored string) (s backend.State, err error) {
+	digits, value, _ := strings.Cut(stored, " ")
+	left, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return s, unexpected(stored)
 	}
-	o, ok := Layout{}.ParseOwner(text)
+	o, ok := Layout{}.ParseOwner(value)
 	s.Token = o.Token
 	keep := o.Keep.Milliseconds()
 	switch {

@@ -101,19 +101,22 @@ func TestDecodeInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	const now, later, past = "1000", "2500", "999" // ms
-	hash := func(more ...any) []any {
-		return append([]any{"v", "h2", "f", "9"}, more...)
-	}
+	fields := func(all ...string) string { return "#" + strings.Join(all, "\n") }
+	hash := func(more ...string) string { return fields(append([]string{"v", "h2", "f", "9"}, more...)...) }
 	group := func(mode, holders, head, tail, waiting string) string {
 		return mode + " 0 " + holders + " 0 0 0 0 " + head + " " + tail + " " + waiting + " 0"
 	}
 	place := func(ends, form string) string { return ends + " 60000 client " + form + " 15000 c 1 {\"pid\":7}" }
 	readers := hash("g", group("s", "2", "4", "8", "2"), "k:1", later+" 8  a%20b {\"host\":\"h\"}", "k:2", past+" 7 o i ",
 		"q:8", place(later, "!p,2,"), "q:5", place(later, "+r,0,me"), "q:6", place(past, "x"), "q:9", "of old")
-	inspect := func(stored ...any) ([]Inspected, error) {
-		return l.DecodeInspect(append([]any{int64(1), "1", "999"}, stored...), len(stored))
+	inspect := func(stored ...string) ([]Inspected, error) {
+		reply := []any{int64(1), "1", "999"}
+		for _, s := range stored {
+			reply = append(reply, s)
+		}
+		return l.DecodeInspect(reply, len(stored))
 	}
-	all, err := inspect(readers, []any{}, []any{"h2 9", int64(1)}, []any{"h2 9 500 me 2 {} ", int64(2000)}, []any{"h2 9 500 me 1 ", int64(500)},
+	all, err := inspect(readers, "", "$1 h2 9", "$2000 h2 9 500 me 2 {} ", "$500 h2 9 500 me 1 ",
 		hash("o", "me", "x", later), hash("o", "me", "x", now))
 	if err != nil || len(all) != 7 {
 		t.Fatalf("%+v, %v", all, err)
@@ -138,16 +141,8 @@ func TestDecodeInspect(t *testing.T) {
 			t.Errorf("lock %d is read as %+v, want %+v", i, all[i], want)
 		}
 	}
-	for _, stored := range [][]any{
-		{int64(0)},
-		{"x", int64(5)},
-		{"h3 9", int64(5)},
-		{"h2 9", int64(-1)},
-		{"h2 9 5 me 10 ", int64(10)},
-		{"a", "b"},
-		{"v", "h3", "f", "9"},
-		{"v", "h2"},
-		{"v", "h2", "f", "-9"},
+	for _, stored := range []string{
+		"?", "$5 x", "$5 h3 9", "$-1 h2 9", "$10 h2 9 5 me 10 ", "#", "#a", fields("a", "b"), fields("v", "h3", "f", "9"), fields("v", "h2"), fields("v", "h2", "f", "-9"),
 		hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
 		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"), hash("g", group("s", "999999", "1", "0", "0")),
 		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
@@ -156,17 +151,18 @@ func TestDecodeInspect(t *testing.T) {
 	} {
 		if all, err := inspect(stored, readers); err != nil || len(all) != 2 || !errors.Is(all[0].Err, backend.ErrForeign) ||
 			!reflect.DeepEqual(all[0].State, backend.State{}) || all[1].Err != nil {
-			t.Errorf("%v is read as %+v, %v", stored, all, err)
+			t.Errorf("%q is read as %+v, %v", stored, all, err)
 		}
 	}
 	for _, reply := range []any{
-		nil, "x",
+		nil,
+		"x",
 		[]any{},
 		[]any{int64(2)},
 		[]any{int64(1), "1", "999"},
-		[]any{int64(1), "1", "x", []any{}},
+		[]any{int64(1), "1", "x", ""},
 		[]any{int64(1), "1", "999", nil},
-		[]any{int64(1), "1", "999", []any{}, []any{}},
+		[]any{int64(1), "1", "999", "", ""},
 	} {
 		if all, err := l.DecodeInspect(reply, 1); err == nil || backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%v is read as %+v, %v", reply, all, err)
