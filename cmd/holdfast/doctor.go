@@ -48,7 +48,9 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 			if err := wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
-			d := doctor{o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err}
+			d := doctor{
+				o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err,
+			}
 			d.all(cmd.Context())
 			switch {
 			case cmd.Context().Err() != nil:
@@ -127,7 +129,8 @@ func (d *doctor) flush() {
 	fmt.Fprintln(t, printable(d.store))
 	colours := map[backend.Level]colour{backend.OK: green, backend.Warn: yellow, backend.Fail: red}
 	for _, f := range d.findings {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", d.paint.in(colours[f.Level], string(f.Level)), f.Check, printable(f.Text))
+		level := d.paint.in(colours[f.Level], string(f.Level))
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", level, f.Check, printable(f.Text))
 		if f.Change != "" {
 			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.in(plain, ""), printable(f.Change))
 		}

@@ -403,7 +403,8 @@ func (w *waitTeller) refused(err error) {
 	case errors.Is(err, backend.ErrUnavailable), backend.AnswerOf(err) == backend.Unknown:
 		if silent := "silent"; w.told != silent {
 			w.told = silent
-			w.o.note("holdfast: %s: waiting, %v", printable(w.key), &opening.Error{Store: w.store, Err: err})
+			why := &opening.Error{Store: w.store, Err: err}
+			w.o.note("holdfast: %s: waiting, %v", printable(w.key), why)
 		}
 		return
 	default:

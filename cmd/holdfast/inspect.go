@@ -291,9 +291,11 @@ from, and takes nothing from who comes next.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("token"); {
 			case given && force:
-				return usage("--token and --force exclude each other: one ends the hold that you have seen, the other whatever hold there is")
+				return usage("--token and --force exclude each other: " +
+					"one ends the hold that you have seen, the other whatever hold there is")
 			case token == 0 && !force:
-				return usage("--token is missing: take it from \"holdfast inspect %s\", or give --force to end whatever hold there is", printable(args[0]))
+				return usage("--token is missing: take it from \"holdfast inspect %s\", "+
+					"or give --force to end whatever hold there is", printable(args[0]))
 			}
 			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
 				if force {
@@ -321,9 +323,11 @@ func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64
 	case err != nil:
 		return c.failure(err)
 	case o.output == "json":
-		return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
+		v := viewOf(key, backend.State{Holders: []backend.Holder{h}})
+		return printJSON(cmd.OutOrStdout(), v.Holders[0])
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n", printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n",
+		printable(key), who(h.Meta), blank(since(h.Meta.Since)))
 	return err
 }
 
@@ -334,11 +338,14 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	if err != nil {
 		return c.failure(err)
 	}
-	ended := 0
+	failed := func(format string, args ...any) error {
+		return &exitError{status: exitFailed, err: fmt.Errorf(format, args...)}
+	}
+	name, ended := printable(key), 0
 	for _, h := range s.Holders {
 		if h.Token == 0 {
-			return &exitError{status: exitFailed, err: fmt.Errorf("%s is held by %s without a token, as other libraries hold: "+
-				"only its holder can release it, or the end of its lease in %s", printable(key), who(h.Meta), ago(h.TTL))}
+			return failed("%s is held by %s without a token, as other libraries hold: "+
+				"only its holder can release it, or the end of its lease in %s", name, who(h.Meta), ago(h.TTL))
 		}
 		switch err := o.release(cmd, c, key, h.Token); {
 		case err == nil:
@@ -349,9 +356,9 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	}
 	switch {
 	case len(s.Holders) == 0:
-		return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held; nothing was released", printable(key))}
+		return failed("%s is not held; nothing was released", name)
 	case ended == 0:
-		return &exitError{status: exitFailed, err: fmt.Errorf("%s: %s has released it just now; nothing was taken", printable(key), who(s.Holders[0].Meta))}
+		return failed("%s: %s has released it just now; nothing was taken", name, who(s.Holders[0].Meta))
 	}
 	return nil
 }

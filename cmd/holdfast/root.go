@@ -46,7 +46,8 @@ func run(ctx context.Context, args []string) int {
 		return exit.status
 	}
 	// A store that was not waited for has not failed. A lock that is lost is lost all the same.
-	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled) && (!status || exit.status == exitStore)
+	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled) &&
+		(!status || exit.status == exitStore)
 	text := err.Error()
 	if interrupted {
 		text = demo.ErrInterrupted.Error() // not what it was about to do
@@ -77,7 +78,8 @@ func newRoot() *cobra.Command {
 	}
 	root.Version = version()
 	withCommands(root)
-	root.PersistentFlags().Bool(noColor, false, "print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
+	root.PersistentFlags().Bool(noColor, false,
+		"print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),

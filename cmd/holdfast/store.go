@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,13 +99,16 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 
 // advice is what to do about a store that cannot be opened.
 func (o *common) advice(f config.File, err error) string {
-	named := "--backend"
-	if all := f.Settings(); o.backend == "" {
-		named = o.from(all[slices.IndexFunc(all, func(s config.Setting) bool { return s.Key == "backend" })])
+	var named string
+	for _, s := range f.Settings() {
+		if s.Key == "backend" {
+			named = o.from(s)
+		}
 	}
 	switch {
 	case errors.Is(err, backend.ErrDenied):
-		return "look at the user and the password that " + named + " gives, and at what that user may do"
+		return "look at the user and the password that " + named + " gives, " +
+			"and at what that user may do"
 	case errors.Is(err, backend.ErrUnsafe), errors.Is(err, errors.ErrUnsupported):
 		return remedy(err)
 	case strings.HasPrefix(f.Backend.String(), "file:"):
@@ -135,8 +137,9 @@ func (c *client) failure(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, backend.ErrInvalid):
 		return err
-	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable), errors.Is(err, backend.ErrDenied),
-		errors.Is(err, backend.ErrUnsafe), errors.Is(err, errors.ErrUnsupported):
+	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable),
+		errors.Is(err, backend.ErrDenied), errors.Is(err, backend.ErrUnsafe),
+		errors.Is(err, errors.ErrUnsupported):
 		err = &opening.Error{Store: c.url, Err: err}
 	}
 	return &exitError{status: exitStore, err: err}

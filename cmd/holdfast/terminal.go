@@ -12,7 +12,8 @@ import (
 // text, unless it is told not to.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows"
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 &&
+		os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows"
 }
 
 const noColor = "no-color"
@@ -23,7 +24,8 @@ type paint bool
 // paint is for text on a terminal, unless --no-color or NO_COLOR (https://no-color.org) is given.
 func (o *common) paint(cmd *cobra.Command) paint {
 	not, err := cmd.Flags().GetBool(noColor)
-	return paint(err == nil && !not && os.Getenv("NO_COLOR") == "" && o.output == "text" && isTerminal(os.Stdout))
+	not = not || err != nil || os.Getenv("NO_COLOR") != ""
+	return paint(!not && o.output == "text" && isTerminal(os.Stdout))
 }
 
 // A colour is the number that selects it in an escape sequence.

@@ -46,7 +46,9 @@ Those that began and ended in between are not seen.`,
 			if !cmd.Flags().Changed("interval") {
 				pause = func(took time.Duration) time.Duration { return pace(interval, took) }
 			}
-			t := top{client: c, prefix: prefix, rows: rows, json: o.output == "json", paint: o.paint(cmd)}
+			t := top{
+				client: c, prefix: prefix, rows: rows, json: o.output == "json", paint: o.paint(cmd),
+			}
 			clear := ""
 			if isTerminal(os.Stdout) && !t.json {
 				clear = "\x1b[H\x1b[2J" // to the top left, and clear
@@ -74,7 +76,9 @@ func pace(least, took time.Duration) time.Duration { return max(least, 99*took) 
 
 // live calls look again and again, with a pause behind it that depends on how long it took. It ends
 // with ctx, which is no error, or with an error of look.
-func live(ctx context.Context, pause func(took time.Duration) time.Duration, look func(context.Context) error) error {
+func live(
+	ctx context.Context, pause func(took time.Duration) time.Duration, look func(context.Context) error,
+) error {
 	for {
 		began := time.Now()
 		switch err := look(ctx); {
@@ -159,7 +163,8 @@ func (t *top) look(ctx context.Context) ([]byte, error) {
 		}{began, keys, held, waiting, grants, within.Seconds(), views})
 		return frame.Bytes(), err
 	}
-	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters", t.where, began.Format("15:04:05"), keys, held, waiting)
+	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters",
+		t.where, began.Format("15:04:05"), keys, held, waiting)
 	if within > 0 {
 		fmt.Fprintf(&frame, ", at least %.1f new holds/s", float64(grants)/within.Seconds())
 	}

@@ -137,14 +137,16 @@ func decodeHash(lines []string, now int64) (backend.State, error) {
 			return s, damaged("tokens")
 		}
 		if expires > now {
-			s.Holders = append(s.Holders, holder(owner, owner, backend.Exclusive, first, expires-now, fields["m"]))
+			h := holder(owner, owner, backend.Exclusive, first, expires-now, fields["m"])
+			s.Holders = append(s.Holders, h)
 		}
 	}
 	if g.holders > int64(len(fields)) {
 		return s, damaged("holders")
 	}
 	for n := range g.holders {
-		slot := strings.SplitN(fields["k:"+strconv.FormatInt(n+1, 10)], " ", 5) // ends token owner id meta
+		// ends token owner id meta
+		slot := strings.SplitN(fields["k:"+strconv.FormatInt(n+1, 10)], " ", 5)
 		if len(slot) != 5 || slot[3] == "" {
 			return s, damaged("holders")
 		}
@@ -157,7 +159,8 @@ func decodeHash(lines []string, now int64) (backend.State, error) {
 			slot[2] = slot[3]
 		}
 		if ends > now {
-			s.Holders = append(s.Holders, holder(slot[2], slot[3], modeFrom(g.mode), uint64(token), ends-now, slot[4]))
+			h := holder(slot[2], slot[3], modeFrom(g.mode), uint64(token), ends-now, slot[4])
+			s.Holders = append(s.Holders, h)
 		}
 	}
 	var places []int64
@@ -265,7 +268,8 @@ func readPlace(stored string) (w backend.Waiter, ends int64, ok bool) {
 	if owner == "" {
 		owner = id
 	}
-	return backend.Waiter{Owner: plain(owner), Mode: modeFrom(mode), Meta: decodeMeta(words[7])}, ends, ok && id != ""
+	w = backend.Waiter{Owner: plain(owner), Mode: modeFrom(mode), Meta: decodeMeta(words[7])}
+	return w, ends, ok && id != ""
 }
 
 func oneOf(letters, word string) bool {

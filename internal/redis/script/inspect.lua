@@ -14,7 +14,7 @@ for n = 1, tonumber(ARGV[1] or '1') do
   elseif value then
     local fields = redis.pcall('HGETALL', key)
     if fields.err and not string.find(fields.err, 'WRONGTYPE', 1, true) then return fields end
-    stored = fields.err and '?' or '#' .. table.concat(fields, '\n') -- of which no value of ours has any
+    stored = fields.err and '?' or '#' .. table.concat(fields, '\n') -- no value of ours has one
     values = values + #fields
   end
   reply[n + 3] = stored
