@@ -113,7 +113,7 @@ func (b *bench) run(ctx context.Context, w io.Writer) (err error) {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
-				return storeError(err)
+				return c.failure(err)
 			}
 			slices.Sort(took)
 			f := figure{

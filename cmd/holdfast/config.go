@@ -70,16 +70,21 @@ func wellFormed(ctx context.Context, f config.File) error {
 	return nil // it would be tried
 }
 
+// from is where a setting came from.
+func (o *common) from(s config.Setting) string {
+	if s.Key == "backend" && o.backend != "" {
+		return "--backend"
+	}
+	return s.From()
+}
+
 func (o *common) printSettings(w io.Writer, f config.File) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if o.output == "text" {
 		fmt.Fprintln(t, "KEY\tVALUE\tFROM")
 	}
 	for _, s := range f.Settings() {
-		from := s.From()
-		if s.Key == "backend" && o.backend != "" {
-			from = "--backend"
-		}
+		from := o.from(s)
 		if o.output == "text" {
 			fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.Value), printable(from))
 			continue

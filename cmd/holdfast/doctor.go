@@ -48,7 +48,9 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 			if err := wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
-			d := doctor{o: &o, w: cmd.OutOrStdout(), file: f}
+			d := doctor{
+				o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err,
+			}
 			d.all(cmd.Context())
 			switch {
 			case cmd.Context().Err() != nil:
@@ -83,8 +85,11 @@ func (o *common) loadStore(args []string) (config.File, error) {
 type doctor struct {
 	o     *common
 	w     io.Writer
+	paint paint
 	file  config.File
 	store string // that it is looking at, without secrets
+
+	stopped func() error // why no more is found
 
 	count, failed int
 	findings      []backend.Finding // of store, in text
@@ -95,6 +100,9 @@ func (d *doctor) find(check string, level backend.Level, text, change string) {
 }
 
 func (d *doctor) add(f backend.Finding) {
+	if d.stopped() != nil { // a request that is interrupted tells nothing of the store
+		return
+	}
 	d.count++
 	if f.Level == backend.Fail {
 		d.failed++
@@ -114,15 +122,17 @@ func (d *doctor) add(f backend.Finding) {
 
 // flush prints the findings of one store.
 func (d *doctor) flush() {
-	if d.o.output == "json" {
+	if len(d.findings) == 0 {
 		return
 	}
 	t := tabwriter.NewWriter(d.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, printable(d.store))
+	colours := map[backend.Level]colour{backend.OK: green, backend.Warn: yellow, backend.Fail: red}
 	for _, f := range d.findings {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", f.Level, f.Check, printable(f.Text))
+		level := d.paint.in(colours[f.Level], string(f.Level))
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", level, f.Check, printable(f.Text))
 		if f.Change != "" {
-			fmt.Fprintf(t, "  \t\tto do: %s\n", printable(f.Change))
+			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.in(plain, ""), printable(f.Change))
 		}
 	}
 	_ = t.Flush()

@@ -17,7 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/config"
 )
 
 // A runner runs a command under a lock.
@@ -166,7 +168,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 				"give --backend URL, such as file:///var/lib/locks, or set HOLDFAST_BACKEND")
 		}
 	}
-	ctx := cmd.Context()
+	ctx, teller := cmd.Context(), &waitTeller{key: key, o: &r.common}
 	c, err := r.open(ctx, func(cfg *locker.Config) {
 		if r.ttl > 0 {
 			cfg.TTL = r.ttl
@@ -178,7 +180,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 			cfg.Service = filepath.Base(path)
 		}
 		if !r.quiet && !r.noWait {
-			cfg.Observer = &waitTeller{key: key, o: &r.common}
+			cfg.Observer = teller
 		}
 	})
 	if err != nil {
@@ -189,6 +191,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 			err = closed
 		}
 	}()
+	teller.store = c.url
 	for {
 		err = r.once(ctx, c, key, path, args[1:])
 		var exit *exitError
@@ -234,7 +237,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string, argv []s
 	}
 	switch { // once it ran, and was not cut off, err is Unlock's
 	case !ran && err != nil:
-		return notAcquired(ctx, key, err)
+		return c.notAcquired(ctx, key, err)
 	case !ran:
 		r.note("holdfast: %s: was run less than %v ago, and is not run again", printable(key), r.oncePer)
 		return nil
@@ -254,7 +257,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string, argv []s
 }
 
 // notAcquired is a failed Lock with the status that it stands for.
-func notAcquired(ctx context.Context, key string, err error) error {
+func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	var held *backend.HeldError
 	switch {
 	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
@@ -264,7 +267,7 @@ func notAcquired(ctx context.Context, key string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
 		return &exitError{status: exitNotAcquired, err: err}
 	}
-	return &exitError{status: exitStore, err: err}
+	return c.failure(err)
 }
 
 func holding(m backend.Meta) string {
@@ -376,13 +379,14 @@ func cannotRun(err error) int {
 	return 126
 }
 
-// A waitTeller tells on standard error who is waited for.
+// A waitTeller tells on standard error who is waited for, and when the store does not answer.
 type waitTeller struct {
-	key string
-	o   *common
+	key   string
+	store config.URL
+	o     *common
 
 	mu   sync.Mutex
-	told string // of whom
+	told string // of what
 }
 
 // Begin implements [locker.Observer].
@@ -393,14 +397,25 @@ func (w *waitTeller) Begin(ctx context.Context, op string, _ locker.Hold) (conte
 	return ctx, func(_ locker.Hold, err error) { w.refused(err) }
 }
 
-// refused tells of a holder, if it is not the one told of before.
+// refused tells of a holder, or of a store without an answer, if it is not what was told before.
 func (w *waitTeller) refused(err error) {
-	var held *backend.HeldError
-	if !errors.As(err, &held) {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var held *backend.HeldError
+	switch {
+	case errors.As(err, &held):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return // the end of the wait
+	case errors.Is(err, backend.ErrUnavailable), backend.AnswerOf(err) == backend.Unknown:
+		if silent := "silent"; w.told != silent {
+			w.told = silent
+			why := &opening.Error{Store: w.store, Err: err}
+			w.o.note("holdfast: %s: waiting, %v", printable(w.key), why)
+		}
+		return
+	default:
+		return
+	}
 	line := holding(held.Holder)
 	if key := who(held.Holder) + strconv.Itoa(held.Position); key != w.told {
 		w.told = key

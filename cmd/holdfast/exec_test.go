@@ -109,6 +109,8 @@ func TestRunRefusals(t *testing.T) {
 		{"run k --once-per 9000h -- true", 2, "is over 8784h"},
 		{"run k --output yaml -- true", 2, "neither text nor json"},
 		{"release k", 2, "--token is missing"},
+		{"release k --token 5 --force", 2, "exclude each other"},
+		{"release k --force", 1, "k is not held; nothing was released"},
 		{"release k --token 5", 1, "nothing was released"},
 		{"top --interval 1ms", 2, "--interval 1ms"},
 		{"wait k --timeout 0s", 2, "--timeout 0s"},
@@ -181,6 +183,60 @@ func TestRunLosesTheLock(t *testing.T) {
 				t.Errorf("%d, %q, %q, alive %v", status, out, errs, alive(pid))
 			}
 		})
+	}
+}
+
+// A store that dies under a command is told of in the words of one that was never there.
+func TestStoreDiesUnderACommand(t *testing.T) {
+	for _, args := range []string{"watch k", "wait k", "top --interval=100ms"} {
+		srv := testserver.Redis(t)
+		held := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
+		held.line()
+		j := begin(t, srv.URL(), strings.Fields(args)...)
+		if args != "wait k" {
+			j.line()
+		} else {
+			awaitSubscriber(t, srv)
+		}
+		srv.Kill()
+		if status, _, errs := j.end(); status != 77 || !strings.HasPrefix(errs, "holdfast "+j.cmd.Args[1]+": cannot reach redis at "+srv.Addr()+": ") ||
+			strings.Count(errs, "holdfast") != 1 {
+			t.Errorf("%s: %d, %s", args, status, errs)
+		}
+		_ = held.cmd.Process.Kill()
+		_, _, _ = held.end()
+	}
+}
+
+// Without a token those who hold lose the lock, and no one else.
+func TestReleaseByForce(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	for _, flags := range [][]string{{"--ttl=3s"}, {"--ttl=3s", "--shared"}} {
+		key := t.Name() + strconv.Itoa(len(flags))
+		var jobs []*job
+		for range flags { // one, or two who share the lock
+			j := begin(t, srv.URL(), append(append([]string{"run", key}, flags...), "--", "sh", "-c", works)...)
+			j.line()
+			jobs = append(jobs, j)
+		}
+		o := holdfast(t, "release", key, "--force", "--backend", srv.URL()).want(t, 0)
+		if strings.Count(o.out, key+": taken from sh@") != len(jobs) || strings.Count(o.out, "\n") != len(jobs) || o.err != "" {
+			t.Errorf("%v: %s%s", flags, o.out, o.err)
+		}
+		for _, j := range jobs {
+			if !strings.Contains(o.out, "(pid "+strconv.Itoa(j.cmd.Process.Pid)+"), who had held it for ") {
+				t.Errorf("%v: %s", flags, o.out)
+			}
+			if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "lock lost") {
+				t.Errorf("%v: a holder ends with %d, %s", flags, status, errs)
+			}
+		}
+	}
+	srv.MustDo("SET", t.Name(), "a peer's", "PX", "60000")
+	defer srv.MustDo("DEL", t.Name())
+	o := holdfast(t, "release", t.Name(), "--force", "--backend", srv.URL()+"?dialect=string").want(t, 1)
+	if !strings.Contains(o.err, "is held by somebody without a token") || o.out != "" {
+		t.Errorf("a peer's: %s%s", o.out, o.err)
 	}
 }
 
@@ -315,6 +371,12 @@ func TestListWatchAndTop(t *testing.T) {
 	top := begin(t, srv.URL(), "top", "--interval=100ms")
 	if line := top.line(); !strings.Contains(line, "2 keys, 2 holds, 0 waiters") {
 		t.Errorf("top: %q", line)
+	}
+	for range 4 { // the table of the first look
+		top.line()
+	}
+	if line := top.line(); !strings.HasSuffix(line, "2 keys, 2 holds, 0 waiters, at least 0.0 new holds/s") {
+		t.Errorf("top looks again: %q", line)
 	}
 	wait := begin(t, srv.URL(), "wait", "b")
 	for _, j := range jobs {

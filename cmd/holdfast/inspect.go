@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type holderView struct {
 	Lease   float64 `json:"lease_left_s"`
 	Trace   string  `json:"trace_id,omitempty"`
 
+	id    string
 	meta  backend.Meta
 	lease time.Duration
 }
@@ -57,7 +59,7 @@ func viewOf(key string, s backend.State) lockView {
 		v.Holders = append(v.Holders, holderView{
 			Token: h.Token, Mode: h.Mode.String(), Service: h.Meta.Service, Host: h.Meta.Host, PID: h.Meta.PID,
 			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(), Trace: traceID(h.Meta.Traceparent),
-			Weight: aboveOne(h.Weight), meta: h.Meta, lease: h.TTL,
+			Weight: aboveOne(h.Weight), id: cmp.Or(h.ID, h.Owner), meta: h.Meta, lease: h.TTL,
 		})
 	}
 	for _, w := range s.Waiters {
@@ -88,16 +90,16 @@ func traceID(traceparent string) string {
 // shown is how many waiters are printed one by one.
 const shown = 20
 
-func (v lockView) print(w io.Writer) error {
+func (v lockView) print(w io.Writer, p paint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if v.Free {
-		fmt.Fprintf(t, "%s is free\n", printable(v.Key))
+		fmt.Fprintf(t, "%s is %s\n", printable(v.Key), p.in(green, "free"))
 		if v.Token != 0 {
 			fmt.Fprintf(t, "  last token\t%d\n", v.Token)
 		}
 	}
 	for _, h := range v.Holders {
-		fmt.Fprintf(t, "%s is held by %s\n", printable(v.Key), who(h.meta))
+		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.in(yellow, "held"), who(h.meta))
 		if h.Held > 0 {
 			fmt.Fprintf(t, "  for\t%s\n", ago(since(h.meta.Since)))
 		}
@@ -153,17 +155,17 @@ func (o *common) inspect(cmd *cobra.Command, args []string) error {
 	return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
 		state, err := c.Inspect(ctx, key)
 		if err != nil {
-			return storeError(err)
+			return c.failure(err)
 		}
-		return o.show(cmd.OutOrStdout(), viewOf(key, state))
+		return o.show(cmd, viewOf(key, state))
 	})
 }
 
-func (o *common) show(w io.Writer, v lockView) error {
+func (o *common) show(cmd *cobra.Command, v lockView) error {
 	if o.output == "json" {
-		return printJSON(w, v)
+		return printJSON(cmd.OutOrStdout(), v)
 	}
-	return v.print(w)
+	return v.print(cmd.OutOrStdout(), o.paint(cmd))
 }
 
 // withKey opens the store for a command about one key.
@@ -178,14 +180,6 @@ func (o *common) withKey(ctx context.Context, args []string, run func(context.Co
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	return run(ctx, c, key)
-}
-
-// storeError is err with the status of a store that cannot be reached or refuses.
-func storeError(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrInvalid) {
-		return err
-	}
-	return &exitError{status: exitStore, err: err}
 }
 
 // completeKeys completes KEY from the locks that are held or waited for.
@@ -229,7 +223,7 @@ func newList() *cobra.Command {
 			var views []lockView
 			for l, err := range c.List(cmd.Context(), prefix) {
 				if err != nil {
-					return storeError(err)
+					return c.failure(err)
 				}
 				v := viewOf(l.Key, l.State)
 				if held && v.Free || waited && len(v.Waiters) == 0 {
@@ -244,7 +238,8 @@ func newList() *cobra.Command {
 				views = append(views, v)
 			}
 			slices.SortFunc(views, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
-			return printTable(cmd.OutOrStdout(), slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key }))
+			views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
+			return printTable(cmd.OutOrStdout(), views, o.paint(cmd))
 		},
 	}
 	o.flags(cmd)
@@ -254,20 +249,24 @@ func newList() *cobra.Command {
 }
 
 // printTable prints a line for each lock.
-func printTable(w io.Writer, views []lockView) error {
+func printTable(w io.Writer, views []lockView, p paint) error {
 	if len(views) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tWAIT\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY")
+	fmt.Fprintf(t, "KEY\t%s\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY\n", p.in(plain, "WAIT"))
 	for _, v := range views {
-		fmt.Fprintln(t, strings.Join(v.row(), "\t"))
+		fmt.Fprintln(t, strings.Join(v.row(p), "\t"))
 	}
 	return t.Flush()
 }
 
 // row is the line of a lock in a table.
-func (v lockView) row() []string {
+func (v lockView) row(p paint) []string {
+	waiters := p.in(plain, "0")
+	if n := len(v.Waiters); n > 0 {
+		waiters = p.in(yellow, fmt.Sprint(n))
+	}
 	oldest, longest, by, token := time.Duration(0), time.Duration(0), "nobody", ""
 	for _, w := range v.Waiters {
 		oldest = max(oldest, since(w.meta.Since))
@@ -279,7 +278,7 @@ func (v lockView) row() []string {
 		}
 		token = fmt.Sprint(v.Holders[0].Token)
 	}
-	return []string{printable(v.Key), fmt.Sprint(len(v.Waiters)), blank(oldest), blank(longest), token, by}
+	return []string{printable(v.Key), waiters, blank(oldest), blank(longest), token, by}
 }
 
 func blank(d time.Duration) string {
@@ -292,38 +291,92 @@ func blank(d time.Duration) string {
 func newRelease() *cobra.Command {
 	var o common
 	var token uint64
+	var force bool
 	cmd := &cobra.Command{
-		Use:   "release KEY --token T",
+		Use:   "release KEY {--token T | --force}",
 		Short: "End somebody's hold of a lock",
 		Long: `Ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
 held it hears of the loss as of any other, within a third of its TTL at the latest, and its code may be at work until
-then: only a resource that checks tokens keeps it from doing harm. Without --token nothing is released; the token makes
-sure that it is the hold you have seen, and not the next one.`,
-		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456",
+then: only a resource that checks tokens keeps it from doing harm. The token makes sure that it is the hold you have seen,
+and not the next one.
+
+With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It says whom it took them
+from, and takes nothing from who comes next.`,
+		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456\n  holdfast release report --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if token == 0 {
-				return usage("--token is missing: take it from \"holdfast inspect %s\"", printable(args[0]))
+			switch given := cmd.Flags().Changed("token"); {
+			case given && force:
+				return usage("--token and --force exclude each other: " +
+					"one ends the hold that you have seen, the other whatever hold there is")
+			case token == 0 && !force:
+				return usage("--token is missing: take it from \"holdfast inspect %s\", "+
+					"or give --force to end whatever hold there is", printable(args[0]))
 			}
 			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				h, err := c.ForceRelease(ctx, key, token)
-				switch {
-				case errors.Is(err, backend.ErrLost):
-					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
-				case err != nil:
-					return storeError(err)
-				case o.output == "json":
-					return printJSON(cmd.OutOrStdout(), viewOf(key, backend.State{Holders: []backend.Holder{h}}).Holders[0])
+				if force {
+					return o.releaseAll(cmd, c, key)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n", printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+				err := o.release(cmd, c, key, token)
+				if errors.Is(err, backend.ErrLost) {
+					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
+				}
 				return err
 			})
 		},
 	}
 	o.flags(cmd)
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
+	cmd.Flags().BoolVar(&force, "force", false, "instead of --token: whoever holds now")
 	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
+}
+
+// release ends the hold with token, and says whose it was.
+func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64) error {
+	h, err := c.ForceRelease(cmd.Context(), key, token)
+	switch {
+	case err != nil:
+		return c.failure(err)
+	case o.output == "json":
+		v := viewOf(key, backend.State{Holders: []backend.Holder{h}})
+		return printJSON(cmd.OutOrStdout(), v.Holders[0])
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n",
+		printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+	return err
+}
+
+// releaseAll ends the holds that there are now. One that has ended by itself meanwhile is none: a
+// lock that changes hands needs no force.
+func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
+	s, err := c.Inspect(cmd.Context(), key)
+	if err != nil {
+		return c.failure(err)
+	}
+	failed := func(format string, args ...any) error {
+		return &exitError{status: exitFailed, err: fmt.Errorf(format, args...)}
+	}
+	name, ended := printable(key), 0
+	for _, h := range s.Holders {
+		if h.Token == 0 {
+			return failed("%s is held by %s without a token, as other libraries hold: "+
+				"only its holder can release it, or the end of its lease in %s", name, who(h.Meta), ago(h.TTL))
+		}
+		switch err := o.release(cmd, c, key, h.Token); {
+		case err == nil:
+			ended++
+		case !errors.Is(err, backend.ErrLost):
+			return err
+		}
+	}
+	switch {
+	case len(s.Holders) == 0:
+		return failed("%s is not held; nothing was released", name)
+	case ended == 0:
+		return failed("%s: %s has released it just now; nothing was taken", name, who(s.Holders[0].Meta))
+	}
+	return nil
 }
 
 // changes calls seen with the state of key now and after each change, until it returns false or ctx
@@ -333,7 +386,7 @@ func (c *client) changes(ctx context.Context, key string, seen func(backend.Stat
 	defer cancel()
 	wakes, err := c.backend.Watch(ctx, backend.Claim{Key: backend.Namespaced(c.config.Namespace, key), Owner: backend.NewOwner(), TTL: time.Minute})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return storeError(err)
+		return c.failure(err)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -343,7 +396,7 @@ func (c *client) changes(ctx context.Context, key string, seen func(backend.Stat
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return storeError(err)
+			return c.failure(err)
 		case !seen(state):
 			return nil
 		}
@@ -374,7 +427,7 @@ func newWatch() *cobra.Command {
 		Use:   "watch KEY",
 		Short: "Print each time a lock is granted and released",
 		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store says when to look; holds
-that begin and end between two looks are not seen one by one, but their number is: tokens rise.`,
+that begin and end between two looks are not seen.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
@@ -383,21 +436,21 @@ that begin and end between two looks are not seen one by one, but their number i
 				return c.changes(ctx, key, func(s backend.State) bool {
 					v := viewOf(key, s)
 					now := map[string]holderView{}
-					for i, h := range v.Holders {
-						now[s.Holders[i].ID] = h
+					for _, h := range v.Holders {
+						now[h.id] = h
 					}
 					for id, h := range before {
 						if _, still := now[id]; !still {
-							o.change(cmd.OutOrStdout(), change{time.Now(), "ended", key, &h, len(v.Waiters)})
+							o.change(cmd, change{time.Now(), "ended", key, &h, len(v.Waiters)})
 						}
 					}
 					for id, h := range now {
 						if _, was := before[id]; !was {
-							o.change(cmd.OutOrStdout(), change{time.Now(), "granted", key, &h, len(v.Waiters)})
+							o.change(cmd, change{time.Now(), "granted", key, &h, len(v.Waiters)})
 						}
 					}
 					if first && v.Free {
-						o.change(cmd.OutOrStdout(), change{time.Now(), "free", key, nil, len(v.Waiters)})
+						o.change(cmd, change{time.Now(), "free", key, nil, len(v.Waiters)})
 					}
 					before, first = now, false
 					return true
@@ -410,19 +463,20 @@ that begin and end between two looks are not seen one by one, but their number i
 	return cmd
 }
 
-func (o *common) change(w io.Writer, c change) {
+func (o *common) change(cmd *cobra.Command, c change) {
 	if o.output == "json" {
-		_ = printJSON(w, c)
+		_ = printJSON(cmd.OutOrStdout(), c)
 		return
 	}
-	line := c.Time.Format("15:04:05.000") + "  " + c.Event
+	colours := map[string]colour{"granted": green, "ended": yellow, "free": plain}
+	line := c.Time.Format("15:04:05.000") + "  " + o.paint(cmd).in(colours[c.Event], c.Event)
 	if c.Holder != nil {
 		line += fmt.Sprintf("  token %d  %s", c.Holder.Token, who(c.Holder.meta))
 	}
 	if c.Wait > 0 {
 		line += fmt.Sprintf("  %d wait", c.Wait)
 	}
-	fmt.Fprintln(w, line)
+	fmt.Fprintln(cmd.OutOrStdout(), line)
 }
 
 func newWait() *cobra.Command {

@@ -45,8 +45,11 @@ func run(ctx context.Context, args []string) int {
 	if status && exit.err == nil { // it has been said, or is another program's to say
 		return exit.status
 	}
+	// A store that was not waited for has not failed. A lock that is lost is lost all the same.
+	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled) &&
+		(!status || exit.status == exitStore)
 	text := err.Error()
-	if !status && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if interrupted {
 		text = demo.ErrInterrupted.Error() // not what it was about to do
 	}
 	for line := range strings.Lines(text) {
@@ -55,10 +58,10 @@ func run(ctx context.Context, args []string) int {
 		}
 	}
 	switch {
+	case interrupted, errors.Is(err, demo.ErrInterrupted):
+		return exitInterrupted
 	case status && (exit.status != exitUsage || exit.complete):
 		return exit.status
-	case errors.Is(err, demo.ErrInterrupted), errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return exitInterrupted
 	case !began, status, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
 		fmt.Fprintf(os.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return exitUsage
@@ -75,6 +78,8 @@ func newRoot() *cobra.Command {
 	}
 	root.Version = version()
 	withCommands(root)
+	root.PersistentFlags().Bool(noColor, false,
+		"print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),

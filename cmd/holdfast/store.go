@@ -84,7 +84,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		if errors.Is(err, backend.ErrInvalid) {
 			return nil, err
 		}
-		return nil, &exitError{status: exitStore, err: err}
+		return nil, &exitError{status: exitStore, err: fmt.Errorf("%w\n%s", err, o.advice(f, err))}
 	}
 	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
 	if adjust != nil {
@@ -95,6 +95,26 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, err
 	}
 	return c, nil
+}
+
+// advice is what to do about a store that cannot be opened.
+func (o *common) advice(f config.File, err error) string {
+	var named string
+	for _, s := range f.Settings() {
+		if s.Key == "backend" {
+			named = o.from(s)
+		}
+	}
+	switch {
+	case errors.Is(err, backend.ErrDenied):
+		return "look at the user and the password that " + named + " gives, " +
+			"and at what that user may do"
+	case errors.Is(err, backend.ErrUnsafe), errors.Is(err, errors.ErrUnsupported):
+		return remedy(err)
+	case strings.HasPrefix(f.Backend.String(), "file:"):
+		return "see that this user may use it; --backend names another"
+	}
+	return "see that it is up, and is where " + named + " says"
 }
 
 // own is the store of who names none, on standard error as well: a crontab that is copied to a
@@ -110,6 +130,19 @@ func (o *common) own() (config.URL, error) {
 	}
 	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; --backend names another", dir)
 	return opening.FileURL(dir)
+}
+
+// failure is err, of a request, with the status of a store that cannot be reached or refuses.
+func (c *client) failure(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, backend.ErrInvalid):
+		return err
+	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable),
+		errors.Is(err, backend.ErrDenied), errors.Is(err, backend.ErrUnsafe),
+		errors.Is(err, errors.ErrUnsupported):
+		err = &opening.Error{Store: c.url, Err: err}
+	}
+	return &exitError{status: exitStore, err: err}
 }
 
 // close gives the store a second to take the last release. What it does not take runs out by

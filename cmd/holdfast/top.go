@@ -24,7 +24,10 @@ func newTop() *cobra.Command {
 		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and looks again and again until it is
 interrupted. Each look lists all locks of the store that are held or waited for, which for thousands of them takes the store
 some work. So it looks each 2s, or as much later as keeps the store busy for less than a hundredth of the time; --interval
-sets another time, whatever it costs. In a pipe each look is printed below the one before.`,
+sets another time, whatever it costs. In a pipe each look is printed below the one before.
+
+Of how often locks are granted it tells the least that it can be: the holds in this look that were not there in the last one.
+Those that began and ended in between are not seen.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if interval < 100*time.Millisecond {
@@ -39,31 +42,24 @@ sets another time, whatever it costs. In a pipe each look is printed below the o
 				return err
 			}
 			defer func() { err = errors.Join(err, c.close()) }()
-			for {
-				began := time.Now()
-				frame, err := c.look(ctx, prefix, rows, o.output == "json")
-				switch {
-				case ctx.Err() != nil:
-					return nil // interrupting it is how it ends
-				case err != nil:
-					return err
-				}
-				pause := interval
-				if !cmd.Flags().Changed("interval") {
-					pause = pace(interval, time.Since(began))
-				}
-				if isTerminal(os.Stdout) && o.output == "text" {
-					fmt.Fprint(os.Stdout, "\x1b[H\x1b[2J") // to the top left, and clear
-				}
-				if _, err := os.Stdout.Write(frame); err != nil {
-					return err
-				}
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-					return nil
-				}
+			pause := func(time.Duration) time.Duration { return interval }
+			if !cmd.Flags().Changed("interval") {
+				pause = func(took time.Duration) time.Duration { return pace(interval, took) }
 			}
+			t := top{
+				client: c, prefix: prefix, rows: rows, json: o.output == "json", paint: o.paint(cmd),
+			}
+			clear := ""
+			if isTerminal(os.Stdout) && !t.json {
+				clear = "\x1b[H\x1b[2J" // to the top left, and clear
+			}
+			return live(ctx, pause, func(ctx context.Context) error {
+				frame, err := t.look(ctx)
+				if err == nil {
+					_, err = fmt.Fprintf(os.Stdout, "%s%s", clear, frame)
+				}
+				return err
+			})
 		},
 	}
 	o.flags(cmd)
@@ -78,56 +74,114 @@ sets another time, whatever it costs. In a pipe each look is printed below the o
 // meanwhile is then busy for a hundredth of the time.
 func pace(least, took time.Duration) time.Duration { return max(least, 99*took) }
 
-// look returns one frame of top.
-func (c *client) look(ctx context.Context, prefix string, rows int, asJSON bool) ([]byte, error) {
+// live calls look again and again, with a pause behind it that depends on how long it took. It ends
+// with ctx, which is no error, or with an error of look.
+func live(
+	ctx context.Context, pause func(took time.Duration) time.Duration, look func(context.Context) error,
+) error {
+	for {
+		began := time.Now()
+		switch err := look(ctx); {
+		case ctx.Err() != nil:
+			return nil // interrupting it is how it ends
+		case err != nil:
+			return err
+		}
+		select {
+		case <-time.After(pause(time.Since(began))):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// top makes the frames of the command.
+type top struct {
+	*client
+	prefix string
+	rows   int
+	json   bool
+	paint  paint
+
+	last time.Time       // when the last look began
+	seen map[string]bool // the holds that it saw, by key and id
+}
+
+// count returns how many holds are in views that the last look did not see, and the time in which
+// they were granted, which is 0 for the first look. Holds that began and ended between the two are
+// not in it.
+func (t *top) count(began time.Time, views []lockView) (grants int, within time.Duration) {
+	seen := make(map[string]bool, len(t.seen))
+	for _, v := range views {
+		for _, h := range v.Holders {
+			hold := v.Key + "\x00" + h.id
+			if seen[hold] = true; !t.seen[hold] {
+				grants++
+			}
+		}
+	}
+	if !t.last.IsZero() {
+		within = time.Since(t.last)
+	}
+	t.last, t.seen = began, seen
+	return grants, within
+}
+
+// look returns the next frame.
+func (t *top) look(ctx context.Context) ([]byte, error) {
 	began := time.Now()
 	var views []lockView
-	held, waiting := 0, 0
-	for l, err := range c.List(ctx, prefix) {
+	for l, err := range t.List(ctx, t.prefix) {
 		if err != nil {
-			return nil, storeError(err)
+			return nil, t.failure(err)
 		}
-		v := viewOf(l.Key, l.State)
-		held, waiting = held+len(v.Holders), waiting+len(v.Waiters)
-		views = append(views, v)
+		views = append(views, viewOf(l.Key, l.State))
 	}
 	slices.SortFunc(views, func(a, b lockView) int {
 		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()), cmp.Compare(a.Key, b.Key))
 	})
 	views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
-	all := len(views)
-	views = views[:min(len(views), rows)]
+	keys, held, waiting := len(views), 0, 0
+	for _, v := range views {
+		held, waiting = held+len(v.Holders), waiting+len(v.Waiters)
+	}
+	grants, within := t.count(began, views)
+	if within == 0 {
+		grants = 0
+	}
+	views = views[:min(len(views), t.rows)]
 	var frame bytes.Buffer
-	if asJSON {
+	if t.json {
 		err := printJSON(&frame, struct {
 			Time    time.Time  `json:"time"`
 			Keys    int        `json:"keys"`
 			Holds   int        `json:"holds"`
 			Waiters int        `json:"waiters"`
+			Grants  int        `json:"new_holds,omitempty"`
+			Within  float64    `json:"new_holds_within_s,omitempty"`
 			Locks   []lockView `json:"locks"`
-		}{began, all, held, waiting, views})
+		}{began, keys, held, waiting, grants, within.Seconds(), views})
 		return frame.Bytes(), err
 	}
-	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters\n\n", c.where, began.Format("15:04:05"), all, held, waiting)
-	err := printTable(&frame, views)
+	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters",
+		t.where, began.Format("15:04:05"), keys, held, waiting)
+	if within > 0 {
+		fmt.Fprintf(&frame, ", at least %.1f new holds/s", float64(grants)/within.Seconds())
+	}
+	fmt.Fprint(&frame, "\n\n")
+	err := printTable(&frame, views, t.paint)
 	return frame.Bytes(), err
 }
 
-// oldest is the longest wait, or the longest hold where nobody waits.
-func (v lockView) oldest() (d time.Duration) {
+// oldest is the longest wait, or the longest hold where nobody waits, in seconds as of the look.
+func (v lockView) oldest() (s float64) {
 	for _, w := range v.Waiters {
-		d = max(d, since(w.meta.Since))
+		s = max(s, w.Waits)
 	}
 	for _, h := range v.Holders {
 		if len(v.Waiters) == 0 {
-			d = max(d, since(h.meta.Since))
+			s = max(s, h.Held)
 		}
 	}
-	return d
-}
-
-// isTerminal reports whether f is one.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return s
 }

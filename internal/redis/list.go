@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
 // ScanCount is how many keys a server looks at in one SCAN: that takes it under a millisecond.
 const ScanCount = 1000
 
-// looks is how many locks of a page are read at once: enough to fill a pipeline.
+// looks is how many locks of a page are read at once, in two requests: one is executed while the
+// other's reply is read.
 const looks = 64
 
 // List is that of [backend.Backend]. Names are found by SCAN, which holds up nobody, and then each
@@ -63,24 +66,52 @@ type look struct {
 
 // look reads the locks that the keys of a page are. Other data among them is passed over.
 func (s *Store) look(ctx context.Context, keys []string) []look {
-	all := make([]look, len(keys))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, looks)
-	for i, key := range keys {
-		name, ok := s.Layout.UserKey(key)
-		if !ok {
-			continue
+	all := make([]look, 0, len(keys))
+	for _, key := range keys {
+		if name, ok := s.Layout.UserKey(key); ok && backend.ValidateKey(name) == nil {
+			all = append(all, look{Listed: backend.Listed{Key: name}})
 		}
+	}
+	size := looks / 2
+	if s.cluster { // where a script is about one slot
+		size = 1
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, looks/size)
+	for some := range slices.Chunk(all, size) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			all[i].Key = name
-			all[i].State, all[i].err = s.Inspect(ctx, name)
-			if errors.Is(all[i].err, backend.ErrForeign) {
-				all[i].err = nil
-			}
+			s.read(ctx, some)
 		})
 	}
 	wg.Wait()
 	return all
+}
+
+// read reads some locks, in one request unless much is stored of them.
+func (s *Store) read(ctx context.Context, some []look) {
+	for len(some) > 0 {
+		names := make([]string, len(some))
+		for i := range some {
+			names[i] = some[i].Key
+		}
+		l := s.Layout
+		reply, _, err := s.run(ctx, l.Keys(names...), l.Scripts().Inspect, l.Inspect(len(some)), 0)
+		var told []script.Inspected
+		if err == nil {
+			told, err = l.DecodeInspect(reply, len(some))
+		}
+		if err != nil {
+			some[0].err = err
+			return
+		}
+		for i, l := range told {
+			some[i].State = l.State
+			if !errors.Is(l.Err, backend.ErrForeign) {
+				some[i].err = l.Err
+			}
+		}
+		some = some[len(told):]
+	}
 }

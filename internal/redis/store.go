@@ -257,11 +257,15 @@ func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) 
 	if err != nil {
 		return backend.State{}, err
 	}
-	reply, _, err := s.run(ctx, s.Layout.Keys(key), s.Layout.Scripts().Inspect, s.Layout.Inspect(), 0)
+	reply, _, err := s.run(ctx, s.Layout.Keys(key), s.Layout.Scripts().Inspect, s.Layout.Inspect(1), 0)
 	if err != nil {
 		return backend.State{}, err
 	}
-	return script.DecodeInspect(reply)
+	all, err := s.Layout.DecodeInspect(reply, 1)
+	if err != nil {
+		return backend.State{}, err
+	}
+	return all[0].State, all[0].Err
 }
 
 // Identity returns the server's replication id. A cluster has none: the error is

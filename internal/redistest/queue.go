@@ -134,8 +134,9 @@ func NoHeartbeat(t *testing.T, scheme string) {
 	}
 }
 
-// ClusterHeartbeat keeps places in the queues of keys on all primaries. When one of these hangs,
-// only its keys are without an answer. redisKey is how the backend names a key.
+// ClusterHeartbeat keeps places in the queues of keys on all primaries, and List tells of them all.
+// When one of these hangs, only its keys are without an answer. redisKey is how the backend names a
+// key.
 //
 // covers: W2
 func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backend, redisKey func(string) string) {
@@ -149,6 +150,16 @@ func ClusterHeartbeat(t *testing.T, set *testserver.ClusterSet, b backend.Backen
 			t.Fatalf("in the queue: %v", err)
 		}
 		claims = append(claims, waits)
+	}
+	listed := map[string]bool{}
+	for l, err := range b.List(t.Context(), "beat-") {
+		if err != nil || len(l.State.Holders) != 1 || len(l.State.Waiters) != 1 {
+			t.Fatalf("listed is %+v, %v", l, err)
+		}
+		listed[l.Key] = true
+	}
+	if len(listed) != len(claims) {
+		t.Errorf("%d of %d locks are listed", len(listed), len(claims))
 	}
 	hung, err := set.Owner(redisKey(claims[0].Key))
 	storetest.Want(t, "owner", err, nil)

@@ -40,7 +40,7 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 	t.Run("holders", func(t *testing.T) {
 		r := newRig(t)
 		held(r, "r 0 1000000000 %s 0 0 0 1 0 0 0")
-		if _, err := DecodeInspect(r.eval(own.Inspect)); !errors.Is(err, backend.ErrForeign) {
+		if _, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("Inspect: %v, want ErrForeign", err)
 		}
 		c := backend.Claim{Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute, MinToken: 1000}

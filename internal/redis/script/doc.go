@@ -55,7 +55,9 @@
 //
 // A verb begins with its short ways, for what is most often so, before the libraries of the long
 // way: they cost a few commands and no more. The long way knows all cases. It loads the lock,
-// changes it in memory, and writes once, at its end. Both ways answer alike.
+// changes it in memory, and writes once, at its end. Both ways answer alike. inspect.lua reads
+// several locks at once and changes nothing, so it tells what is stored, and [Layout.DecodeInspect]
+// makes sense of it: the client has the time.
 //
 // # Why it is safe
 //

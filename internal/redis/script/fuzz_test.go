@@ -41,12 +41,12 @@ func FuzzGroupState(f *testing.F) {
 		c := []backend.Claim{
 			plainClaim("me"), reader("me"), permit("me", 1), entrant("me", "mine"),
 		}[mode%4]
-		was, wasErr := DecodeInspect(r.eval(own.Inspect))
+		was, wasErr := r.inspect()
 		if mode >= 128 { // a heartbeat neither ends a hold that runs, nor writes over what it refuses
 			waiter := queued("waiter")
 			waiter.Key, waiter.TTL = r.key, minute
 			_, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{waiter})...), 1)
-			is, isErr := DecodeInspect(r.eval(own.Inspect))
+			is, isErr := r.inspect()
 			switch {
 			case err != nil && r.stored() != before:
 				t.Fatalf("a heartbeat was refused with %v, and changed the lock", err)

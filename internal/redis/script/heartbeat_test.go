@@ -330,7 +330,7 @@ func TestHeartbeatBehindAGuard(t *testing.T) {
 	if waiting, err := beat("w"); err != nil || waiting[0] {
 		t.Errorf("after the grace: %v, %v, want to be let in", waiting, err)
 	}
-	if s, err := DecodeInspect(r.evalKeys(l.Scripts().Inspect, l.Inspect())); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != "w" {
+	if s, err := r.inspect(); err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != "w" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -297,10 +297,14 @@ func (l Layout) last(verb string, args ...string) []string {
 	return append(args, l.guard...)
 }
 
-// Inspect returns the arguments of [Scripts.Inspect].
-func (l Layout) Inspect() []string {
-	if l.dialect {
+// Inspect returns the arguments of [Scripts.Inspect] for so many locks, which in the string dialect
+// is one.
+func (l Layout) Inspect(locks int) []string {
+	switch {
+	case l.dialect:
 		return l.last("inspect")
+	case locks > 1:
+		return []string{strconv.Itoa(locks)}
 	}
 	return nil
 }

@@ -54,9 +54,18 @@ func (r rig) dropped(c backend.Claim) {
 	}
 }
 
+// inspect tells of the lock.
+func (r rig) inspect() (backend.State, error) {
+	all, err := r.l.DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect(1)), 1)
+	if err != nil {
+		return backend.State{}, err
+	}
+	return all[0].State, all[0].Err
+}
+
 func (r rig) state() backend.State {
 	r.t.Helper()
-	s, err := DecodeInspect(r.eval(own.Inspect))
+	s, err := r.inspect()
 	if err != nil {
 		r.t.Fatal(err)
 	}

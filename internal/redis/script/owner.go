@@ -1,7 +1,6 @@
 package script
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 type Owner struct {
 	ID    string        // as [Layout.OwnerID] of the claim has it; empty if nobody holds
 	Token uint64        // the last one granted; 0 in the string dialect
+	First uint64        // the first one of the hold; 0 where that is not known
 	Keep  time.Duration // for how long the key outlives the lease
 	Meta  backend.Meta
 }
@@ -30,17 +30,18 @@ func (l Layout) ParseOwner(value string) (o Owner, ok bool) {
 	if fields[0] != "h2" || len(fields) != 2 && len(fields) != 6 {
 		return Owner{}, false
 	}
-	var err error
-	if o.Token, err = strconv.ParseUint(fields[1], 10, 53); err != nil {
+	counter, ok := number(fields[1])
+	if o.Token = uint64(counter); !ok {
 		return Owner{}, false
 	}
 	if len(fields) == 2 {
 		return o, true
 	}
-	keep, err := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil || keep < 0 {
+	keep, ok := number(fields[2])
+	if !ok {
 		return Owner{}, false
 	}
+	o.First, _ = firstToken(o.Token, fields[4])
 	o.Keep, o.ID, o.Meta = duration(keep), fields[3], decodeMeta(fields[5])
 	return o, true
 }

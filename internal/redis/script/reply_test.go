@@ -3,6 +3,8 @@ package script
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,41 +96,117 @@ func TestDecodeRenewAndRelease(t *testing.T) {
 var errUnknown = errors.New("no answer")
 
 func TestDecodeInspect(t *testing.T) {
-	holder := []any{"a%20b", "s", int64(8), int64(1500), `{"host":"h"}`}
-	waiter := []any{"c", "p", `{"pid":7}`}
-	s, err := DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
-	if err != nil || len(s.Holders) != 1 || len(s.Waiters) != 1 || s.Token != 9 {
-		t.Fatalf("%+v, %v", s, err)
+	l, err := NewLayout("", 0, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if h := s.Holders[0]; h.Owner != "a b" || h.TTL != 1500*time.Millisecond || h.Token != 8 || h.Mode != backend.Shared || h.Meta.Host != "h" {
-		t.Errorf("%+v", h)
+	const now, later, past = "1000", "2500", "999" // ms
+	fields := func(all ...string) string { return "#" + strings.Join(all, "\n") }
+	hash := func(more ...string) string { return fields(append([]string{"v", "h2", "f", "9"}, more...)...) }
+	group := func(mode, holders, head, tail, waiting string) string {
+		return mode + " 0 " + holders + " 0 0 0 0 " + head + " " + tail + " " + waiting + " 0"
 	}
-	if w := s.Waiters[0]; w.Owner != "c" || w.Mode != backend.Permit || w.Meta.PID != 7 {
-		t.Errorf("%+v", w)
+	place := func(ends, form string) string { return ends + " 60000 client " + form + " 15000 c 1 {\"pid\":7}" }
+	heavy := hash("g", "p 9 2*5 0 0 0 0 1 1 1 1", "k:1", later+" 8*4  a {}", "k:2", later+" 7  b {}",
+		"q:1", place(later, "p,9*5,"))
+	readers := hash("g", group("s", "2", "4", "8", "2"), "k:1", later+" 8  a%20b {\"host\":\"h\"}", "k:2", past+" 7 o i ",
+		"q:8", place(later, "!p,2,"), "q:5", place(later, "+r,0,me"), "q:6", place(past, "x"), "q:9", "of old")
+	inspect := func(stored ...string) ([]Inspected, error) {
+		reply := []any{int64(1), "1", "999"}
+		for _, s := range stored {
+			reply = append(reply, s)
+		}
+		return l.DecodeInspect(reply, len(stored))
 	}
-	holder, waiter = append(holder, "id", int64(3)), append(waiter, int64(2))
-	s, err = DecodeInspect([]any{int64(1), int64(9), []any{holder}, []any{waiter}})
-	if err != nil || s.Holders[0].Weight != 3 || s.Holders[0].ID != "id" || s.Waiters[0].Weight != 2 {
-		t.Errorf("%+v, %v; want weights 3 and 2", s, err)
+	all, err := inspect(readers, "", "$1 h2 9", "$2000 h2 9 500 me 2 {} ", "$500 h2 9 500 me 1 ",
+		hash("o", "me", "x", later), hash("o", "me", "x", now), heavy)
+	if err != nil || len(all) != 8 {
+		t.Fatalf("%+v, %v", all, err)
 	}
-	badWeights := []any{
-		[]any{"a", "p", int64(8), int64(1), "", "id", "3"},
-		[]any{"a", "p", int64(8), int64(1), "", "id", int64(1)},
-		[]any{"c", "p", "", int64(-1)},
-		[]any{"c", "p", "", int64(1 << 40)},
+	a := backend.Holder{
+		Owner: "a b", ID: "a b", Mode: backend.Shared, Token: 8, TTL: 1500 * time.Millisecond, Meta: backend.Meta{Host: "h"},
 	}
-	for _, bad := range append(badWeights, nil, "x", []any{}, []any{"c"}, []any{"a", "s", int64(8), int64(-1), ""}, []any{"a", 1, ""}) {
-		for _, lists := range [][2][]any{{{bad}, {}}, {{}, {bad}}} {
-			if s, err := DecodeInspect([]any{int64(1), int64(9), lists[0], lists[1]}); err == nil {
-				t.Errorf("%v is read as %+v", lists, s)
-			}
+	me := backend.Holder{Owner: "me", ID: "me", Token: 8, TTL: 1500 * time.Millisecond}
+	second := me
+	second.Token = 9
+	permit := func(id string, token uint64, weight int) backend.Holder {
+		return backend.Holder{Owner: id, ID: id, Mode: backend.Permit, Token: token, TTL: 1500 * time.Millisecond, Weight: weight}
+	}
+	waits := []backend.Waiter{{Owner: "me", Meta: backend.Meta{PID: 7}}, {Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}}}
+	for i, want := range []backend.State{
+		{Token: 9, Holders: []backend.Holder{a}, Waiters: waits},
+		{},
+		{Token: 9},
+		{Token: 9, Holders: []backend.Holder{me}},
+		{Token: 9},
+		{Token: 9, Holders: []backend.Holder{second}},
+		{Token: 9},
+		{
+			Token: 9, Holders: []backend.Holder{permit("a", 8, 4), permit("b", 7, 0)},
+			Waiters: []backend.Waiter{{Owner: "c", Mode: backend.Permit, Meta: backend.Meta{PID: 7}, Weight: 5}},
+		},
+	} {
+		if all[i].Err != nil || !reflect.DeepEqual(all[i].State, want) {
+			t.Errorf("lock %d is read as %+v, want %+v", i, all[i], want)
 		}
 	}
-	if s, err := DecodeInspect([]any{int64(1), int64(9), []any{}, []any{}}); err != nil || s.Holders != nil || s.Token != 9 {
-		t.Errorf("free: %+v, %v", s, err)
+	for _, stored := range []string{
+		"?", "$5 x", "$5 h3 9", "$-1 h2 9", "$10 h2 9 5 me 10 ", "#", "#a", fields("a", "b"), fields("v", "h3", "f", "9"), fields("v", "h2"), fields("v", "h2", "f", "-9"),
+		hash("o", "me"), hash("o", "", "x", later), hash("o", "me", "x", later, "b", "10"),
+		hash("o", "me", "x", later, "g", group("s", "1", "1", "0", "0")), hash("g", "x"), hash("g", group("s", "999999", "1", "0", "0")),
+		hash("g", group("s", "1", "1", "0", "0"), "k:1", "soon 8 o i "), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8 o"),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", "x"), hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,2")),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", place("soon", "x")),
+		hash("g", group("-", "0", "1", "1", "1"), "q:1", place(later, "p,9*10,")),
+		hash("g", "p 9 1*1 0 0 0 0 1 0 0 0", "k:1", later+" 8  a {}"), hash("g", "p 9 1*10 0 0 0 0 1 0 0 0", "k:1", later+" 8*10  a {}"),
+		hash("g", "s 0 1*2 0 0 0 0 1 0 0 0", "k:1", later+" 8*2  a {}"), hash("g", group("s", "1", "1", "0", "0"), "k:1", later+" 8*1  a {}"),
+	} {
+		if all, err := inspect(stored, readers); err != nil || len(all) != 2 || !errors.Is(all[0].Err, backend.ErrForeign) ||
+			!reflect.DeepEqual(all[0].State, backend.State{}) || all[1].Err != nil {
+			t.Errorf("%q is read as %+v, %v", stored, all, err)
+		}
 	}
-	if _, err := DecodeInspect([]any{int64(4), "x"}); !errors.Is(err, backend.ErrForeign) {
+	for _, reply := range []any{
+		nil,
+		"x",
+		[]any{},
+		[]any{int64(2)},
+		[]any{int64(1), "1", "999"},
+		[]any{int64(1), "1", "x", ""},
+		[]any{int64(1), "1", "999", nil},
+		[]any{int64(1), "1", "999", "", ""},
+	} {
+		if all, err := l.DecodeInspect(reply, 1); err == nil || backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%v is read as %+v, %v", reply, all, err)
+		}
+	}
+}
+
+func TestDecodeInspectOfDialect(t *testing.T) {
+	l, err := Dialect("", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := []any{int64(1), int64(9), "a%20b", int64(8), int64(0), `{"host":"h"}`}
+	all, err := l.DecodeInspect(held, 1)
+	want := backend.State{Token: 9, Holders: []backend.Holder{
+		{Owner: "a b", ID: "a b", Token: 8, TTL: time.Millisecond, Meta: backend.Meta{Host: "h"}},
+	}}
+	if err != nil || len(all) != 1 || all[0].Err != nil || !reflect.DeepEqual(all[0].State, want) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if all, err := l.DecodeInspect([]any{int64(1), int64(9)}, 1); err != nil || len(all) != 1 || !reflect.DeepEqual(all[0].State, backend.State{Token: 9}) {
+		t.Errorf("free: %+v, %v", all, err)
+	}
+	if _, err := l.DecodeInspect([]any{int64(4), "x"}, 1); !errors.Is(err, backend.ErrForeign) {
 		t.Errorf("foreign: %v", err)
+	}
+	for i := range held {
+		bad := slices.Clone(held)
+		bad[i] = nil
+		if all, err := l.DecodeInspect(bad, 1); err == nil {
+			t.Errorf("%v is read as %+v", bad, all)
+		}
 	}
 }
 
@@ -189,7 +267,8 @@ func FuzzReply(f *testing.F) {
 		if err := DecodeRelease(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
 			t.Fatalf("%v is decoded as released", reply)
 		}
-		_, _ = DecodeInspect(reply)
+		_, _ = Layout{}.DecodeInspect(reply, 2)
+		_, _ = Layout{dialect: true}.DecodeInspect(reply, 1)
 		_, _ = DecodeProbe(reply)
 		_, _, _ = DecodeHanded(text)
 	})

@@ -507,12 +507,14 @@ func TestDamagedGroup(t *testing.T) {
 			for verb, reply := range map[string]any{
 				"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
 				"release": r.eval(own.Release, r.l.Release(c)...), "heartbeat": r.eval(own.Heartbeat, r.l.Heartbeat(claims)...),
-				"inspect": r.eval(own.Inspect),
 			} {
 				if _, code := open(reply); code != codeForeign {
 					t.Errorf("%s, %s of %s: %v, want to be refused", name, verb, c.Owner, reply)
 				}
 			}
+		}
+		if s, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s, inspect: %+v, %v, want to be refused", name, s, err)
 		}
 		if after := r.stored(); after != before {
 			t.Errorf("%s: %s\nbecame %s", name, before, after)
@@ -552,7 +554,7 @@ func TestRenewalOnlyGrows(t *testing.T) {
 			return DecodeRenew(r.evalKeys(r.l.Scripts().Renew, r.l.Renew(c)))
 		}
 		remains := func() time.Duration {
-			s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect()))
+			s, err := r.inspect()
 			if err != nil || len(s.Holders) != 1 {
 				t.Fatalf("%s: %+v, %v", name, s, err)
 			}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -321,7 +322,10 @@ func TestDamagedState(t *testing.T) {
 		if _, err := r.acquire("me"); backend.AnswerOf(err) != backend.No || !strings.Contains(err.Error(), backend.ErrForeign.Error()) {
 			t.Errorf("%s: acquire: %v, want ErrForeign", name, err)
 		}
-		for _, s := range []Script{own.Renew, own.Release, own.Inspect} {
+		if s, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("%s: inspect: %+v, %v, want ErrForeign", name, s, err)
+		}
+		for _, s := range []Script{own.Renew, own.Release} {
 			if reply, _ := r.eval(s, "x", "60000", "60000", "0").([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}

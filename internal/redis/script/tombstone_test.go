@@ -140,7 +140,7 @@ func TestStrangeOwners(t *testing.T) {
 		if _, err := r.acquire(o); err != nil {
 			t.Errorf("%q: %v", o, err)
 		}
-		s, err := DecodeInspect(r.eval(own.Inspect))
+		s, err := r.inspect()
 		if err != nil || len(s.Holders) != 1 || s.Holders[0].Owner != o {
 			t.Errorf("%q holds, but inspect says %+v, %v", o, s, err)
 		}

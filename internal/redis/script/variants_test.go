@@ -97,7 +97,7 @@ func TestGuard(t *testing.T) {
 		if err := r.tryRelease(a); err != nil {
 			t.Fatalf("%s: release: %v", what, err)
 		}
-		if s, err := DecodeInspect(r.evalKeys(l.Scripts().Inspect, l.Inspect())); err != nil || len(s.Holders) != 0 || len(s.Waiters) != 1 {
+		if s, err := r.inspect(); err != nil || len(s.Holders) != 0 || len(s.Waiters) != 1 {
 			t.Fatalf("%s: the release let somebody in: %+v, %v", what, s, err)
 		}
 		for _, c := range []backend.Claim{queued("b"), plainClaim("c"), reader("d")} {
@@ -156,7 +156,7 @@ func TestGuardLetsOthersRelease(t *testing.T) {
 	if err := r.tryRelease(a); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("second release with another max_ttl: %v, want ErrLost", err)
 	}
-	s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect()))
+	s, err := r.inspect()
 	if err != nil || len(s.Holders) != 0 || len(s.Waiters) != 1 {
 		t.Errorf("afterwards: %+v, %v; want nobody but b, in line", s, err)
 	}
@@ -234,7 +234,7 @@ func TestDialect(t *testing.T) {
 	if _, err := r.tryAcquire(plainClaim("c")); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("while a peer holds: %v", err)
 	}
-	if s, err := DecodeInspect(r.evalKeys(r.l.Scripts().Inspect, r.l.Inspect())); err != nil || s.Holders[0].Owner != "peer" || s.Holders[0].Token != 0 {
+	if s, err := r.inspect(); err != nil || s.Holders[0].Owner != "peer" || s.Holders[0].Token != 0 {
 		t.Errorf("a peer's: %+v, %v", s, err)
 	}
 	r.srv.MustDo("DEL", "k")

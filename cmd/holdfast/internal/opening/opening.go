@@ -4,6 +4,7 @@ package opening
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -12,7 +13,7 @@ import (
 )
 
 // An Error says of a store, in front of everything else, which it is and that it cannot be used. It
-// wraps the error of [config.File.Open], and holds nothing secret.
+// wraps the error of [config.File.Open] or of a request, and holds nothing secret.
 type Error struct {
 	Store config.URL
 	Err   error
@@ -32,7 +33,7 @@ func (e *Error) Error() string {
 	return "cannot reach " + store + ": " + Reason(e.Err)
 }
 
-// Unwrap returns the error of [config.File.Open].
+// Unwrap returns the error that e is about.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Open is f.Open, whose errors are an *[Error], unless the configuration is wrong.
@@ -59,6 +60,8 @@ func name(url config.URL) string {
 	switch where := u.Host + u.Path; {
 	case kind == "redlock":
 		return "a majority of the quorum's nodes"
+	case kind == "file":
+		return "the folder " + where
 	case u.Host == "" && where != "":
 		return kind + " at " + where
 	case where != "":
@@ -67,10 +70,15 @@ func name(url config.URL) string {
 	return kind
 }
 
-// told is what our own messages begin with, and a command has said in its own words.
-var told = []string{
-	backend.ErrUnavailable.Error() + ": ", backend.ErrDenied.Error() + ": ", backend.ErrUnsafe.Error() + ": ", "first look at the server: ",
-}
+// told is what is in our own messages, and a command has said in its own words.
+var told = strings.NewReplacer(
+	backend.ErrUnavailable.Error()+": ", "", backend.ErrDenied.Error()+": ", "", backend.ErrUnsafe.Error()+": ", "",
+	backend.ErrForeign.Error()+": ", "", "first look at the server: ", "",
+	locker.ErrNotAcquired.Error()+": ", "", "no answer from the store: ", "", "\n", "; ")
+
+// opened is what [backend.Open] says in front of an error, of a node of a quorum too, whose name
+// may be in front of that already.
+var opened = regexp.MustCompile(`backend: open (\S+: )`)
 
 // Reason is why a request or the opening of a store failed, without what the command says of that
 // itself.
@@ -82,11 +90,14 @@ func Reason(err error) string {
 			err = cause
 		}
 	}
-	text := err.Error()
-	for i := 0; i < len(told); i++ {
-		if rest, ok := strings.CutPrefix(text, told[i]); ok {
-			text, i = rest, -1
-		}
+	var request *locker.Error
+	if errors.As(err, &request) {
+		err = request.Err
 	}
-	return strings.ReplaceAll(text, "\n", "; ")
+	text := told.Replace(err.Error())
+	for _, found := range opened.FindAllStringSubmatch(text, -1) {
+		text = strings.ReplaceAll(text, found[0], found[1])
+		text = strings.ReplaceAll(text, found[1]+found[1], found[1])
+	}
+	return text
 }

@@ -195,11 +195,11 @@ end
 
 -- A peer's lock has no token.
 local function inspect()
-  if not owner then return {OK, counter, {}, {}} end
+  if not owner then return {OK, counter} end
   local left = run('PTTL', key)
   if left < 0 then left = LAST end
   local token = owner == ours and counter - count + 1 or 0
-  return {OK, counter, {{owner, 'x', token, left, owner == ours and meta or ''}}, {}}
+  return {OK, counter, owner, token, left, owner == ours and meta or ''}
 end
 
 return answer(function()

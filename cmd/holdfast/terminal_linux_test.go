@@ -1,0 +1,105 @@
+package main_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal has cmd print to a new terminal, and returns what shows on it.
+func terminal(t *testing.T, cmd *exec.Cmd) io.Reader {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = screen.Close() })
+	fd := int(screen.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	cmd.Stdout, cmd.Stderr = tty, tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return screen // which ends with an error when nobody has the terminal open any more
+}
+
+var sequences = regexp.MustCompile(`\x1b\[[0-9;]*[a-zA-Z]`)
+
+func TestColours(t *testing.T) {
+	url := "file://" + filepath.Join(t.TempDir(), "locks")
+	held := begin(t, url, "run", "report", "--", "sh", "-c", works)
+	held.line()
+	show := func(env []string, args ...string) string {
+		t.Helper()
+		cmd := command(t, t.TempDir(), append(args, "--backend", url)...)
+		cmd.Env = append(append(cmd.Env, "TERM=xterm", "NO_COLOR="), env...)
+		shown := terminal(t, cmd)
+		var all bytes.Buffer
+		for {
+			if _, err := io.CopyN(&all, shown, 1); err != nil {
+				break
+			}
+			if args[0] == "top" && strings.HasSuffix(all.String(), ")\r\n") || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
+				_ = cmd.Process.Signal(os.Interrupt)
+			}
+		}
+		_ = cmd.Wait()
+		return all.String()
+	}
+	for args, coloured := range map[string]string{
+		"inspect report": "report is \x1b[33mheld\x1b[39m by sh@", "inspect free": "free is \x1b[32mfree\x1b[39m",
+		"leader report": "report is \x1b[33mheld\x1b[39m by sh@", "list": "\x1b[39m0\x1b[39m",
+		"top": "\x1b[39m0\x1b[39m", "watch report": "\x1b[32mgranted\x1b[39m", "doctor": "\x1b[32mok\x1b[39m",
+	} {
+		args := strings.Fields(args)
+		got := show(nil, args...)
+		if !strings.Contains(got, coloured) {
+			t.Errorf("%v shows %q", args, got)
+		}
+		if args[0] == "list" { // the columns stand where they would without
+			lines := strings.Split(sequences.ReplaceAllString(got, ""), "\n")
+			if strings.Index(lines[0], "HELD BY") != strings.Index(lines[1], "sh@") || strings.Index(lines[0], "WAIT") != strings.Index(lines[1], "0") {
+				t.Errorf("the columns are not in line:\n%s", got)
+			}
+		}
+		for _, other := range []struct {
+			env  []string
+			args []string
+		}{{nil, []string{"--no-color"}}, {[]string{"NO_COLOR=1"}, nil}} {
+			bare := show(other.env, append(args, other.args...)...)
+			if strings.Contains(bare, "\x1b[3") {
+				t.Errorf("%v %v shows %q", other, args, bare)
+			}
+			if args[0] == "top" && !strings.HasPrefix(bare, "\x1b[H\x1b[2J") {
+				t.Errorf("%v %v does not redraw: %q", other, args, bare)
+			}
+		}
+		if bare := show([]string{"TERM=dumb"}, args...); strings.Contains(bare, "\x1b") {
+			t.Errorf("%v on a dumb terminal shows %q", args, bare)
+		}
+	}
+	if got := show(nil, "list", "-o", "json"); strings.Contains(got, "\x1b") {
+		t.Errorf("as JSON: %q", got)
+	}
+	_ = held.cmd.Process.Kill()
+	_, _, _ = held.end()
+}
