@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Do is the safest door: it locks key, calls fn and unlocks, also if fn panics. fn's ctx ends with
-// cause [ErrLost] when the hold is lost, and with ctx. v must not be used after fn has returned.
+// Do is the safest way to lock: it locks key, calls fn and unlocks, also if fn panics. fn's ctx
+// ends with cause [ErrLost] when the hold is lost, and with ctx. v must not be used after fn has
+// returned.
 //
 // The error is Lock's (then fn was not called), else fn's joined with Unlock's: if it wraps
 // ErrLost, fn ran, but not all of it under the lock.
