@@ -41,7 +41,7 @@ func (p *process) serve(t *testing.T, name, key string, hold time.Duration) {
 func gauge(a metricdata.Aggregation, class string) float64 {
 	g, _ := a.(metricdata.Gauge[float64])
 	for _, p := range g.DataPoints {
-		if v, _ := p.Attributes.Value(tracing.AttrClass); v.String() == class {
+		if v, _ := p.Attributes.Value(tracing.AttrClass); v.Emit() == class {
 			return p.Value
 		}
 	}

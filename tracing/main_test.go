@@ -161,7 +161,7 @@ func id(s tracetest.SpanStub) trace.SpanID { return s.SpanContext.SpanID() }
 func attr(attrs []attribute.KeyValue, key attribute.Key) string {
 	for _, a := range attrs {
 		if a.Key == key {
-			return a.Value.String()
+			return a.Value.Emit()
 		}
 	}
 	return ""
@@ -201,7 +201,7 @@ func (p *process) collected(t *testing.T) map[string]metricdata.Aggregation {
 func sum(a metricdata.Aggregation, key attribute.Key, value string) (n int64) {
 	s, _ := a.(metricdata.Sum[int64])
 	for _, p := range s.DataPoints {
-		if v, _ := p.Attributes.Value(key); key == "" || v.String() == value {
+		if v, _ := p.Attributes.Value(key); key == "" || v.Emit() == value {
 			n += p.Value
 		}
 	}

@@ -65,7 +65,7 @@ func TestUncontended(t *testing.T) {
 				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events, s.Status)
 			}
 			for _, a := range s.Attributes {
-				if strings.Contains(a.Value.String(), "17") && a.Key == tracing.AttrKey {
+				if strings.Contains(a.Value.Emit(), "17") && a.Key == tracing.AttrKey {
 					t.Errorf("%s shows the key: %v", s.Name, a)
 				}
 			}

@@ -32,7 +32,7 @@ func exposition(rm metricdata.ResourceMetrics) []byte {
 	var b bytes.Buffer
 	write := func(name string, set attribute.Set, value any, more ...string) {
 		for _, a := range set.ToSlice() {
-			more = append(more, fmt.Sprintf("%s=%q", strings.ReplaceAll(string(a.Key), ".", "_"), a.Value.String()))
+			more = append(more, fmt.Sprintf("%s=%q", strings.ReplaceAll(string(a.Key), ".", "_"), a.Value.Emit()))
 		}
 		fmt.Fprintf(&b, "%s{%s} %v\n", name, strings.Join(more, ","), value)
 	}
