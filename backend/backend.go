@@ -70,7 +70,8 @@ type Backend interface {
 	// ForceRelease ends the hold of key that has token, whoever's it is, for people and tools: as
 	// if its own client had released it, so whoever is next is let in, and an attempt of the claim
 	// that arrives later is refused. Its client learns of the loss as of any other, and may be at
-	// work until then. It returns the hold that it ended, or [ErrLost] if no hold has the token.
+	// work until then. It returns the hold that it ended, or [ErrLost] if no hold has the token. (A
+	// lease that a process hands on among its goroutines is one hold, and has its first token.)
 	ForceRelease(ctx context.Context, key string, token uint64) (Holder, error)
 
 	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with

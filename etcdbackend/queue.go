@@ -190,7 +190,7 @@ func (q *queue) settle() {
 			}
 		default:
 			e.granted = last.granted && e.class == first.class &&
-				(e.class == shared || e.class == permit && sum+e.weight <= e.limit)
+				(e.class == shared || e.class == permit && e.weight <= e.limit-sum)
 		}
 		last = e
 		sum += e.weight
@@ -243,14 +243,14 @@ func (q *queue) admits(c backend.Claim) bool {
 	case backend.Permit:
 		class = permit
 	}
-	sum := max(c.Weight, 1)
+	left := c.Limit // never below 0: those who hold are within it
 	for _, e := range q.entries {
 		if e.class != class || !e.granted {
 			return false
 		}
-		sum += e.weight
+		left -= e.weight
 	}
-	return len(q.entries) == 0 || class == shared || class == permit && sum <= c.Limit
+	return len(q.entries) == 0 || class == shared || class == permit && max(c.Weight, 1) <= left
 }
 
 // mismatch is an error if the lock is in use as a semaphore of another limit than c's.

@@ -89,7 +89,7 @@ func (c *core) estimate(claim *backend.Claim, held *backend.HeldError, ahead int
 		turns = 1 // those ahead may be let in together
 	case backend.Permit:
 		// The weights of those ahead are not known: they count once, so the estimate is rather low.
-		turns = (turns - 1 + max(claim.Weight, 1) + claim.Limit - 1) / claim.Limit
+		turns = 1 + (turns-2+max(claim.Weight, 1))/claim.Limit
 	}
 	h.Wait = time.Duration(turns) * c.holdTimes.of(claim.Key)
 	return h

@@ -119,7 +119,7 @@ func (r *resource) enter(ctx holdContext) error {
 }
 
 // excludedBy reports whether r must not be open beside other: as their claims must not hold
-// together, and of permits no more than the limit.
+// together. Of permits those are waited for whose hold knows that it is over.
 func (r *resource) excludedBy(other *resource) bool {
 	mine, theirs := r.hold.lease, other.hold.lease
 	switch {

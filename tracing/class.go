@@ -31,6 +31,7 @@ func Class(key string) string { return keyclass.Of(key) }
 
 // A class is what is the same for all locks of one class and mode, made once.
 type class struct {
+	name    string
 	lock    string                  // the name of the span
 	span    []trace.SpanStartOption // with the attributes of spans
 	attrs   []attribute.KeyValue    // of metrics
@@ -53,7 +54,7 @@ func (c *class) series(more ...attribute.KeyValue) series {
 }
 
 func newClass(name string, mode backend.Mode) *class {
-	c := &class{lock: strings.TrimSpace(SpanLock + " " + name)}
+	c := &class{name: name, lock: strings.TrimSpace(SpanLock + " " + name)}
 	c.attrs = []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
 	c.all, c.granted = c.series(), c.series(AttrResult.String(ResultGranted))
 	onSpan := c.attrs
@@ -68,6 +69,7 @@ func newClass(name string, mode backend.Mode) *class {
 type classes struct {
 	mu    sync.Mutex
 	known map[classKey]*class
+	names map[string]struct{} // of known
 }
 
 type classKey struct {
@@ -84,14 +86,15 @@ func (o *Observer) class(h locker.Hold) *class {
 	if c := cs.known[classKey{name, h.Mode}]; c != nil {
 		return c
 	}
-	if len(name) > longestClass || !utf8.ValidString(name) || len(cs.known) >= MaxClasses {
+	_, seen := cs.names[name]
+	if len(name) > longestClass || !utf8.ValidString(name) || !seen && len(cs.names) >= MaxClasses {
 		name = OtherClass
 	}
 	name = strings.Clone(name) // the key it is a part of need not stay in memory
 	c := cs.known[classKey{name, h.Mode}]
 	if c == nil {
 		c = newClass(name, h.Mode)
-		cs.known[classKey{name, h.Mode}] = c
+		cs.known[classKey{name, h.Mode}], cs.names[name] = c, struct{}{}
 		o.metrics.begin(c)
 	}
 	return c

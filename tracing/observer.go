@@ -37,7 +37,7 @@ func NewObserver(cfg Config) (*Observer, error) {
 		cfg.KeyClass = Class
 	}
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
-	o.classes.known = map[classKey]*class{}
+	o.classes.known, o.classes.names = map[classKey]*class{}, map[string]struct{}{}
 	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
 		return nil, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
@@ -111,7 +111,7 @@ func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame
 	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
 		return
 	}
-	args := []any{"class", o.cfg.KeyClass(w.key), "waited", took, "result", result, "blockers", len(all)}
+	args := []any{"class", w.class.name, "waited", took, "result", result, "blockers", len(all)}
 	if o.cfg.ShowKeys {
 		args = append(args, "key", w.key)
 	}
@@ -137,7 +137,7 @@ func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err
 	if !wrong {
 		return
 	}
-	class, now := o.cfg.KeyClass(h.Key), time.Now()
+	class, now := o.class(h).name, time.Now()
 	last, told := o.reported.LoadOrStore(result+" "+class, now)
 	if !told || now.Sub(last.(time.Time)) >= reportEvery && //nolint:errcheck // nothing else is in it
 		o.reported.CompareAndSwap(result+" "+class, last, now) {

@@ -267,6 +267,10 @@ func permitWeights(e *env) {
 	e.release(a, all)
 	e.acquire(b, e.heavy(full, limit, 1))
 	e.held(a, e.heavy(full, limit, limit))
+
+	most := e.key("most") // two of these are more than an int of 32 bits can be
+	e.acquire(a, e.heavy(most, backend.MaxPermits, 1<<30))
+	e.held(b, e.heavy(most, backend.MaxPermits, 1<<30))
 }
 
 // covers: Q12
@@ -341,7 +345,16 @@ func permitWeightsInLine(e *env) {
 	all, light, later := e.heavyInLine(key, limit, limit), e.heavyInLine(key, limit, 1), e.heavyInLine(key, limit, 1)
 	e.stand(b, all, 1)
 	e.stand(a, light, 2)
-	e.held(a, e.heavy(key, limit, 1)) // there is room for it, but not before the one that waits
+	lighter := all
+	lighter.Weight = 1 // a repeat changes no weight
+	for what, held := range map[string]backend.HeldError{
+		"beside the queue":    e.held(a, e.heavy(key, limit, 1)), // there is room for it, but not before the one that waits
+		"repeated as lighter": e.stand(b, lighter, 1),
+	} {
+		if held.RetryAfter < 0 || held.RetryAfter > e.long+patience {
+			e.Errorf("a claim %s is told to ask again after %v, want no later than the holders' leases end", what, held.RetryAfter)
+		}
+	}
 	e.stand(b, later, 3)
 	e.release(a, two)
 	e.stand(a, light, 2)

@@ -379,7 +379,7 @@ func cannotRun(err error) int {
 	return 126
 }
 
-// A waitTeller tells on standard error who is waited for, and when the store does not answer.
+// A waitTeller tells on standard error who is waited for, and when an attempt is not answered.
 type waitTeller struct {
 	key   string
 	store config.URL

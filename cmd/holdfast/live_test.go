@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
+// A writer is a terminal that does something when it is written to.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
+}
+
 // A look is followed by 99 times as long without one, or by the interval if that is longer.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -18,16 +27,21 @@ func TestPace(t *testing.T) {
 		began := time.Now()
 		var looks []time.Duration // when they began
 		var busy time.Duration
-		err := live(ctx, func(took time.Duration) time.Duration { return pace(2*time.Second, took) }, func(context.Context) error {
+		stopped := writer(func() { // for a while, at the second frame
+			if len(looks) == 2 {
+				time.Sleep(5 * time.Second)
+			}
+		})
+		err := live(ctx, func(took time.Duration) time.Duration { return pace(2*time.Second, took) }, stopped, func(context.Context) ([]byte, error) {
 			looks = append(looks, time.Since(began))
 			takes := []time.Duration{time.Millisecond, 20 * time.Millisecond, time.Second, 300 * time.Millisecond, 0}[len(looks)-1]
 			time.Sleep(takes)
 			if busy += takes; takes == 0 {
 				time.AfterFunc(time.Second, interrupt) // within a pause
 			}
-			return nil
+			return nil, nil
 		})
-		if want := []int64{0, 2001, 4021, 104021, 134021}; err != nil || !slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
+		if want := []int64{0, 2001, 9021, 109021, 139021}; err != nil || !slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
 			return d == time.Duration(ms)*time.Millisecond
 		}) {
 			t.Errorf("looks began after %v, %v; want %v ms", looks, err, want)
@@ -45,11 +59,11 @@ func TestPace(t *testing.T) {
 func TestLiveEnds(t *testing.T) {
 	failed := errors.New("no answer")
 	never := func(time.Duration) time.Duration { return time.Hour }
-	if err := live(t.Context(), never, func(context.Context) error { return failed }); !errors.Is(err, failed) {
+	if err := live(t.Context(), never, io.Discard, func(context.Context) ([]byte, error) { return nil, failed }); !errors.Is(err, failed) {
 		t.Errorf("a look that fails: %v", err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
-	if err := live(ctx, never, func(context.Context) error { interrupt(); return failed }); err != nil {
+	if err := live(ctx, never, io.Discard, func(context.Context) ([]byte, error) { interrupt(); return nil, failed }); err != nil {
 		t.Errorf("a look that is interrupted: %v", err)
 	}
 }

@@ -28,7 +28,8 @@ const (
 )
 
 const exitHelp = `Exit status: 0 done, 1 failed, 2 wrong usage, 75 not acquired in time, 76 lost while CMD ran,
-77 store unreachable or refusing, 126 and 127 CMD cannot be run, else CMD's own; 128 and the signal's number if one ended it.`
+77 store unreachable or refusing, 126 and 127 CMD cannot be run, 130 interrupted before it ran,
+else CMD's own; 128 and the signal's number if one ended it.`
 
 // run runs the command line and returns the exit status.
 func run(ctx context.Context, args []string) int {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -53,12 +54,9 @@ Those that began and ended in between are not seen.`,
 			if isTerminal(os.Stdout) && !t.json {
 				clear = "\x1b[H\x1b[2J" // to the top left, and clear
 			}
-			return live(ctx, pause, func(ctx context.Context) error {
+			return live(ctx, pause, os.Stdout, func(ctx context.Context) ([]byte, error) {
 				frame, err := t.look(ctx)
-				if err == nil {
-					_, err = fmt.Fprintf(os.Stdout, "%s%s", clear, frame)
-				}
-				return err
+				return append([]byte(clear), frame...), err
 			})
 		},
 	}
@@ -74,21 +72,28 @@ Those that began and ended in between are not seen.`,
 // meanwhile is then busy for a hundredth of the time.
 func pace(least, took time.Duration) time.Duration { return max(least, 99*took) }
 
-// live calls look again and again, with a pause behind it that depends on how long it took. It ends
-// with ctx, which is no error, or with an error of look.
+// live calls look again and again and writes what it returns, with a pause that depends on how long
+// the look took: the terminal may have been stopped. It ends with ctx, which is no error, or with an
+// error of look.
 func live(
-	ctx context.Context, pause func(took time.Duration) time.Duration, look func(context.Context) error,
+	ctx context.Context, pause func(took time.Duration) time.Duration, to io.Writer,
+	look func(context.Context) ([]byte, error),
 ) error {
 	for {
 		began := time.Now()
-		switch err := look(ctx); {
+		frame, err := look(ctx)
+		took := time.Since(began)
+		if err == nil {
+			_, err = to.Write(frame)
+		}
+		switch {
 		case ctx.Err() != nil:
 			return nil // interrupting it is how it ends
 		case err != nil:
 			return err
 		}
 		select {
-		case <-time.After(pause(time.Since(began))):
+		case <-time.After(pause(took)):
 		case <-ctx.Done():
 			return nil
 		}
@@ -137,10 +142,12 @@ func (t *top) look(ctx context.Context) ([]byte, error) {
 		}
 		views = append(views, viewOf(l.Key, l.State))
 	}
+	// One that List told of twice counts once.
+	slices.SortStableFunc(views, func(a, b lockView) int { return cmp.Compare(a.Key, b.Key) })
+	views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
 	slices.SortFunc(views, func(a, b lockView) int {
 		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()), cmp.Compare(a.Key, b.Key))
 	})
-	views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
 	keys, held, waiting := len(views), 0, 0
 	for _, v := range views {
 		held, waiting = held+len(v.Holders), waiting+len(v.Waiters)

@@ -246,8 +246,14 @@ func (k *Key) add(h *Hold, now time.Time) {
 			other.to = now
 		}
 	}
-	if over := slices.IndexFunc(k.Holds, (*Hold).Over); len(k.Holds) >= kept && over >= 0 {
-		k.Holds = slices.Delete(k.Holds, over, over+1)
+	if many := len(k.Holds) - kept + 1; many > 0 {
+		k.Holds = slices.DeleteFunc(k.Holds, func(h *Hold) bool {
+			gone := many > 0 && h.Over()
+			if gone {
+				many--
+			}
+			return gone
+		})
 	}
 	k.Holds = append(k.Holds, h)
 }

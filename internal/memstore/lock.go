@@ -77,7 +77,7 @@ func (l *lock) fits(c backend.Claim) bool {
 	case c.Mode != l.holds[0].Mode:
 		return false
 	case c.Mode == backend.Permit:
-		return l.weight()+max(c.Weight, 1) <= c.Limit
+		return max(c.Weight, 1) <= c.Limit-l.weight() // a sum might be over what an int has
 	}
 	return c.Mode == backend.Shared
 }
@@ -134,11 +134,9 @@ func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
 		}
 		return false
 	}
-	if !l.fits(c) {
-		for _, h := range l.holds {
-			if sooner(h.Expires) {
-				held.Holder = h.Meta
-			}
+	for _, h := range l.holds {
+		if sooner(h.Expires) {
+			held.Holder = h.Meta
 		}
 	}
 	if held.Position == 0 {

@@ -12,7 +12,7 @@ var etcdMutants = []mutant{
 		Test: "./etcdbackend WeightsOnlyMoveForward",
 	},
 	{
-		Name: "etcd: who comes counts once", Dir: "etcdbackend", Find: `sum := max\(c\.Weight, 1\)`, Put: "sum := 1",
+		Name: "etcd: who comes counts once", Dir: "etcdbackend", Find: `permit && max\(c\.Weight, 1\) <= left`, Put: "permit && 1 <= left",
 		Test: "./etcdbackend AdmitsByWeight",
 	},
 	{
@@ -115,7 +115,7 @@ l.began = time.Now()`, Test: "./etcdbackend LeaseCounts",
 		Put: "${1}: %w\", b.cfg.RequestTimeout, backend.ErrUnavailable)$2", Test: "./etcdbackend IdentityEnds|LooseSlot|ForgottenAttempt",
 	},
 	{
-		Name: "etcd: a permit too many", Dir: "etcdbackend", Find: `sum\+e\.weight <= e\.limit`, Put: "sum+e.weight <= e.limit+1",
+		Name: "etcd: a permit too many", Dir: "etcdbackend", Find: `e\.weight <= e\.limit-sum`, Put: "e.weight <= e.limit-sum+1",
 		Test: "./etcdbackend TestConformance$/one/permit/handed-over",
 	},
 	{

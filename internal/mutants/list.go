@@ -119,7 +119,7 @@ var memory = []mutant{
 		Test: "./backend/membackend Conformance/permit",
 	},
 	{
-		Name: "mem: who comes counts once", Dir: "internal/memstore", Find: `l\.weight\(\)\+max\(c\.Weight, 1\) <= c\.Limit`,
+		Name: "mem: who comes counts once", Dir: "internal/memstore", Find: `max\(c\.Weight, 1\) <= c\.Limit-l\.weight\(\)`,
 		Put: "l.weight() < c.Limit", Test: "./backend/membackend Conformance/permit",
 	},
 	{

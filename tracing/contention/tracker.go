@@ -127,14 +127,19 @@ func (t *Tracker) attempt(l *lock, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.attempts++
-	if errors.As(err, &held) {
-		l.position, l.named = held.Position, held.Holder
-		var cohort any
-		if l.lease {
-			cohort = l
-		}
-		t.blame.Named(l.Key, held.Holder, cohort)
+	if err == nil {
+		return
 	}
+	var named backend.Meta // nobody, if the store did not answer
+	if errors.As(err, &held) {
+		named = held.Holder
+		l.position, l.named = held.Position, named
+	}
+	var cohort any
+	if l.lease {
+		cohort = l
+	}
+	t.blame.Named(l.Key, named, cohort)
 }
 
 func (t *Tracker) over(l *lock) {

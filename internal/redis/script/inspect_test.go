@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -42,6 +43,9 @@ func TestInspectOfSeveral(t *testing.T) {
 		reply, err := r.srv.Do(append(args, r.l.Inspect(len(keys))...)...)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if text := fmt.Sprint(reply); strings.Contains(text, "Jo") || strings.Contains(text, "session") {
+			t.Errorf("what is not ours is read: %s", text)
 		}
 		told, err := r.l.DecodeInspect(reply, len(keys))
 		if err != nil {

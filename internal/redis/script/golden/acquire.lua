@@ -769,7 +769,7 @@ local function held(number, claim)
     local ends = LAST
     if lock.owner and lock.expires > now then
       ends = lock.expires
-    elseif lock.holders > 0 and not fits(claim) then
+    elseif lock.holders > 0 then
       -- lock.soonest may be early, as renewals do not move it: look at all while they are not many.
       local fields = {}
       if lock.holders > STEPS then ends, meta = lock.soonest, '' end

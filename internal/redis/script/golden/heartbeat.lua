@@ -142,7 +142,8 @@ end
 
 -- The short way: somebody holds and the head of the queue is alive, so nobody is to be let in. (A
 -- head that could hold beside those who hold was let in by the script that made room, but for a
--- guard's.) The claims of the lock at key are in ARGV from first to last.
+-- guard's, and for those beyond the first STEPS, whom the next script of another verb lets in.) The
+-- claims of the lock at key are in ARGV from first to last.
 local function keep(key, margin, first, last)
   local fields, places = {'HMGET', key, 'v', 'o', 'x', 'g', 'f', 'm'}, {'HMGET', key}
   for i = first, last, 3 do fields[#fields + 1] = 'w:' .. ARGV[i] end

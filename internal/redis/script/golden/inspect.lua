@@ -10,12 +10,16 @@ for n = 1, tonumber(ARGV[1] or '1') do
   local stored, key = '', KEYS[n]
   local value = redis.pcall('GET', key)
   if type(value) == 'string' then
-    stored = '$' .. redis.call('PTTL', key) .. ' ' .. value
+    stored = string.sub(value, 1, 3) == 'h2 ' and '$' .. redis.call('PTTL', key) .. ' ' .. value or '?'
   elseif value then
-    local fields = redis.pcall('HGETALL', key)
-    if fields.err and not string.find(fields.err, 'WRONGTYPE', 1, true) then return fields end
-    stored = fields.err and '?' or '#' .. table.concat(fields, '\n') -- no value of ours has one
-    values = values + #fields
+    local version = redis.pcall('HGET', key, 'v') -- what is not ours may be as large as you like
+    if type(version) == 'table' and not string.find(version.err, 'WRONGTYPE', 1, true) then return version end
+    stored = '?'
+    if version == 'h2' then
+      local fields = redis.call('HGETALL', key)
+      stored = '#' .. table.concat(fields, '\n') -- no value of ours has a line end
+      values = values + #fields
+    end
   end
   reply[n + 3] = stored
   if values >= ENOUGH then break end
