@@ -120,11 +120,11 @@ func (l *lock) open() bool {
 // refusal is what c is told. Who is behind others in line is not told when to ask: the first in
 // line asks for all.
 func (l *lock) refusal(c backend.Claim, now time.Time) error {
-	return l.refused(c, l.position(c.ID()), now)
+	return l.refused(l.position(c.ID()), now)
 }
 
 // refused is refusal for a claim whose position is known; 0 is none.
-func (l *lock) refused(c backend.Claim, position int, now time.Time) error {
+func (l *lock) refused(position int, now time.Time) error {
 	held := &backend.HeldError{Token: l.token, Position: position, Holder: l.holds[0].Meta}
 	var soonest time.Time
 	sooner := func(t time.Time) bool {

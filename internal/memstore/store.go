@@ -178,7 +178,7 @@ func (s *Store) heartbeat(claims []backend.Claim, group []int, answers []error, 
 		p := &l.line[n]
 		if i, ours := byID[p.Claim.ID()]; ours {
 			p.Until = later(p.Until, now.Add(claims[i].WaiterTTL))
-			answers[i] = l.refused(claims[i], n+1, now)
+			answers[i] = l.refused(n+1, now)
 		}
 	}
 }

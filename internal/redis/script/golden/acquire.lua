@@ -760,7 +760,7 @@ end
 
 -- held says who holds, and when a claim at place number (none for nil) should ask again: the head
 -- for the queue, whoever does not wait in it for itself, the others never.
-local function held(number, claim)
+local function held(number)
   local at, ms = number and position(number) or 0, 0
   local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
   if more then
@@ -848,6 +848,6 @@ local function long()
     write_place(number, math.max(ends, now + 1 + place_ttl), lease, client, asks)
   end
   mark()
-  return commit(claim.keep, kept or not place_ttl, held(number, claim))
+  return commit(claim.keep, kept or not place_ttl, held(number))
 end
 return answer(long)
