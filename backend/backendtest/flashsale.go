@@ -43,10 +43,9 @@ var unitsFlag = flag.Int("backendtest.units", 600, "the units that FlashSale sel
 func FlashSale(t *testing.T, url string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("half a minute of waiting")
+		t.Skip("seconds of all processors")
 	}
 	calibrate()
-	t.Parallel() // most of it is waiting
 	units := *unitsFlag
 	ttl, _ := leaseFor(t, url, time.Second)
 	dir := t.TempDir()

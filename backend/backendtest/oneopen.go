@@ -38,10 +38,9 @@ import (
 func OneOpen(t *testing.T, url string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("half a minute of waiting")
+		t.Skip("seconds of all processors")
 	}
 	calibrate()
-	t.Parallel() // most of it is waiting
 	ttl, _ := leaseFor(t, url, 400*time.Millisecond)
 	m := &openMatch{T: t, ttl: ttl, dir: t.TempDir(), orders: orders{URL: url, Key: "open-" + rand.Text(), TTL: ttl, Open: true, Workers: 4}}
 	var err error
