@@ -230,6 +230,16 @@ local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
 
+-- weighed reads 'n' or 'n*weight'; the weight is 1 unless it is told, and nil if it is damaged.
+local function weighed(stored)
+  local n, weight = int(stored), 1
+  if stored and not n then
+    n, weight = string.match(stored, '^(%d+)%*(%d+)$')
+    n, weight = int(n), int(weight)
+  end
+  return n, weight
+end
+
 local function fetch(fields)
   local values = hash and #fields > 0 and run('HMGET', key, unpack(fields))
   for i, field in ipairs(fields) do cache[field] = values and values[i] or false end
@@ -405,12 +415,8 @@ end
 local function read_slot(n)
   local ends, stored, owner, who, meta =
     string.match(get('k:' .. n) or '', '^(%d+) ([^ ]+) ([^ ]*) ([^ ]+) (.*)$')
-  local token, weight = int(stored), 1
+  local token, weight = weighed(stored)
   ends = int(ends)
-  if stored and not token then
-    token, weight = string.match(stored, '^(%d+)%*(%d+)$')
-    token, weight = int(token), int(weight)
-  end
   if not ends or not token or not weight or weight < 1 then damaged('holders') end
   return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end
@@ -564,11 +570,7 @@ local function read_place(place)
   local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
   if form and form ~= 'x' then
     flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
-    limit = int(stored)
-    if stored and not limit then
-      limit, weight = string.match(stored, '^(%d+)%*(%d+)$')
-      limit, weight = int(limit), int(weight)
-    end
+    limit, weight = weighed(stored)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
   if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or

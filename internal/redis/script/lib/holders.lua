@@ -11,12 +11,8 @@
 local function read_slot(n)
   local ends, stored, owner, who, meta =
     string.match(get('k:' .. n) or '', '^(%d+) ([^ ]+) ([^ ]*) ([^ ]+) (.*)$')
-  local token, weight = int(stored), 1
+  local token, weight = weighed(stored)
   ends = int(ends)
-  if stored and not token then
-    token, weight = string.match(stored, '^(%d+)%*(%d+)$')
-    token, weight = int(token), int(weight)
-  end
   if not ends or not token or not weight or weight < 1 then damaged('holders') end
   return {ends = ends, token = token, weight = weight, owner = owner, id = who, meta = meta}
 end

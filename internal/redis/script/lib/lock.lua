@@ -15,6 +15,16 @@ local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
 
+-- weighed reads 'n' or 'n*weight'; the weight is 1 unless it is told, and nil if it is damaged.
+local function weighed(stored)
+  local n, weight = int(stored), 1
+  if stored and not n then
+    n, weight = string.match(stored, '^(%d+)%*(%d+)$')
+    n, weight = int(n), int(weight)
+  end
+  return n, weight
+end
+
 local function fetch(fields)
   local values = hash and #fields > 0 and run('HMGET', key, unpack(fields))
   for i, field in ipairs(fields) do cache[field] = values and values[i] or false end

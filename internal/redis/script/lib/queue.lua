@@ -12,11 +12,7 @@ local function read_place(place)
   local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
   if form and form ~= 'x' then
     flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
-    limit = int(stored)
-    if stored and not limit then
-      limit, weight = string.match(stored, '^(%d+)%*(%d+)$')
-      limit, weight = int(limit), int(weight)
-    end
+    limit, weight = weighed(stored)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
   if not (keep and limit and weight and reserve and ends and int(lease)) or reserve < 1 or
