@@ -205,7 +205,7 @@ func TestScopeAndServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = g.Unlock()
-	s := p.one(t, tracing.SpanStoreAcquire)
+	s := p.one(t, tracing.SpanStore+"acquire")
 	if attr(s.Attributes, tracing.AttrServer) != "redis.internal" || attr(s.Attributes, tracing.AttrPort) != "6379" {
 		t.Errorf("attributes %v", s.Attributes)
 	}

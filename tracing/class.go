@@ -35,28 +35,20 @@ type class struct {
 	lock    string                  // the name of the span
 	span    []trace.SpanStartOption // with the attributes of spans
 	attrs   []attribute.KeyValue    // of metrics
-	all     series
-	granted series // those that were
+	all     metric.MeasurementOption
+	granted metric.MeasurementOption // those that were
 }
 
-// A series is a set of attributes of metrics, as instruments take it.
-type series struct {
-	metric.MeasurementOption
-	add    []metric.AddOption
-	record []metric.RecordOption
-}
-
-// series returns what is counted of the class and more. That costs more than to count it: what
-// every lock counts is made once.
-func (c *class) series(more ...attribute.KeyValue) series {
-	of := metric.WithAttributeSet(attribute.NewSet(slices.Concat(c.attrs, more)...))
-	return series{of, []metric.AddOption{of}, []metric.RecordOption{of}}
+// with returns the class and more as attributes of a measurement. That costs more than to count it:
+// what every lock counts is made once.
+func (c *class) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(c.attrs, more)...))
 }
 
 func newClass(name string, mode backend.Mode) *class {
 	c := &class{name: name, lock: strings.TrimSpace(SpanLock + " " + name)}
 	c.attrs = []attribute.KeyValue{AttrClass.String(name), AttrMode.String(mode.String())}
-	c.all, c.granted = c.series(), c.series(AttrResult.String(ResultGranted))
+	c.all, c.granted = c.with(), c.with(AttrResult.String(ResultGranted))
 	onSpan := c.attrs
 	if mode == backend.Exclusive {
 		onSpan = onSpan[:1] // as most are; every attribute of a span costs
@@ -68,13 +60,7 @@ func newClass(name string, mode backend.Mode) *class {
 // classes remembers the classes seen.
 type classes struct {
 	mu    sync.Mutex
-	known map[classKey]*class
-	names map[string]struct{} // of known
-}
-
-type classKey struct {
-	name string
-	mode backend.Mode
+	known map[string]map[backend.Mode]*class // by name
 }
 
 // class returns the class of a hold's key.
@@ -83,18 +69,20 @@ func (o *Observer) class(h locker.Hold) *class {
 	cs := &o.classes
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c := cs.known[classKey{name, h.Mode}]; c != nil {
+	if c := cs.known[name][h.Mode]; c != nil {
 		return c
 	}
-	_, seen := cs.names[name]
-	if len(name) > longestClass || !utf8.ValidString(name) || !seen && len(cs.names) >= MaxClasses {
+	if cs.known[name] == nil && (len(cs.known) >= MaxClasses || len(name) > longestClass || !utf8.ValidString(name)) {
 		name = OtherClass
 	}
-	name = strings.Clone(name) // the key it is a part of need not stay in memory
-	c := cs.known[classKey{name, h.Mode}]
+	if cs.known[name] == nil {
+		name = strings.Clone(name) // the key it is a part of need not stay in memory
+		cs.known[name] = map[backend.Mode]*class{}
+	}
+	c := cs.known[name][h.Mode]
 	if c == nil {
 		c = newClass(name, h.Mode)
-		cs.known[classKey{name, h.Mode}], cs.names[name] = c, struct{}{}
+		cs.known[name][h.Mode] = c
 		o.metrics.begin(c)
 	}
 	return c

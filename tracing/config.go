@@ -13,12 +13,6 @@ type Config struct {
 	Tracer trace.TracerProvider // default: otel.GetTracerProvider()
 	Meter  metric.MeterProvider // default: otel.GetMeterProvider()
 
-	// Logger is told of what an operator has to repair, once per cause and minute: a store that
-	// refuses (wrong credentials, an evicting memory policy, two limits for one semaphore), or a
-	// store that is in quarantine. Lost and leaked locks are logged by package locker. Default
-	// slog.Default().
-	Logger *slog.Logger
-
 	// KeyClass returns what kind of lock a key is, such as "order" for "order-17". It is called for
 	// locks on their way, and must be quick and not lock anything itself. Default [Class]. Classes
 	// beyond the first [MaxClasses] are shown as [OtherClass], so that a class that is a key after
@@ -34,7 +28,8 @@ type Config struct {
 	// lock.
 	SpansOver time.Duration
 
-	// LogOver has Logger told of each wait that takes at least as long, at level Warn: who held,
-	// and for how long. 0: none.
+	// LogOver has Logger, by default slog.Default(), told of each wait that takes at least as
+	// long, at level Warn: who held, and for how long. 0: none.
 	LogOver time.Duration
+	Logger  *slog.Logger
 }

@@ -18,8 +18,7 @@
 //     locks that used it, and they to it.
 //   - lock.release: a release that failed, by Unlock or of a claim that came to nothing.
 //   - lock.renew: a renewal that failed.
-//   - store.acquire, store.renew, store.release, store.watch, store.inspect: under [Wrap], one
-//     request to the store.
+//   - store.acquire and so on: under [Wrap], one request to the store.
 //
 // They begin and end when it happens, in the goroutine in which it happens: there is nothing to
 // flush but the tracer provider. With [Config.SpansOver] they are made when they end.

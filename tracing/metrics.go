@@ -42,24 +42,26 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 	counter(&all.quarantined, MetricQuarantined, "{attempt}",
 		"Attempts that a store in quarantine refused")
 
-	waiters, err := m.Int64ObservableUpDownCounter(MetricWaiters, metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Locks that are waited for"))
-	errs = append(errs, err)
-	holds, err := m.Int64ObservableUpDownCounter(MetricHolds, metric.WithUnit("{hold}"),
-		metric.WithDescription("Locks held"))
-	errs = append(errs, err)
-	oldest, err := m.Float64ObservableGauge(MetricOldestWait, metric.WithUnit("s"),
-		metric.WithDescription("How long the oldest of the present waits has lasted"))
-	errs = append(errs, err)
-	longest, err := m.Float64ObservableGauge(MetricLongestHold, metric.WithUnit("s"),
-		metric.WithDescription("How long the oldest of the present holds has lasted"))
-	errs = append(errs, err)
-	_, err = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+	number := func(name, unit, about string) metric.Int64Observable {
+		n, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
+		errs = append(errs, err)
+		return n
+	}
+	age := func(name, about string) metric.Float64Observable {
+		g, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
+		errs = append(errs, err)
+		return g
+	}
+	waiters := number(MetricWaiters, "{acquisition}", "Locks that are waited for")
+	holds := number(MetricHolds, "{hold}", "Locks held")
+	oldest := age(MetricOldestWait, "How long the oldest of the present waits has lasted")
+	longest := age(MetricLongestHold, "How long the oldest of the present holds has lasted")
+	_, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for c, n := range o.present() {
-			to.ObserveInt64(waiters, n[0].number, c.all)
-			to.ObserveInt64(holds, n[1].number, c.all)
-			to.ObserveFloat64(oldest, n[0].oldest.Seconds(), c.all)
-			to.ObserveFloat64(longest, n[1].oldest.Seconds(), c.all)
+			to.ObserveInt64(waiters, n.waits, c.all)
+			to.ObserveInt64(holds, n.holds, c.all)
+			to.ObserveFloat64(oldest, n.wait.Seconds(), c.all)
+			to.ObserveFloat64(longest, n.hold.Seconds(), c.all)
 		}
 		return nil
 	}, waiters, holds, oldest, longest)
@@ -71,37 +73,38 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 func (m *metrics) begin(c *class) {
 	ctx := context.Background()
 	for _, of := range []metric.Int64Counter{m.contended, m.passes, m.quarantined} {
-		of.Add(ctx, 0, c.all.add...)
+		of.Add(ctx, 0, c.all)
 	}
 	for _, cause := range causes {
-		m.lost.Add(ctx, 0, c.series(AttrCause.String(cause.shown)).add...)
+		m.lost.Add(ctx, 0, c.with(AttrCause.String(cause.shown)))
 	}
 }
 
-// presence is how many locks there are now, and how long the oldest of them has been.
-type presence struct {
-	number int64
-	oldest time.Duration
+// present is what waits and holds of one class: how many, and how long the oldest has lasted.
+type present struct {
+	waits, holds int64
+	wait, hold   time.Duration
 }
 
-func (p *presence) add(d time.Duration) { p.number, p.oldest = p.number+1, max(p.oldest, d) }
-
-// present returns what waits, and what holds, of each class that was ever seen.
-func (o *Observer) present() map[*class]*[2]presence {
-	all, now := map[*class]*[2]presence{}, time.Now()
+// present returns it for each class that was ever seen.
+func (o *Observer) present() map[*class]*present {
+	all, now := map[*class]*present{}, time.Now()
 	o.classes.mu.Lock() // so that nothing waits or holds of any other
 	defer o.classes.mu.Unlock()
-	for _, c := range o.classes.known {
-		all[c] = &[2]presence{}
+	for _, modes := range o.classes.known {
+		for _, c := range modes {
+			all[c] = &present{}
+		}
 	}
 	o.blame.Each(func(k *blame.Key) {
 		for _, w := range k.Waits {
-			l := w.Of.(*lock) //nolint:errcheck,forcetypeassert // nothing else waits
-			all[l.class][0].add(now.Sub(w.Since))
+			n := all[w.Of.(*lock).class] //nolint:errcheck,forcetypeassert // nothing else waits
+			n.waits, n.wait = n.waits+1, max(n.wait, now.Sub(w.Since))
 		}
 		for _, h := range k.Holds {
 			if l, here := h.Here.(*lock); here && !h.Over() {
-				all[l.class][1].add(now.Sub(h.From))
+				n := all[l.class]
+				n.holds, n.hold = n.holds+1, max(n.hold, now.Sub(h.From))
 			}
 		}
 	})

@@ -16,17 +16,12 @@ const (
 	SpanRenew   = "lock.renew"
 	SpanRelease = "lock.release"
 
-	SpanStoreAcquire = "store.acquire"
-	SpanStoreRenew   = "store.renew"
-	SpanStoreRelease = "store.release"
-	SpanStoreWatch   = "store.watch"
-	SpanStoreInspect = "store.inspect"
+	SpanStore = "store." // followed by the request: acquire, renew, release, watch, inspect
 )
 
 // The events inside of spans.
 const (
-	EventAttempt = "attempt" // of lock, lock.wait and lock.lease: an attempt that the store did not grant at once
-	EventQueued  = "queued"  // the same, with a place in the store's queue
+	EventAttempt = "attempt" // of lock, lock.wait and lock.lease: an attempt that was not granted at once; has the place in the queue
 	EventWake    = "wake"    // of lock.wait and lock.lease: goes on after a sleep
 	EventGranted = "granted" // of lock and lock.lease: from here on it is held
 	EventPass    = "pass"    // of lock: the lease goes to the next goroutine of this process
@@ -58,7 +53,7 @@ const (
 	AttrWaiters       = attribute.Key("holdfast.waiters")      // of a hold: how many of its process waited meanwhile
 
 	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
-	AttrOperation = attribute.Key("db.operation.name") // TryAcquire, Renew, Release, Watch, Inspect
+	AttrOperation = attribute.Key("db.operation.name") // the request, as in the span's name
 	AttrError     = attribute.Key("error.type")        // the result, where it is an error
 	AttrServer    = attribute.Key("server.address")
 	AttrPort      = attribute.Key("server.port")

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -21,13 +22,12 @@ import (
 // keys mean the same; clients with different namespaces and equal keys should have one each, as
 // waits are matched with holders by key.
 type Observer struct {
-	cfg      Config
-	tracer   trace.Tracer
-	metrics  metrics
-	classes  classes
-	blame    blame.Keys // has each *lock that waits or holds
-	leases   sync.Map   // *op of each OpLease that is not over, by traceparent, so that holds can link
-	reported sync.Map   // when each trouble was logged last
+	cfg     Config
+	tracer  trace.Tracer
+	metrics metrics
+	classes classes
+	blame   blame.Keys // has each *lock that waits or holds
+	leases  sync.Map   // *op of each OpLease that is not over, by traceparent, so that holds can link
 }
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
@@ -37,7 +37,7 @@ func NewObserver(cfg Config) (*Observer, error) {
 		cfg.KeyClass = Class
 	}
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
-	o.classes.known, o.classes.names = map[classKey]*class{}, map[string]struct{}{}
+	o.classes.known = map[string]map[backend.Mode]*class{}
 	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
 		return nil, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}
@@ -76,7 +76,7 @@ func (o *Observer) Event(ctx context.Context, e locker.Event) {
 		o.blame.Told(p.key, e.Before)
 		p.span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
 	case e.Kind == locker.EventPass:
-		o.metrics.passes.Add(ctx, 1, p.class.all.add...)
+		o.metrics.passes.Add(ctx, 1, p.class.all)
 		p.span.AddEvent(EventPass)
 	case e.Kind != locker.EventGrant:
 	case p.lock != nil:
@@ -103,9 +103,6 @@ func withoutKey(text, key string) string {
 	return strings.ReplaceAll(text, key, "…")
 }
 
-// reportEvery is how often the same trouble is logged.
-const reportEvery = time.Minute
-
 // logWait logs a wait that took long, and because of whom.
 func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
 	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
@@ -122,25 +119,4 @@ func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame
 		}
 	}
 	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
-}
-
-// troubles are the results that need somebody to repair something. Lost and leaked locks are logged
-// by package locker.
-var troubles = map[string]string{
-	ResultRefused:     "holdfast: the store refuses locks; it, or this program, is set up wrongly",
-	ResultQuarantined: "holdfast: the store grants nothing until locks that it may have forgotten are over",
-}
-
-// report logs a result if it is one of the troubles, and was not logged lately.
-func (o *Observer) report(ctx context.Context, h locker.Hold, result string, err error) {
-	says, wrong := troubles[result]
-	if !wrong {
-		return
-	}
-	class, now := o.class(h).name, time.Now()
-	last, told := o.reported.LoadOrStore(result+" "+class, now)
-	if !told || now.Sub(last.(time.Time)) >= reportEvery && //nolint:errcheck // nothing else is in it
-		o.reported.CompareAndSwap(result+" "+class, last, now) {
-		o.cfg.Logger.ErrorContext(ctx, says, "class", class, "error", o.text(h.Key, err))
-	}
 }

@@ -43,7 +43,7 @@ func TestUncontended(t *testing.T) {
 		lock := p.one(t, "lock order")
 		for child, parent := range map[string]trace.SpanID{
 			"lock order": request.SpanContext().SpanID(), "work": id(lock),
-			tracing.SpanStoreAcquire: id(lock), tracing.SpanStoreRelease: id(lock),
+			tracing.SpanStore + "acquire": id(lock), tracing.SpanStore + "release": id(lock),
 		} {
 			if s := p.one(t, child); s.Parent.SpanID() != parent || s.SpanContext.TraceID() != request.SpanContext().TraceID() {
 				t.Errorf("%s is a child of %v, want %v", child, s.Parent.SpanID(), parent)
@@ -152,7 +152,7 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				first, wake := "attempt held", "wake signal"
 				switch mode {
 				case waiting.Handoff:
-					first, wake = "queued held 1", "wake grant"
+					first, wake = "attempt held 1", "wake grant"
 				case waiting.Poll:
 					wake = "wake due"
 				}
@@ -166,7 +166,7 @@ func TestLinksBetweenProcesses(t *testing.T) {
 					t.Errorf("events of the wait: %q", e)
 				}
 				for _, p := range []*process{one, two} {
-					if n := len(p.named(tracing.SpanStoreInspect)); n != 0 {
+					if n := len(p.named(tracing.SpanStore + "inspect")); n != 0 {
 						t.Errorf("%d looks at who is next", n)
 					}
 				}
@@ -188,10 +188,10 @@ func TestClaimOfItsOwn(t *testing.T) {
 		_ = g.Unlock()
 		<-done
 		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
-		if e := events(lock); !slices.Equal(e, []string{"queued held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
+		if e := events(lock); !slices.Equal(e, []string{"attempt held 1", "granted"}) || attr(lock.Attributes, tracing.AttrMode) != "shared" {
 			t.Errorf("lock: %q %v", e, lock.Attributes)
 		}
-		if e := events(wait); !slices.Equal(e, []string{"queued held 1", "wake grant"}) || wait.Parent.SpanID() != id(lock) {
+		if e := events(wait); !slices.Equal(e, []string{"attempt held 1", "wake grant"}) || wait.Parent.SpanID() != id(lock) {
 			t.Errorf("wait: %q", e)
 		}
 		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
@@ -282,7 +282,7 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if n := len(two.named(tracing.SpanRelease)); n != 0 {
 			t.Errorf("%d withdrawals have failed", n)
 		}
-		if lease := two.one(t, tracing.SpanLease); two.under(t, tracing.SpanLease, tracing.SpanStoreRelease).Status.Code != codes.Unset ||
+		if lease := two.one(t, tracing.SpanLease); two.under(t, tracing.SpanLease, tracing.SpanStore+"release").Status.Code != codes.Unset ||
 			attr(lease.Attributes, tracing.AttrResult) != "held" || lease.Status.Code != codes.Unset {
 			t.Errorf("the withdrawal is not under its lease, or that failed: %v", lease.Attributes)
 		}

@@ -56,11 +56,8 @@ func (all meanings) of(err error) string {
 	return ""
 }
 
-// resultOf is what came of an acquisition or an attempt.
-func resultOf(err error) string { return cmp.Or(results.of(err), ResultGranted) }
-
-// renewalOf is what came of a renewal or a release.
-func renewalOf(err error) string { return cmp.Or(results.of(err), ResultConfirmed) }
+// resultOf is what came of an operation, good if nothing went wrong.
+func resultOf(err error, good string) string { return cmp.Or(results.of(err), good) }
 
 // harmless are the ways in which an operation may go: another held the lock, the caller went away,
 // the program ends.

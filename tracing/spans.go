@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -94,11 +93,12 @@ func (p *op) made() trace.Span {
 	return p.span
 }
 
-// link adds a link, unless it would lead nowhere.
-func (p *op) link(to trace.SpanContext, kind string, attrs ...attribute.KeyValue) {
+// link adds a link, unless it would lead nowhere, and reports whether it did.
+func (p *op) link(to trace.SpanContext, kind string, attrs ...attribute.KeyValue) bool {
 	if to.IsSampled() {
 		p.span.AddLink(trace.Link{SpanContext: to, Attributes: append(attrs, AttrLink.String(kind))})
 	}
+	return to.IsSampled()
 }
 
 // end ends the span, but for a late one that did not take long enough and did not go wrong.
@@ -144,12 +144,12 @@ func (l *lock) named() trace.SpanContext { return trace.SpanContextFromContext(l
 func (l *lock) acquired(result string, now time.Time, err error) {
 	m, c, of := &l.o.metrics, l.class, l.class.granted
 	if result != ResultGranted {
-		of = c.series(AttrResult.String(result))
+		of = c.with(AttrResult.String(result))
 	}
-	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), of.record...)
-	m.acquisitions.Add(l.ctx, 1, of.add...)
+	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), of)
+	m.acquisitions.Add(l.ctx, 1, of)
 	if l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld)) {
-		m.contended.Add(l.ctx, 1, c.all.add...)
+		m.contended.Add(l.ctx, 1, c.all)
 	}
 	if l.attempts > 1 {
 		l.span.SetAttributes(AttrAttempts.Int(l.attempts))
@@ -179,12 +179,11 @@ func (l *lock) grant(lease locker.Lease) {
 	}
 }
 
-func (l *lock) over(h locker.Hold, err error) {
+func (l *lock) over(_ locker.Hold, err error) {
 	now := time.Now()
 	if l.hold.Here == nil {
-		result := resultOf(err)
+		result := resultOf(err, ResultGranted)
 		l.acquired(result, now, err)
-		l.o.report(l.ctx, h, result, err)
 		l.span.SetAttributes(AttrResult.String(result))
 		if l.refused && !l.waited { // else the wait tells
 			l.blockedBy([]blame.Culprit{{Hold: blame.Hold{Meta: l.holder}}})
@@ -193,13 +192,13 @@ func (l *lock) over(h locker.Hold, err error) {
 		return
 	}
 	held := now.Sub(l.hold.From)
-	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.all.record...)
+	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.all)
 	if n := l.o.blame.End(&l.hold, now); n > 0 {
 		l.span.SetAttributes(AttrWaiters.Int(n))
 	}
 	cause := causes.of(err)
 	if cause != "" {
-		l.o.metrics.lost.Add(l.ctx, 1, l.class.series(AttrCause.String(cause)).add...)
+		l.o.metrics.lost.Add(l.ctx, 1, l.class.with(AttrCause.String(cause)))
 		l.span.SetAttributes(AttrCause.String(cause))
 	}
 	l.end(held, cause, err)
@@ -212,7 +211,7 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 	on := l.o.blame.Wait(l.key, l.holder, l)
 	return w.begin(ctx), func(_ locker.Hold, err error) {
 		now := time.Now()
-		took, all, result := now.Sub(w.began), l.o.blame.Done(on, now), resultOf(err)
+		took, all, result := now.Sub(w.began), l.o.blame.Done(on, now), resultOf(err, ResultGranted)
 		l.o.logWait(w, took, result, all)
 		if w.span.IsRecording() {
 			w.span.SetAttributes(AttrResult.String(result))
@@ -231,9 +230,7 @@ func (p *op) blockedBy(all []blame.Culprit) {
 		if i == 0 {
 			p.span.SetAttributes(attrs...)
 		}
-		if sc.IsSampled() {
-			p.link(sc, LinkBlockedBy, attrs...)
-		} else if len(attrs) > 0 {
+		if !p.link(sc, LinkBlockedBy, attrs...) && len(attrs) > 0 {
 			p.span.AddEvent(LinkBlockedBy, trace.WithAttributes(attrs...))
 		}
 	}
@@ -259,7 +256,7 @@ func culprit(c *blame.Culprit) (sc trace.SpanContext, attrs []attribute.KeyValue
 }
 
 // attempted takes note of an answer of the store to the op's claim.
-func (p *op) attempted(h locker.Hold, err error) {
+func (p *op) attempted(_ locker.Hold, err error) {
 	l := p.lock
 	if l != nil {
 		l.attempts++
@@ -274,22 +271,21 @@ func (p *op) attempted(h locker.Hold, err error) {
 		}
 		p.o.blame.Named(p.key, held.Holder, nil)
 	}
-	result := resultOf(err)
+	result := resultOf(err, ResultGranted)
 	if result == ResultQuarantined {
-		p.o.metrics.quarantined.Add(p.ctx, 1, p.class.all.add...)
-		p.o.report(p.ctx, h, result, err)
+		p.o.metrics.quarantined.Add(p.ctx, 1, p.class.all)
 	}
 	if !p.span.IsRecording() {
 		return
 	}
-	name, attrs := EventAttempt, []attribute.KeyValue{AttrResult.String(result)}
+	attrs := []attribute.KeyValue{AttrResult.String(result)}
 	if held != nil {
 		attrs = append(attrs, holder(held.Holder)...)
 		if held.Position > 0 {
-			name, attrs = EventQueued, append(attrs, AttrPosition.Int(held.Position))
+			attrs = append(attrs, AttrPosition.Int(held.Position))
 		}
 	}
-	p.span.AddEvent(name, trace.WithAttributes(attrs...))
+	p.span.AddEvent(EventAttempt, trace.WithAttributes(attrs...))
 }
 
 func holder(m backend.Meta) []attribute.KeyValue {
@@ -311,7 +307,7 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 		ctx = locker.WithTraceparent(ctx, tells)
 	}
 	return ctx, func(_ locker.Hold, err error) {
-		what, key := resultOf(err), AttrResult
+		what, key := resultOf(err, ResultGranted), AttrResult
 		if p.held {
 			what, key = causes.of(err), AttrCause
 		}
@@ -327,24 +323,18 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 func (o *Observer) beginRequest(ctx context.Context, what string) (context.Context, func(locker.Hold, error)) {
 	began := time.Now()
 	return ctx, func(h locker.Hold, err error) {
-		result, name := renewalOf(err), SpanRelease
+		result, name := resultOf(err, ResultConfirmed), SpanRelease
 		if what == locker.OpRenew {
 			name = SpanRenew
-			o.metrics.renewals.Add(ctx, 1, o.class(h).series(AttrResult.String(result)).add...)
+			o.metrics.renewals.Add(ctx, 1, o.class(h).with(AttrResult.String(result)))
 		}
-		if !failed(result) || name == SpanRelease && result == ResultLost && !holds(ctx) {
-			return // it went well, or the store rightly knows of no hold
+		if !failed(result) || name == SpanRelease && result == ResultLost {
+			return // it went well, or the store knows of no hold: a lock tells that itself
 		}
 		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
 		p.span.SetAttributes(AttrResult.String(result))
 		p.end(0, result, err)
 	}
-}
-
-// holds reports whether ctx is that of a lock that was granted.
-func holds(ctx context.Context) bool {
-	p := opOf(ctx)
-	return p != nil && p.lock != nil && p.lock.hold.Here != nil
 }
 
 func token(t uint64) attribute.KeyValue {
@@ -353,20 +343,14 @@ func token(t uint64) attribute.KeyValue {
 
 // traceparent is sc in the W3C form, or "" if it is not valid.
 func traceparent(sc trace.SpanContext) string {
-	if !sc.IsValid() {
-		return ""
-	}
-	traceID, spanID := sc.TraceID(), sc.SpanID()
-	b := make([]byte, 0, 55)
-	b = hex.AppendEncode(append(b, "00-"...), traceID[:])
-	b = hex.AppendEncode(append(b, '-'), spanID[:])
-	return string(hex.AppendEncode(append(b, '-'), []byte{byte(sc.TraceFlags() & trace.FlagsSampled)}))
+	to := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), sc), to)
+	return to["traceparent"]
 }
 
 // parseTraceparent reads what another process wrote; what is not a traceparent is an invalid
 // SpanContext.
 func parseTraceparent(s string) trace.SpanContext {
-	from := propagation.MapCarrier{"traceparent": s}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), from)
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s})
 	return trace.SpanContextFromContext(ctx)
 }

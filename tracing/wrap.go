@@ -79,13 +79,13 @@ type wrapped struct {
 }
 
 // start starts the span of one request.
-func (b *wrapped) start(ctx context.Context, name, operation string) (context.Context, trace.Span) {
-	attrs := append(append(make([]attribute.KeyValue, 0, 5), b.attrs...), AttrOperation.String(operation))
-	return b.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+func (b *wrapped) start(ctx context.Context, request string) (context.Context, trace.Span) {
+	attrs := append(append(make([]attribute.KeyValue, 0, 5), b.attrs...), AttrOperation.String(request))
+	return b.tracer.Start(ctx, SpanStore+request,
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
 
-// end ends the span of a request. Its text leaves the key out: the span around it says what kind of
-// key it is.
+// end ends the span of a request. The span around it says what kind of key it is.
 func end(span trace.Span, key, result string, err error) {
 	span.SetAttributes(AttrResult.String(result))
 	if failed(result) && result != ResultLost { // an answer, and after a withdrawal the usual one
@@ -95,41 +95,36 @@ func end(span trace.Span, key, result string, err error) {
 	span.End()
 }
 
-// TryAcquire implements [backend.Backend].
 func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
-	ctx, span := b.start(ctx, SpanStoreAcquire, "TryAcquire")
-	defer func() { end(span, c.Key, resultOf(err), err) }()
+	ctx, span := b.start(ctx, "acquire")
+	defer func() { end(span, c.Key, resultOf(err, ResultGranted), err) }()
 	if g, err = b.Backend.TryAcquire(ctx, c); g.Token != 0 {
 		span.SetAttributes(token(g.Token))
 	}
 	return g, err
 }
 
-// Renew implements [backend.Backend].
 func (b *wrapped) Renew(ctx context.Context, c backend.Claim) (err error) {
-	ctx, span := b.start(ctx, SpanStoreRenew, "Renew")
-	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	ctx, span := b.start(ctx, "renew")
+	defer func() { end(span, c.Key, resultOf(err, ResultConfirmed), err) }()
 	return b.Backend.Renew(ctx, c)
 }
 
-// Release implements [backend.Backend].
 func (b *wrapped) Release(ctx context.Context, c backend.Claim) (err error) {
-	ctx, span := b.start(ctx, SpanStoreRelease, "Release")
-	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	ctx, span := b.start(ctx, "release")
+	defer func() { end(span, c.Key, resultOf(err, ResultConfirmed), err) }()
 	return b.Backend.Release(ctx, c)
 }
 
-// Watch implements [backend.Backend]. The span is about subscribing; wake-ups are events of the
-// wait.
+// Watch has a span of subscribing; wake-ups are events of the wait.
 func (b *wrapped) Watch(ctx context.Context, c backend.Claim) (_ <-chan backend.Wake, err error) {
-	ctx, span := b.start(ctx, SpanStoreWatch, "Watch")
-	defer func() { end(span, c.Key, renewalOf(err), err) }()
+	ctx, span := b.start(ctx, "watch")
+	defer func() { end(span, c.Key, resultOf(err, ResultConfirmed), err) }()
 	return b.Backend.Watch(ctx, c)
 }
 
-// Inspect implements [backend.Backend].
 func (b *wrapped) Inspect(ctx context.Context, key string) (_ backend.State, err error) {
-	ctx, span := b.start(ctx, SpanStoreInspect, "Inspect")
-	defer func() { end(span, key, renewalOf(err), err) }()
+	ctx, span := b.start(ctx, "inspect")
+	defer func() { end(span, key, resultOf(err, ResultConfirmed), err) }()
 	return b.Backend.Inspect(ctx, key)
 }

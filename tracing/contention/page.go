@@ -21,7 +21,7 @@ var page = template.Must(template.New("page").
 	Funcs(template.FuncMap{"brief": brief}).Parse(pageText))
 
 // byKey returns those who wait for each key, the oldest first, from all in that order.
-func byKey(waits []Wait) (all [][]Wait) {
+func byKey(waits []Lock) (all [][]Lock) {
 	at := map[string]int{}
 	for _, w := range waits {
 		if w.Ahead == 0 {
@@ -42,29 +42,14 @@ func (t *Tracker) traceURL(id string) string {
 }
 
 // brief is a duration for people, never negative.
-func brief(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Minute:
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}
+func brief(d time.Duration) time.Duration { return max(d, 0).Round(time.Millisecond) }
 
 // ServeHTTP serves the page, and below it json, profile and holders. Mount it on a path that ends
 // in /locks/, such as /debug/locks/.
 func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only to be looked at", http.StatusMethodNotAllowed)
-		return
-	}
-	var (
-		body bytes.Buffer
-		kind string
-		err  error
-	)
+	var body bytes.Buffer
+	var kind string
+	var err error
 	switch base := path.Base(r.URL.Path); {
 	case base == "json":
 		kind = "application/json"
@@ -87,7 +72,7 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s := t.Snapshot()
 		err = page.Execute(&body, struct {
 			Snapshot
-			Keys  [][]Wait
+			Keys  [][]Lock
 			Host  string
 			PID   int
 			Trace func(id string) string

@@ -87,13 +87,13 @@ func TestPageInBrowser(t *testing.T) {
 	end()
 
 	held, waiting := rows(t, page, "held"), rows(t, page, "waiting")
-	if len(held) != 1 || held[0][0] != "order-17&lt;x&gt;" || held[0][1] != "exclusive" || held[0][5] != "2" || !strings.Contains(held[0][6], "tracker_test.go:") {
+	if len(held) != 1 || held[0][0] != "order-17&lt;x&gt;" || held[0][1] != "exclusive" || held[0][4] != "2" || !strings.Contains(held[0][5], "tracker_test.go:") {
 		t.Errorf("held: %q", held)
 	}
 	byUs, byThem := 0, 0
 	for _, w := range waiting {
 		switch by := strings.Join(strings.Fields(w[3]), " "); {
-		case w[0] == "order-17&lt;x&gt;" && strings.HasPrefix(by, "this process, at ") && strings.Contains(by, held[0][6]+", token ") &&
+		case w[0] == "order-17&lt;x&gt;" && strings.HasPrefix(by, "this process, at ") && strings.Contains(by, held[0][5]+", token ") &&
 			w[1] == "2" && strings.Contains(w[6], "and 1 behind") && strings.Contains(w[6], "1 ahead"):
 			byUs++
 		case w[0] == "invoice-4" && by == "billing &lt;b&gt; on far, pid 7 trace" && w[1] == "1" && w[5] == "1":

@@ -30,15 +30,11 @@ type spent struct {
 type spending map[site]spent
 
 func (all spending) add(at site, d time.Duration) {
-	s, known := all[at]
-	if !known && len(all) >= maxSites {
+	at.class = strings.Clone(at.class) // not to keep the whole key
+	if _, known := all[at]; !known && len(all) >= maxSites {
 		at = site{class: "_other", held: at.held}
-		s = all[at]
 	}
-	if !known {
-		at.class = strings.Clone(at.class) // not to keep the whole key
-	}
-	all[at] = spent{s.count + 1, s.time + d}
+	all[at] = spent{all[at].count + 1, all[at].time + d}
 }
 
 // WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by

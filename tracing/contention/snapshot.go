@@ -13,48 +13,32 @@ import (
 // page shows.
 type Snapshot struct {
 	At    time.Time `json:"at"` // when
-	Holds []Hold    `json:"holds"`
-	Waits []Wait    `json:"waits"`
+	Holds []Lock    `json:"holds"`
+	Waits []Lock    `json:"waits"`
 
 	// The longest that ended in the last minute, the longest first.
-	LongestWaits []Past `json:"longest_waits"`
-	LongestHolds []Past `json:"longest_holds"`
+	LongestHolds []Lock `json:"longest_holds"`
+	LongestWaits []Lock `json:"longest_waits"`
 }
 
-// A Hold is a lock that this process holds.
-type Hold struct {
-	Key     string    `json:"key"`
-	Mode    string    `json:"mode"`
-	Token   uint64    `json:"token,omitzero"`
-	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until,omitzero"`   // for how long the first lease was good
-	Renewed time.Time `json:"renewed,omitzero"` // when the last renewal was confirmed
-	Where   string    `json:"where"`            // who called Lock
-	Waiters int       `json:"waiters"`          // in this process
-	Trace   string    `json:"trace,omitzero"`   // its id
-}
+// A Lock is one that this process holds or waits for, or did.
+type Lock struct {
+	Key   string        `json:"key"`
+	Mode  string        `json:"mode"`
+	Since time.Time     `json:"since"`
+	For   time.Duration `json:"for"`            // up to now, or to its end; in nanoseconds
+	Where string        `json:"where"`          // who called Lock
+	Trace string        `json:"trace,omitzero"` // its id
 
-// A Wait is a Lock that others make wait.
-type Wait struct {
-	Key      string    `json:"key"`
-	Mode     string    `json:"mode"`
-	Since    time.Time `json:"since"`
-	Where    string    `json:"where"`
-	Attempts int       `json:"attempts"`          // made for it, by itself and now by its cohort
-	Position int       `json:"position,omitzero"` // in the store's queue, of its own claim or its cohort's; 1 is next
-	Ahead    int       `json:"ahead"`             // how many of this process have waited for longer
-	Blocker  *Blocker  `json:"blocked_by"`        // nil if not known
-	Trace    string    `json:"trace,omitzero"`
-}
+	// Of a hold.
+	Token   uint64 `json:"token,omitzero"`
+	Waiters int    `json:"waiters,omitzero"` // in this process, now
 
-// A Past is a wait or a hold that is over.
-type Past struct {
-	Key     string        `json:"key"`
-	Began   time.Time     `json:"began"`
-	For     time.Duration `json:"for"`
-	Where   string        `json:"where"`
-	Blocker *Blocker      `json:"blocked_by,omitzero"` // of a wait: who was in its way for the longest
-	Trace   string        `json:"trace,omitzero"`
+	// Of a wait. One that is over has only the Blocker, which was in its way for the longest.
+	Attempts int      `json:"attempts,omitzero"`   // made for it, by itself and now by its cohort
+	Position int      `json:"position,omitzero"`   // in the store's queue, of its own claim or its cohort's; 1 is next
+	Ahead    int      `json:"ahead,omitzero"`      // how many of this process have waited for longer
+	Blocker  *Blocker `json:"blocked_by,omitzero"` // nil if not known
 }
 
 // A Blocker is who is in the way of a wait: a hold of this process, or whom the store has named.
@@ -84,7 +68,7 @@ func (b *Blocker) String() string {
 func (t *Tracker) Snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Snapshot{At: time.Now(), Holds: []Hold{}, Waits: []Wait{}}
+	s := Snapshot{At: time.Now(), Holds: []Lock{}, Waits: []Lock{}}
 	s.LongestWaits, s.LongestHolds = slices.Clone(lately(t.recent[0], s.At)), slices.Clone(lately(t.recent[1], s.At))
 	t.blame.Each(func(k *blame.Key) {
 		cohort, asks := k.Asks.(*lock)
@@ -93,26 +77,33 @@ func (t *Tracker) Snapshot() Snapshot {
 		}
 		for ahead, w := range k.Waits {
 			l := w.Of.(*lock) //nolint:errcheck,forcetypeassert // nothing else waits
-			s.Waits = append(s.Waits, Wait{
-				Key: l.Key, Mode: l.Mode.String(), Since: w.Since, Where: where(l.stack[:]), Ahead: ahead,
-				Attempts: l.attempts + cohort.attempts, Position: cmp.Or(cohort.position, l.position),
-				Blocker: blockerOf(k.Holder(), w.Since), Trace: traceID(l.trace),
-			})
+			one := l.shown(w.Since, s.At)
+			one.Ahead, one.Attempts = ahead, l.attempts+cohort.attempts
+			one.Position, one.Blocker = cmp.Or(cohort.position, l.position), blockerOf(k.Holder(), w.Since)
+			s.Waits = append(s.Waits, one)
 		}
 		for _, h := range k.Holds {
 			if l, here := h.Here.(*lock); here && !h.Over() {
-				s.Holds = append(s.Holds, Hold{
-					Key: l.Key, Mode: l.Mode.String(), Token: h.Token, Since: h.From, Until: l.until,
-					Renewed: l.renewed, Where: where(l.stack[:]), Waiters: len(k.Waits), Trace: traceID(l.trace),
-				})
+				one := l.shown(h.From, s.At)
+				one.Waiters = len(k.Waits)
+				s.Holds = append(s.Holds, one)
 			}
 		}
 	})
-	slices.SortFunc(s.Waits, func(a, b Wait) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Ahead, b.Ahead))
-	})
-	slices.SortFunc(s.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	for _, all := range [][]Lock{s.Waits, s.Holds} {
+		slices.SortFunc(all, func(a, b Lock) int {
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Ahead, b.Ahead))
+		})
+	}
 	return s
+}
+
+// shown is l as it waits or holds since then.
+func (l *lock) shown(since, now time.Time) Lock {
+	return Lock{
+		Key: l.Key, Mode: l.Mode.String(), Since: since, For: now.Sub(since),
+		Where: where(l.stack[:]), Trace: traceID(l.trace), Token: l.hold.Token,
+	}
 }
 
 // blockerOf is for people what h is, which is in the way of who waits since then.
@@ -144,22 +135,22 @@ func traceID(traceparent string) string {
 const longest = 20
 
 // remember adds a wait or hold of l to the longest of the last minute, if it is one of them.
-func remember(all []Past, l *lock, since, now time.Time, by []blame.Culprit) []Past {
+func remember(all []Lock, l *lock, since, now time.Time, by []blame.Culprit) []Lock {
 	all = lately(all, now)
-	one := Past{Key: l.Key, Began: since, For: now.Sub(since), Trace: traceID(l.trace)}
-	i, _ := slices.BinarySearchFunc(all, one, func(a, b Past) int { return cmp.Compare(b.For, a.For) })
+	i, _ := slices.BinarySearchFunc(all, now.Sub(since), func(a Lock, d time.Duration) int { return cmp.Compare(d, a.For) })
 	if i == longest {
 		return all
 	}
-	if one.Where = where(l.stack[:]); len(by) > 0 {
+	one := l.shown(since, now)
+	if len(by) > 0 {
 		one.Blocker = blockerOf(&by[0].Hold, since)
 	}
 	return slices.Insert(all, i, one)[:min(len(all)+1, longest)]
 }
 
 // lately leaves out what ended more than a minute ago.
-func lately(all []Past, now time.Time) []Past {
-	return slices.DeleteFunc(all, func(p Past) bool { return now.Sub(p.Began.Add(p.For)) > time.Minute })
+func lately(all []Lock, now time.Time) []Lock {
+	return slices.DeleteFunc(all, func(l Lock) bool { return now.Sub(l.Since.Add(l.For)) > time.Minute })
 }
 
 // where is the first frame that is not the lock's.

@@ -34,7 +34,7 @@ type Tracker struct {
 
 	mu     sync.Mutex // guards what follows, and what may change of a lock
 	spent  spending
-	recent [2][]Past // the longest waits and holds of the last minute
+	recent [2][]Lock // the longest waits and holds of the last minute
 }
 
 // New returns a Tracker.
@@ -55,12 +55,10 @@ type lock struct {
 	stack [depth]uintptr
 	trace string     // its traceparent
 	hold  blame.Hold // once it is granted
-	until time.Time  // of the lease, at the grant
 
 	attempts int
 	position int          // in the store's queue, by the last answer
 	named    backend.Meta // who held, by the same
-	renewed  time.Time    // confirmed, for the last time
 }
 
 // opKey is where ctx has the *lock that it belongs to.
@@ -84,8 +82,6 @@ func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.
 		return ctx, func(locker.Hold, error) { t.done(l, on) }
 	case op == locker.OpAttempt:
 		return ctx, func(_ locker.Hold, err error) { t.attempt(l, err) }
-	case op == locker.OpRenew:
-		return ctx, func(_ locker.Hold, err error) { t.renewed(l, err) }
 	}
 	return ctx, ignore
 }
@@ -98,7 +94,6 @@ func (t *Tracker) Event(ctx context.Context, e locker.Event) {
 	case e.Kind == locker.EventWake:
 		t.blame.Told(l.Key, e.Before)
 	case e.Kind == locker.EventGrant && !l.lease:
-		l.until = e.Lease.Until
 		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, From: time.Now()}
 		t.blame.Begin(l.Key, &l.hold)
 	}
@@ -151,12 +146,4 @@ func (t *Tracker) over(l *lock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.recent[1] = remember(t.recent[1], l, l.hold.From, now, nil)
-}
-
-func (t *Tracker) renewed(l *lock, err error) {
-	if err == nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		l.renewed = time.Now()
-	}
 }

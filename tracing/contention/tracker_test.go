@@ -102,7 +102,7 @@ func TestSnapshot(t *testing.T) {
 			t.Fatal(err, w.Body)
 		}
 		if len(s.Holds) != 1 || s.Holds[0].Key != "order-17<x>" || s.Holds[0].Token == 0 || s.Holds[0].Waiters != 2 ||
-			!strings.Contains(s.Holds[0].Where, "tracker_test.go") || s.At.Sub(s.Holds[0].Since) != 15*time.Second || s.Holds[0].Renewed.IsZero() {
+			!strings.Contains(s.Holds[0].Where, "tracker_test.go") || s.At.Sub(s.Holds[0].Since) != 15*time.Second {
 			t.Errorf("holds: %+v", s.Holds)
 		}
 		here, there := 0, 0
@@ -254,11 +254,6 @@ func TestRequests(t *testing.T) {
 		if w := get(t, tracker, path); w.Code != status {
 			t.Errorf("%s: %d", path, w.Code)
 		}
-	}
-	w := httptest.NewRecorder()
-	tracker.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/debug/locks/", nil))
-	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", w.Code)
 	}
 }
 
