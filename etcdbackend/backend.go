@@ -293,30 +293,27 @@ type readQueue struct {
 	err   error
 }
 
-// readQueues reads the queues of groups of claims, several in one request.
-func (b *Backend) readQueues(
-	ctx context.Context, claims []backend.Claim, groups [][]int,
-) ([]readQueue, error) {
-	if len(groups) == 1 {
-		q, err := b.readQueue(ctx, b.scheme.paths(claims[0].Key))
+// readQueues reads the queues of keys, several in one request.
+func (b *Backend) readQueues(ctx context.Context, keys []string) ([]readQueue, error) {
+	if len(keys) == 1 {
+		q, err := b.readQueue(ctx, b.scheme.paths(keys[0]))
 		if err != nil && !backend.Refused(err) {
 			return nil, err
 		}
 		return []readQueue{{q, err}}, nil
 	}
-	queues := make([]readQueue, 0, len(groups))
-	for some := range slices.Chunk(groups, maxLookups) {
+	queues := make([]readQueue, 0, len(keys))
+	for some := range slices.Chunk(keys, maxLookups) {
 		ops := make([]clientv3.Op, len(some))
-		for i, group := range some {
-			ops[i] = b.scheme.paths(claims[group[0]].Key).get()
+		for i, key := range some {
+			ops[i] = b.scheme.paths(key).get()
 		}
 		reply, _, err := b.commit(ctx, nil, ops, nil)
 		if err != nil {
 			return nil, err
 		}
-		for i, group := range some {
-			p := b.scheme.paths(claims[group[0]].Key)
-			q, err := p.read(reply.Header.Revision, reply.Responses[i].GetResponseRange().Kvs)
+		for i, key := range some {
+			q, err := b.scheme.paths(key).read(reply.Header.Revision, reply.Responses[i].GetResponseRange().Kvs)
 			queues = append(queues, readQueue{q, err})
 		}
 	}

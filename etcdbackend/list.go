@@ -2,7 +2,9 @@ package etcdbackend
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,10 +13,10 @@ import (
 )
 
 // listPage is how many keys one request of List reads.
-var listPage int64 = 1000 // a variable for tests
+const listPage = 1000
 
-// List finds locks by reading the names of their entries, a page at a time, and then each lock, as
-// [backend.Backend] says. In [Etcdctl] it lists whatever has the shape of a lock: NAME/something
+// List finds locks by reading the names of their entries, a page at a time, and then the locks,
+// several in one request, as [backend.Backend] says. In [Etcdctl] it lists whatever has the shape of a lock: NAME/something
 // with a lease.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
@@ -36,7 +38,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 					return err
 				}
 				for _, kv := range reply.Kvs {
-					if name, ok := b.scheme.name(string(kv.Key)); ok && name != last && kv.Lease != 0 {
+					if name, ok := b.scheme.name(string(kv.Key)); ok && name != "" && name != last && kv.Lease != 0 {
 						last = name
 						names = append(names, name)
 					}
@@ -46,16 +48,18 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				}
 				return nil
 			})
-			for _, name := range names {
-				if err != nil {
-					break
+			for some := range slices.Chunk(names, maxLookups) {
+				var states []backend.State
+				if err == nil {
+					err = b.verb(ctx, prefix, func(ctx context.Context) error {
+						states, err = b.states(ctx, some)
+						return err
+					})
 				}
-				var l backend.Listed
-				if l.Key = name; l.Key != "" {
-					l.State, err = b.Inspect(ctx, name)
-				}
-				if err == nil && (l.State.Holders != nil || l.State.Waiters != nil) && !yield(l, nil) {
-					return
+				for i, state := range states {
+					if (state.Holders != nil || state.Waiters != nil) && !yield(backend.Listed{Key: some[i], State: state}, nil) {
+						return
+					}
 				}
 			}
 			if err != nil {
@@ -65,6 +69,24 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			from = next
 		}
 	}
+}
+
+// states shows the locks of so many names.
+func (b *Backend) states(ctx context.Context, names []string) ([]backend.State, error) {
+	queues, err := b.readQueues(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	states, remaining := make([]backend.State, len(queues)), map[int64]int64{}
+	for i, q := range queues {
+		if err := q.err; err != nil {
+			return states[:i], fmt.Errorf("lock %q: %w", names[i], err)
+		}
+		if states[i], err = b.state(ctx, q.queue, remaining); err != nil {
+			return states[:i], err
+		}
+	}
+	return states, nil
 }
 
 // ForceRelease ends a hold whoever's it is, as [backend.Backend] says. In [Etcdctl] the hold of a

@@ -322,19 +322,19 @@ func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State,
 		return state, err
 	}
 	err = b.verb(ctx, key, func(ctx context.Context) error {
-		state, err = b.inspect(ctx, b.scheme.paths(key))
+		q, err := b.readQueue(ctx, b.scheme.paths(key))
+		if err == nil {
+			state, err = b.state(ctx, q, map[int64]int64{})
+		}
 		return err
 	})
 	return state, err
 }
 
-func (b *Backend) inspect(ctx context.Context, p paths) (backend.State, error) {
-	q, err := b.readQueue(ctx, p)
-	if err != nil {
-		return backend.State{}, err
-	}
+// state shows a queue. It asks for how long the leases run that are not in remaining, in seconds by
+// lease: holds share them, whatever their keys.
+func (b *Backend) state(ctx context.Context, q *queue, remaining map[int64]int64) (backend.State, error) {
 	state := backend.State{Token: q.token()}
-	remaining := map[int64]int64{} // seconds by lease, as holds share them
 	for _, e := range q.entries {
 		if !e.granted {
 			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta, Weight: e.weight}

@@ -165,7 +165,11 @@ func (b *Backend) heartbeat(
 	ctx context.Context, claims []backend.Claim, sent time.Time,
 ) ([]error, error) {
 	groups := backend.ByKey(claims)
-	queues, err := b.readQueues(ctx, claims, groups)
+	keys := make([]string, len(groups))
+	for n, group := range groups {
+		keys[n] = claims[group[0]].Key
+	}
+	queues, err := b.readQueues(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
