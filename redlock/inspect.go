@@ -58,7 +58,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 			seen = append(seen, states[i])
 		}
 	}
-	return merge(seen, r.quorum-(len(r.nodes)-len(seen)), r.quorum), nil
+	return r.merge(seen), nil
 }
 
 // An answer is one node's.
@@ -67,10 +67,11 @@ type answer struct {
 	err  error
 }
 
-// merge shows a hold that at least so many of the states have. Its lease ends when less than a
-// majority has it; its token is the one that a majority has stored, as a node that was filled in
-// may have a higher one.
-func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
+// merge shows a hold that so many of the nodes that answered have that it may be a majority's. Its
+// lease ends when less than a majority has it; its token is the one that a majority has stored, as a
+// node that was filled in may have a higher one.
+func (r *Backend) merge(states []backend.State) (merged backend.State) {
+	atLeast := r.quorum - (len(r.nodes) - len(states))
 	holds := map[string][]backend.Holder{}
 	for _, s := range states {
 		for _, h := range s.Holders {
@@ -83,7 +84,7 @@ func merge(states []backend.State, atLeast, quorum int) (merged backend.State) {
 		if len(on) < max(atLeast, 1) {
 			continue
 		}
-		last := min(quorum, len(on)) - 1
+		last := min(r.quorum, len(on)) - 1
 		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.Token, a.Token) })
 		h := on[last]
 		slices.SortFunc(on, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })

@@ -12,28 +12,41 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// List tells of the locks that the nodes know of, each as [Backend.Inspect] sees it. A majority of
-// the nodes must have answered.
+// List merges what the nodes list, as [Backend.Inspect] does for one key. A majority of the nodes
+// must have answered.
 func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
-		var mu sync.Mutex
-		keys := map[string]bool{}
-		if err := r.majority(ctx, func(ctx context.Context, b backend.Backend) error {
+		listed, keys := make([]map[string]backend.State, len(r.nodes)), map[string]bool{}
+		if err := r.majority(ctx, func(ctx context.Context, node int, b backend.Backend) error {
+			all := map[string]backend.State{}
 			for l, err := range b.List(ctx, prefix) {
 				if err != nil {
 					return err
 				}
-				mu.Lock()
-				keys[l.Key] = true
-				mu.Unlock()
+				all[l.Key] = l.State
 			}
+			listed[node] = all
 			return nil
 		}); err != nil {
 			yield(backend.Listed{}, err)
 			return
 		}
+		listed = slices.DeleteFunc(listed, func(all map[string]backend.State) bool { return all == nil })
+		for _, all := range listed {
+			for key := range all {
+				keys[key] = true
+			}
+		}
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			state, err := r.Inspect(ctx, key)
+			states := make([]backend.State, len(listed))
+			for i, all := range listed {
+				states[i] = all[key]
+			}
+			var err error
+			state := r.merge(states)
+			if state.Holders == nil { // left on a few nodes, or handed on between two nodes' answers
+				state, err = r.Inspect(ctx, key)
+			}
 			if err == nil && state.Holders == nil && state.Waiters == nil {
 				continue
 			}
@@ -56,7 +69,7 @@ func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 		return backend.Holder{}, fmt.Errorf("%w: no hold has token %d", backend.ErrLost, token)
 	}
 	holder := state.Holders[i]
-	return holder, r.majority(ctx, func(ctx context.Context, b backend.Backend) error {
+	return holder, r.majority(ctx, func(ctx context.Context, _ int, b backend.Backend) error {
 		state, err := b.Inspect(ctx, key)
 		for _, h := range state.Holders {
 			if ownerOf(h.Owner) == holder.Owner { // a claim may have had several names on a node
@@ -69,7 +82,9 @@ func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 
 // majority asks all nodes the same at once, waits for each, and returns an error unless a majority
 // has answered with nil.
-func (r *Backend) majority(ctx context.Context, ask func(context.Context, backend.Backend) error) error {
+func (r *Backend) majority(
+	ctx context.Context, ask func(ctx context.Context, node int, b backend.Backend) error,
+) error {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
@@ -77,7 +92,11 @@ func (r *Backend) majority(ctx context.Context, ask func(context.Context, backen
 	errs := make([]error, len(r.nodes))
 	var wg sync.WaitGroup
 	for i, n := range r.nodes {
-		wg.Go(func() { errs[i] = n.ask(ctx, r.cfg.timeout(backend.MaxTTL), ask) })
+		wg.Go(func() {
+			errs[i] = n.ask(ctx, r.cfg.timeout(backend.MaxTTL), func(ctx context.Context, b backend.Backend) error {
+				return ask(ctx, i, b)
+			})
+		})
 	}
 	wg.Wait()
 	done := 0

@@ -1,0 +1,81 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/redlock"
+)
+
+// looked counts the looks at single keys, and lists nothing while it is down.
+type looked struct {
+	*membackend.Backend
+	looks *atomic.Int64
+	down  *atomic.Bool
+}
+
+func (l looked) Inspect(ctx context.Context, key string) (backend.State, error) {
+	l.looks.Add(1)
+	return l.Backend.Inspect(ctx, key)
+}
+
+func (l looked) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
+	if l.down.Load() {
+		return func(yield func(backend.Listed, error) bool) { yield(backend.Listed{}, backend.ErrUnavailable) }
+	}
+	return l.Backend.List(ctx, prefix)
+}
+
+// A quorum lists what a majority of its nodes hold, from one list of each; it looks again at what
+// they do not agree on, and shows what a majority may hold if some nodes do not answer.
+func TestListMergesTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		var down [5]atomic.Bool
+		var mem []*membackend.Backend
+		var nodes []backend.Backend
+		for i := range down {
+			mem = append(mem, membackend.New())
+			nodes = append(nodes, looked{mem[i], &looks, &down[i]})
+		}
+		r, err := redlock.New(nodes, redlock.Config{})
+		wantErr(t, "New", err, nil)
+		defer r.Close()
+		for i := range 100 {
+			_, err := r.TryAcquire(t.Context(), claim(fmt.Sprintf("order-%02d", i)))
+			wantErr(t, "TryAcquire", err, nil)
+		}
+		left := claim("order-left")
+		for _, b := range mem[:2] { // a minority
+			_, err := b.TryAcquire(t.Context(), left)
+			wantErr(t, "TryAcquire", err, nil)
+		}
+		list := func(what string, locks, most int) {
+			looks.Store(0)
+			n := 0
+			for l, err := range r.List(t.Context(), "order-") {
+				wantErr(t, "List", err, nil)
+				if n++; len(l.State.Holders) != 1 || l.State.Token != l.State.Holders[0].Token {
+					t.Errorf("%s: %q: %+v", what, l.Key, l.State)
+				}
+			}
+			if n != locks || looks.Load() > int64(most) {
+				t.Errorf("%s: %d locks by %d looks, want %d by %d at most", what, n, looks.Load(), locks, most)
+			}
+		}
+		list("all nodes", 100, 5)
+		down[4].Store(true) // that one might have the third
+		list("one that does not list", 101, 5)
+		down[2].Store(true)
+		down[3].Store(true)
+		for _, err := range r.List(t.Context(), "order-") {
+			wantErr(t, "List without a majority", err, backend.ErrUnavailable)
+		}
+	})
+}
