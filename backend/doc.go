@@ -26,15 +26,18 @@
 //
 // # A claim's life
 //
-//  1. The caller picks a fresh Owner ([NewOwner]) and calls TryAcquire. Whatever the answer, that Owner is never used for
-//     another acquisition.
-//  2. If the answer is ErrHeld, the caller calls Watch, and only then TryAcquire again. The subscription in Watch must be
-//     active before it returns: a release between the two attempts would otherwise signal nobody, and the caller would
-//     sleep beside a free lock.
-//  3. The caller waits for a Wake, for HeldError.RetryAfter, or for its own poll interval, whichever comes first, and
-//     repeats step 2's attempt. A Wake is a hint: it may be lost, late, doubled or false. Only TryAcquire's reply is proof.
-//  4. While it holds, the caller calls Renew. A hold that has ended is never revived, not even by its own owner.
-//  5. The caller calls Release, on success, on cancellation and after an unknown answer. Release is final for that Owner.
+//  1. The caller picks a fresh Owner ([NewOwner]) and calls TryAcquire. Whatever the answer, that
+//     Owner is never used for another acquisition.
+//  2. If the answer is ErrHeld, the caller calls Watch, and only then TryAcquire again. The
+//     subscription in Watch must be active before it returns: a release between the two attempts
+//     would otherwise signal nobody, and the caller would sleep beside a free lock.
+//  3. The caller waits for a Wake, for HeldError.RetryAfter, or for its own poll interval,
+//     whichever comes first, and repeats step 2's attempt. A Wake is a hint: it may be lost, late,
+//     doubled or false. Only TryAcquire's reply is proof.
+//  4. While it holds, the caller calls Renew. A hold that has ended is never revived, not even by
+//     its own owner.
+//  5. The caller calls Release, on success, on cancellation and after an unknown answer. Release is
+//     final for that Owner.
 //
 // # Time
 //
@@ -64,8 +67,8 @@
 //
 // Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those
 // beyond Limit; each hold has a lease of its own. Claim.Limit must be the same as that of all who
-// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight]: it is the sum of the weights of
-// those who hold that never exceeds Limit. A re-entrant claim of an owner who holds already is
+// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight]: it is the sum of the weights
+// of those who hold that never exceeds Limit. A re-entrant claim of an owner who holds already is
 // granted at once with the same token, as an own hold.
 //
 // # What outlives a hold
@@ -80,24 +83,31 @@
 // is the definition of a backend, and prints the reason of each rule it finds broken. The steps,
 // and what goes wrong in each:
 //
-//  1. Call [Claim.Validate] first in TryAcquire and Renew, [Claim.ValidateRelease] in Release, [ValidateKey] in the others. Bad input is refused before
-//     anything is written.
-//  2. TryAcquire is one atomic step (a script, a transaction): if the Owner was released before, refuse with ErrLost; if
-//     the Owner holds, extend and return the same Token; if another holds, return *HeldError; else grant with a Token
-//     above every earlier Token of the key. Token and grant are written together. All checks come before the first write.
-//  3. Renew compares the Owner and the expiry in the same step that extends. It never creates, and never shortens.
-//  4. Release compares the Owner in the same step that deletes. Unless [Claim.NoneInFlight], it also leaves a tombstone: an
-//     attempt of this Owner that lands later must be refused. A release that overtakes its own acquire on another
-//     connection would otherwise leave a lock that nobody knows of. The wake-up comes after the deletion.
-//  5. Watch subscribes, waits for the store's confirmation, returns. Its channel has one slot: a signal to a full channel
-//     is dropped, because one is already waiting there. After a reconnect signal every watcher, since any message may
-//     have been missed. When ctx ends, the watch ends. A closed channel says: poll.
-//  6. Every verb returns when its ctx is done, even while the store is silent, and even if the client library ignores
-//     ctx in a read. What is still on the wire then is an unknown answer. A ctx may have no deadline, so a backend also
-//     bounds each request itself, by some seconds.
-//  7. Turn off the client library's own retries: a retried acquire that is not idempotent reports one's own lock as taken.
-//  8. Errors are returned as they are, without the verb and the key; the caller adds both. They never contain a password.
-//  9. Close ends every goroutine that the backend started, waits for them, and closes what the backend opened itself.
+//  1. Call [Claim.Validate] first in TryAcquire and Renew, [Claim.ValidateRelease] in Release,
+//     [ValidateKey] in the others. Bad input is refused before anything is written.
+//  2. TryAcquire is one atomic step (a script, a transaction): if the Owner was released before,
+//     refuse with ErrLost; if the Owner holds, extend and return the same Token; if another holds,
+//     return *HeldError; else grant with a Token above every earlier Token of the key. Token and
+//     grant are written together. All checks come before the first write.
+//  3. Renew compares the Owner and the expiry in the same step that extends. It never creates, and
+//     never shortens.
+//  4. Release compares the Owner in the same step that deletes. Unless [Claim.NoneInFlight], it
+//     also leaves a tombstone: an attempt of this Owner that lands later must be refused. A release
+//     that overtakes its own acquire on another connection would otherwise leave a lock that nobody
+//     knows of. The wake-up comes after the deletion.
+//  5. Watch subscribes, waits for the store's confirmation, returns. Its channel has one slot: a
+//     signal to a full channel is dropped, because one is already waiting there. After a reconnect
+//     signal every watcher, since any message may have been missed. When ctx ends, the watch ends.
+//     A closed channel says: poll.
+//  6. Every verb returns when its ctx is done, even while the store is silent, and even if the
+//     client library ignores ctx in a read. What is still on the wire then is an unknown answer. A
+//     ctx may have no deadline, so a backend also bounds each request itself, by some seconds.
+//  7. Turn off the client library's own retries: a retried acquire that is not idempotent reports
+//     one's own lock as taken.
+//  8. Errors are returned as they are, without the verb and the key; the caller adds both. They
+//     never contain a password.
+//  9. Close ends every goroutine that the backend started, waits for them, and closes what the
+//     backend opened itself.
 //
 // Wrappers (tracing, faults, prefixes) embed the Backend interface they wrap and override what they
 // change, so that a method added later is forwarded and not lost.

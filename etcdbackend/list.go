@@ -16,8 +16,8 @@ import (
 const listPage = 1000
 
 // List finds locks by reading the names of their entries, a page at a time, and then the locks,
-// several in one request, as [backend.Backend] says. In [Etcdctl] it lists whatever has the shape of a lock: NAME/something
-// with a lease.
+// several in one request, as [backend.Backend] says. In [Etcdctl] it lists whatever has the shape
+// of a lock: NAME/something with a lease.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		root := b.scheme.prefix + escape(prefix)

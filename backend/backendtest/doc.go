@@ -10,12 +10,14 @@
 // A [Harness] needs Open, which returns another client of one real store; everything else makes the
 // suite see more:
 //
-//  1. Open. The suite opens several clients, closes them, and keeps apart from everybody else by the names of its keys, so
-//     the store may be shared with other tests.
+//  1. Open. The suite opens several clients, closes them, and keeps apart from everybody else by
+//     the names of its keys, so the store may be shared with other tests.
 //  2. Drop and PutForeign, which do to a key what an operator does by mistake.
-//  3. Leftovers, which lists what is still held: the suite asks after each case. Without it, Inspect is asked.
+//  3. Leftovers, which lists what is still held: the suite asks after each case. Without it,
+//     Inspect is asked.
 //  4. Restart, if the store is the test's own.
-//  5. Bubble, if the store lives in the process and knows no time but package time's. Waiting then takes no time.
+//  5. Bubble, if the store lives in the process and knows no time but package time's. Waiting then
+//     takes no time.
 //
 // Then break the backend on purpose (drop the owner's check, skip the tombstone) and see the suite
 // fail.

@@ -38,8 +38,9 @@ func NotMade(err error) bool {
 //
 //   - An error reply of the server is definite, and says itself which.
 //   - A connection that was never made carried nothing: certainly not executed.
-//   - Everything else is unknown: the request may have been executed, or may yet be. It wraps ctx.Err() if ctx has ended,
-//     and never a context error otherwise, so that a caller does not take our RequestTimeout for its own deadline.
+//   - Everything else is unknown: the request may have been executed, or may yet be. It wraps
+//     ctx.Err() if ctx has ended, and never a context error otherwise, so that a caller does not
+//     take our RequestTimeout for its own deadline.
 func (s *Store) Failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A Conn is the plainest client that can be: what it measures is the server and the network, and nothing else.
+// A Conn is the plainest client that can be: what it measures is the server and the network, and
+// nothing else.
 type Conn struct {
 	c net.Conn
 	r *bufio.Reader

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// sub is how many buckets a power of two has: a percentile is at most 1/sub, about 3 %, above the truth.
+// sub is how many buckets a power of two has: a percentile is at most 1/sub, about 3 %, above the
+// truth.
 const (
 	subBits = 5
 	sub     = 1 << subBits
 	buckets = (64 - subBits) * sub
 )
 
-// A Hist counts durations in buckets of logarithmic size. It may be used concurrently, and costs no allocation per sample.
+// A Hist counts durations in buckets of logarithmic size. It may be used concurrently, and costs no
+// allocation per sample.
 type Hist struct {
 	counts [buckets]atomic.Uint32
 	max    atomic.Int64
