@@ -164,11 +164,13 @@ func TestRunIsAlone(t *testing.T) {
 //
 // covers: G8
 func TestRunLosesTheLock(t *testing.T) {
+	t.Parallel()
 	srv := testserver.SharedRedis(t)
 	for name, c := range map[string]struct{ script, out string }{
 		"told": {works, "told to end\n"}, "killed": {strings.Replace(works, "exit 9", "", 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			j := begin(t, srv.URL(), "run", t.Name(), "--ttl=30s", "--kill-after="+map[bool]string{true: "300ms", false: "10s"}[c.out == ""], "--", "sh", "-c", c.script)
 			pid := j.line()
 			o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)

@@ -63,25 +63,29 @@ func TestInterruptedWaiting(t *testing.T) {
 
 // Ctrl-C ends a command whose store does not answer.
 func TestInterruptedOpening(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{
 		"inspect k", "list", "top", "watch k", "wait k", "run k -- true", "leader k -- true", "leader k", "release k --token=5", "doctor", "bench", "demo",
 		"rueidis inspect k", "rueidis doctor", "etcd inspect k", "etcd doctor",
 	} {
-		silent, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		scheme, words := "redis", strings.Fields(args)
-		if len(words) > 1 && (words[0] == "rueidis" || words[0] == "etcd") {
-			scheme, words = words[0], words[1:]
-		}
-		j := begin(t, scheme+"://"+silent.Addr().String(), words...)
-		c, err := silent.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		j.interrupted()
-		_ = c.Close()
-		_ = silent.Close()
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			scheme, words := "redis", strings.Fields(args)
+			if len(words) > 1 && (words[0] == "rueidis" || words[0] == "etcd") {
+				scheme, words = words[0], words[1:]
+			}
+			j := begin(t, scheme+"://"+silent.Addr().String(), words...)
+			c, err := silent.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.interrupted()
+			_ = c.Close()
+			_ = silent.Close()
+		})
 	}
 }
