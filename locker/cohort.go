@@ -18,6 +18,7 @@ import (
 //
 // It exists while there is a lease, somebody asks the store, or somebody waits. core.mu guards it.
 type cohort struct {
+	id        cohortKey
 	lease     *lease // the process's; nil if it has none
 	acquiring bool   // a goroutine asks the store: the first caller itself, or the acquirer
 
@@ -92,25 +93,25 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 		return c.await(ctx, co, me, key, info)
 	}
 	f := &first{}
-	f.cohort.acquiring = true
+	f.cohort.id, f.cohort.acquiring = k, true
 	c.cohorts[k] = &f.cohort
 	c.mu.Unlock()
-	return c.lockFirst(ctx, k, f, info, o)
+	return c.lockFirst(ctx, f, info, o)
 }
 
 // lockFirst makes the first attempt in the caller's goroutine, as nobody else of this process is
 // there: most locks are free. If the key is held, the caller waits like everybody, and the acquirer
 // goes on with the same claim.
-func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, o *call) (l *lease, err error) {
+func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (l *lease, err error) {
 	runtime.Callers(siteSkip+2, o.site[:])
 	co, w := &f.cohort, &f.wait
-	w.core, w.info, w.mode, w.cohort, w.room = c, info, k.mode, co, &f.lease
-	c.claim(ctx, opLock, k.key, o, &w.claim)
+	w.core, w.info, w.mode, w.cohort, w.room = c, info, co.id.mode, co, &f.lease
+	c.claim(ctx, opLock, co.id.key, o, &w.claim)
 	if c.cfg.Wait.Passes > 0 {
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
 	}
 	if !w.claim.Queue {
-		c.standBack(ctx, k.key)
+		c.standBack(ctx, co.id.key)
 	}
 	if c.likelyHeld(&w.claim) {
 		w.subscribe(ctx)
@@ -121,7 +122,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 			w.unsure = true
 			w.stop()
 			c.owed.add(ctx, &w.claim, w.info)
-			c.stopAsking(ctx, k, co, w)
+			c.stopAsking(ctx, co, w)
 		}
 	}()
 	l, err = w.attempt(ctx)
@@ -129,7 +130,7 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 	if err == nil {
 		w.stop()
 		c.mu.Lock()
-		co.acquiring, co.lease, l.cohort, l.key = false, l, co, k
+		co.acquiring, co.lease, l.cohort = false, l, co
 		c.mu.Unlock()
 		return l, nil
 	}
@@ -140,18 +141,18 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 	c.mu.Lock()
 	if vain == nil && !c.closed && !w.hopeless(ctx, err) {
 		me := co.joinFirst(ctx, o, w.since)
-		c.startAcquirer(ctx, k, co, w)
+		c.startAcquirer(ctx, co, w)
 		c.mu.Unlock()
-		return c.await(ctx, co, me, k.key, info)
+		return c.await(ctx, co, me, co.id.key, info)
 	}
 	if co.first != nil { // the claim, and its place in the queue, are the cohort's
-		c.startAcquirer(ctx, k, co, w)
+		c.startAcquirer(ctx, co, w)
 		c.mu.Unlock()
 	} else {
 		c.mu.Unlock()
 		w.stop()
 		w.withdraw(ctx)
-		c.stopAsking(ctx, k, co, w)
+		c.stopAsking(ctx, co, w)
 	}
 	switch {
 	case vain != nil:
@@ -163,11 +164,11 @@ func (c *core) lockFirst(ctx context.Context, k cohortKey, f *first, info Hold, 
 }
 
 // stopAsking ends what lockFirst began.
-func (c *core) stopAsking(ctx context.Context, k cohortKey, co *cohort, w *wait) {
+func (c *core) stopAsking(ctx context.Context, co *cohort, w *wait) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	co.acquiring = false
-	c.next(ctx, k, co, &w.claim, w.info)
+	c.next(ctx, co, &w.claim, w.info)
 }
 
 // await waits for one's turn. Cancellation and turn may come together: under mu it is decided which
@@ -238,46 +239,48 @@ func (c *core) blocked(co *cohort, key string, ahead int) error {
 // startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted.
 // The first who waits, or else ctx, gives values only: an acquirer outlives the call that started
 // it.
-func (c *core) startAcquirer(ctx context.Context, k cohortKey, co *cohort, w *wait) {
+func (c *core) startAcquirer(ctx context.Context, co *cohort, w *wait) {
 	if co.first != nil {
 		ctx = co.first.ctx
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
-	timeout := c.storeTimeout(k.ttl)
+	timeout := c.storeTimeout(co.id.ttl)
 	if co.asking = (time.Time{}); w.unanswered {
 		co.asking = w.since
 		timeout = max(timeout-time.Since(w.since), 1)
 	}
-	co.unanswered = time.AfterFunc(timeout, func() { c.failUnanswered(k, co) })
+	co.unanswered = time.AfterFunc(timeout, func() { c.failUnanswered(co) })
 	if co.first == nil || c.closed {
 		cancel()
 	}
 	c.open++
-	go c.acquireFor(ctx, k, co, w)
+	go c.acquireFor(ctx, co, w)
 }
 
 // acquireFor is the acquirer: it asks the store until it has a lease for the first who waits, or
 // nobody waits any more. When it ends, nothing is in the store but the lease that it gave.
-func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait) {
+func (c *core) acquireFor(ctx context.Context, co *cohort, w *wait) {
 	defer c.done()
-	ctx, end := c.observe(ctx, OpLease, w.info)
-	w.cohort, w.finish = co, end
-	if c.cfg.Observer != nil {
-		c.sign(ctx, &w.claim)
-	}
+	w.cohort = co
+	ctx = c.observeAcquirer(ctx, w)
 	if !w.claim.Queue {
-		c.standBack(ctx, k.key)
+		c.standBack(ctx, co.id.key)
 	}
 	l, err := w.run(ctx)
+	c.acquired(ctx, co, w, l, err)
+}
+
+// acquired gives the lease to the first who waits, or tells those who do why there is none. It is
+// apart from acquireFor, as what that needs is on the stack of each sleeping acquirer.
+func (c *core) acquired(ctx context.Context, co *cohort, w *wait, l *lease, err error) {
 	if err == nil && c.events != nil { // before anybody can have it
 		c.observeLease(ctx, EventGrant, l)
 	}
-
 	c.mu.Lock()
 	if err == nil && co.first != nil {
 		co.acquirerEnded()
-		co.lease, l.cohort, l.key = l, co, k
+		co.lease, l.cohort = l, co
 		co.give(l)
 		c.mu.Unlock()
 		return
@@ -290,30 +293,30 @@ func (c *core) acquireFor(ctx context.Context, k cohortKey, co *cohort, w *wait)
 		_ = c.giveUp(ctx, l) // everybody left at the last moment
 	} else {
 		w.withdraw(ctx)
-		end(w.info, err)
+		w.finish(w.info, err)
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	co.acquirerEnded()
-	c.next(ctx, k, co, &w.claim, w.info)
+	c.next(ctx, co, &w.claim, w.info)
 }
 
 // next starts an acquirer if somebody waits and the process has no lease; if there is nothing left
 // of the cohort it is forgotten. like is a claim to make the next one of. The caller has mu.
-func (c *core) next(ctx context.Context, k cohortKey, co *cohort, like *backend.Claim, info Hold) {
+func (c *core) next(ctx context.Context, co *cohort, like *backend.Claim, info Hold) {
 	switch {
 	case co.lease != nil || co.acquiring:
 	case co.first != nil:
-		w := &wait{core: c, claim: *like, info: info, mode: k.mode}
+		w := &wait{core: c, claim: *like, info: info, mode: co.id.mode}
 		w.claim.Owner, w.claim.NoneInFlight, w.claim.Before = backend.NewOwner(), false, nil
 		w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond)
 		if c.cfg.Wait.Passes > 0 {
 			w.claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)
 		}
-		c.startAcquirer(ctx, k, co, w)
-	case c.cohorts[k] == co:
-		delete(c.cohorts, k)
+		c.startAcquirer(ctx, co, w)
+	case c.cohorts[co.id] == co:
+		delete(c.cohorts, co.id)
 	}
 }
 
@@ -363,8 +366,8 @@ func (c *core) noteTrouble(co *cohort, err error) {
 
 // failUnanswered fails those who have waited for longer than StoreTimeout without any answer of the
 // store, and looks again when the next one may have.
-func (c *core) failUnanswered(k cohortKey, co *cohort) {
-	timeout := c.storeTimeout(k.ttl)
+func (c *core) failUnanswered(co *cohort) {
+	timeout := c.storeTimeout(co.id.ttl)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if co.unanswered == nil { // the acquirer has ended
@@ -426,7 +429,7 @@ func (c *core) drop(ctx context.Context, l *lease) (finish func()) {
 	info.Token = l.token
 	if co := l.cohort; co != nil && co.lease == l {
 		co.lease = nil
-		c.next(ctx, l.key, co, &l.claim, l.info)
+		c.next(ctx, co, &l.claim, l.info)
 	}
 	c.mu.Unlock()
 	if !first || l.finish == nil {

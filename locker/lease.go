@@ -29,10 +29,9 @@ type lease struct {
 
 	// In a cohort, guarded by core.mu; without one, only its hold uses them.
 	cohort  *cohort // nil without one
-	key     cohortKey
-	token   uint64 // the present hold's
-	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
-	passes  int    // how often it was handed on
+	token   uint64  // the present hold's
+	spare   int     // how many tokens above that belong to the grant: one for each time it is handed on
+	passes  int     // how often it was handed on
 	granted instant
 	queued  bool    // it was waited for in the store's queue, so that those behind may not know of it
 	waiter  *waiter // that got the lease for the present hold; nil for the first

@@ -450,27 +450,12 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 	if p != nil {
 		ask = p.ask
 	} else {
-		timer := time.NewTimer(w.pause(err))
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(w.pause(err))
 	}
 	select {
 	case wake, open := <-w.wakes:
 		w.leaveQueue(p)
-		if !open {
-			w.stop()
-			w.noWakes = true
-			w.core.observeWake(ctx, WakeClosed)
-			return nil
-		}
-		w.before = wake.Grant.Before
-		l := w.handedOver(ctx, wake)
-		if l != nil {
-			w.core.observeWake(ctx, WakeGrant, wake.Grant.Before...)
-		} else {
-			w.core.observeWake(ctx, WakeSignal, wake.Grant.Before...)
-		}
-		return l
+		return w.woken(ctx, &wake, open)
 	case <-due:
 		w.core.observeWake(ctx, WakeDue)
 	case <-ask:
@@ -480,6 +465,24 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 	}
 	w.leaveQueue(p)
 	return nil
+}
+
+// woken takes a wake-up, and returns the lease if the key was handed over.
+func (w *wait) woken(ctx context.Context, wake *backend.Wake, open bool) *lease {
+	if !open {
+		w.stop()
+		w.noWakes = true
+		w.core.observeWake(ctx, WakeClosed)
+		return nil
+	}
+	w.before = wake.Grant.Before
+	l := w.handedOver(ctx, wake)
+	if l != nil {
+		w.core.observeWake(ctx, WakeGrant, wake.Grant.Before...)
+	} else {
+		w.core.observeWake(ctx, WakeSignal, wake.Grant.Before...)
+	}
+	return l
 }
 
 // enterQueue has heartbeats keep the place that the claim has in the queue by the answer err. It
@@ -539,7 +542,7 @@ func (w *wait) pause(err error) time.Duration {
 // grant was made after the store had executed that: its lease began later than that was sent, and
 // counts from there. A message that was late, about a grant that may have lapsed, has a token that
 // the answer knew already. A grant with little left is asked for, which extends it.
-func (w *wait) handedOver(ctx context.Context, wake backend.Wake) *lease {
+func (w *wait) handedOver(ctx context.Context, wake *backend.Wake) *lease {
 	g := wake.Grant
 	if !wake.Granted || w.refToken == 0 || g.Token <= w.refToken || ctx.Err() != nil || w.core.closing.Err() != nil {
 		return nil

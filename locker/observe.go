@@ -161,7 +161,19 @@ func (c *core) observe(ctx context.Context, op string, h Hold) (context.Context,
 
 func ignore(Hold, error) {}
 
-// observeWake reports to the observer that a wait goes on.
+// observeAcquirer begins the operation of an acquirer, which its claim names.
+func (c *core) observeAcquirer(ctx context.Context, w *wait) context.Context {
+	ctx, w.finish = c.observe(ctx, OpLease, w.info)
+	if c.cfg.Observer != nil {
+		c.sign(ctx, &w.claim)
+	}
+	return ctx
+}
+
+// observeWake reports to the observer that a wait goes on. Inlined, its Event would be on the stack
+// of each goroutine that sleeps.
+//
+//go:noinline
 func (c *core) observeWake(ctx context.Context, reason string, before ...backend.Past) {
 	if c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventWake, Reason: reason, Before: before})
