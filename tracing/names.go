@@ -74,7 +74,7 @@ const (
 	ResultCancelled   = "cancelled"   // the caller went away
 	ResultDeadlock    = "deadlock"    // the caller holds it
 	ResultClosed      = "closed"      // the client was closed
-	ResultRefused     = "refused"     // the store will not, until somebody changes something: see the log
+	ResultRefused     = "refused"     // the store will not, until somebody changes something: see the error
 	ResultUnavailable = "unavailable" // the store did not take the request
 	ResultUnanswered  = "unanswered"  // the store did not answer
 	ResultQuarantined = "quarantined" // the store may have forgotten holds, and grants nothing until they are over

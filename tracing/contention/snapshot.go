@@ -30,7 +30,7 @@ type Lock struct {
 	Where string        `json:"where"`          // who called Lock
 	Trace string        `json:"trace,omitzero"` // its id
 
-	// Of a hold.
+	// Of a hold that lasts.
 	Token   uint64 `json:"token,omitzero"`
 	Waiters int    `json:"waiters,omitzero"` // in this process, now
 
@@ -85,7 +85,7 @@ func (t *Tracker) Snapshot() Snapshot {
 		for _, h := range k.Holds {
 			if l, here := h.Here.(*lock); here && !h.Over() {
 				one := l.shown(h.From, s.At)
-				one.Waiters = len(k.Waits)
+				one.Token, one.Waiters = h.Token, len(k.Waits)
 				s.Holds = append(s.Holds, one)
 			}
 		}
@@ -102,7 +102,7 @@ func (t *Tracker) Snapshot() Snapshot {
 func (l *lock) shown(since, now time.Time) Lock {
 	return Lock{
 		Key: l.Key, Mode: l.Mode.String(), Since: since, For: now.Sub(since),
-		Where: where(l.stack[:]), Trace: traceID(l.trace), Token: l.hold.Token,
+		Where: where(l.stack[:]), Trace: traceID(l.trace),
 	}
 }
 
