@@ -119,9 +119,7 @@ func TestHandOverAfterAHeartbeat(t *testing.T) {
 		var last time.Time // when the last heartbeat was sent that was answered
 		b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) {
 			sent := time.Now()
-			if last.IsZero() {
-				waiting.Pause(ctx, 3*time.Second) // the answer takes a while
-			}
+			waiting.Pause(ctx, 3*time.Second) // each answer takes a while
 			last = sent
 			return []error{&backend.HeldError{Position: 1, Token: 7}}, nil
 		}
