@@ -31,6 +31,7 @@ type pipeline struct {
 
 	mu      sync.Mutex
 	queue   []*request
+	sent    int  // requests that senders wait for
 	busy    int  // senders at work
 	called  bool // one of them has yet to look at the queue
 	senders sync.WaitGroup
@@ -77,13 +78,14 @@ func (p *pipeline) do(ctx context.Context, what request) error {
 
 var errNotSent = errors.New("all connections were occupied")
 
-// enter makes the caller's goroutine a sender, if nobody else is one.
+// enter makes the caller's goroutine a sender, if no other request waits or is sent.
 func (p *pipeline) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy > 0 || len(p.queue) > 0 {
+	if p.sent > 0 || len(p.queue) > 0 || p.busy == p.most {
 		return false
 	}
+	p.sent++
 	p.busy++
 	return true
 }
@@ -91,6 +93,7 @@ func (p *pipeline) enter() bool {
 // leave ends what enter began.
 func (p *pipeline) leave() {
 	p.mu.Lock()
+	p.sent--
 	p.busy--
 	p.callLocked()
 	p.mu.Unlock()
@@ -127,36 +130,43 @@ func (p *pipeline) withdraw(r *request) bool {
 
 // serve sends what is queued until there is nothing.
 func (p *pipeline) serve() {
-	runtime.Gosched() // those who are ready to ask do so first, and go along
-	p.mu.Lock()
-	p.called = false
 	for {
+		runtime.Gosched() // those who are ready to ask do so first, and go along
+		p.mu.Lock()
+		p.called = false
 		batch := p.takeLocked()
 		if len(batch) == 0 {
-			break
+			p.busy--
+			p.mu.Unlock()
+			return
 		}
 		p.callLocked()
 		p.mu.Unlock()
+
 		p.send(batch)
+		p.mu.Lock()
+		p.sent -= len(batch)
+		p.called = true
+		p.mu.Unlock()
 		for _, r := range batch {
 			close(r.done)
 		}
-		p.mu.Lock()
 	}
-	p.busy--
-	p.mu.Unlock()
 }
 
-// takeLocked takes what can be sent together, in order.
+// takeLocked takes what can be sent together, in order, but at most half of all that wait or are
+// sent: so the server has one half to execute while the callers of the other run. (All at once, 128
+// goroutines had 0.7 of the rate: they took turns with the server.) Another sender takes the rest.
 func (p *pipeline) takeLocked() []*request {
-	n := 0
-	for n < len(p.queue) && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
+	n, most := 0, min(len(p.queue), (len(p.queue)+p.sent+1)/2)
+	for n < most && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
 		n++
 	}
 	batch := p.queue[:n:n]
 	if p.queue = p.queue[n:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
+	p.sent += n
 	return batch
 }
 
