@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -95,6 +96,40 @@ func TestPipelineTimesOut(t *testing.T) {
 	}
 	srv.Cont()
 	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+}
+
+// A sender takes at most half of all requests that wait or are sent, in order; what needs a
+// connection for itself goes alone, and so does everything in a cluster.
+func TestPipelineTakesHalf(t *testing.T) {
+	own := func(context.Context) {}
+	for _, tt := range []struct {
+		queue, sent, want int
+		own               int // which request needs a connection for itself; -1: none
+		alone             bool
+	}{
+		{queue: 0, sent: 5, want: 0, own: -1},
+		{queue: 1, sent: 0, want: 1, own: -1},
+		{queue: 16, sent: 0, want: 8, own: -1},
+		{queue: 8, sent: 8, want: 8, own: -1},
+		{queue: 8, sent: 4, want: 6, own: -1},
+		{queue: 3, sent: 100, want: 3, own: -1},
+		{queue: 16, sent: 0, want: 3, own: 3},
+		{queue: 16, sent: 0, want: 1, own: 0},
+		{queue: 16, sent: 0, want: 1, own: -1, alone: true},
+	} {
+		p := &pipeline{sent: tt.sent, alone: tt.alone}
+		for i := range tt.queue {
+			p.queue = append(p.queue, &request{})
+			if i == tt.own {
+				p.queue[i].own = own
+			}
+		}
+		all := p.queue
+		batch := p.takeLocked()
+		if len(batch) != tt.want || !slices.Equal(append(batch, p.queue...), all) || p.sent != tt.sent+tt.want {
+			t.Errorf("%+v: took %d, %d are sent", tt, len(batch), p.sent)
+		}
+	}
 }
 
 // A request that is alone, and that nobody can cancel, is sent from its caller's goroutine.
