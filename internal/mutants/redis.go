@@ -46,7 +46,23 @@ var redisMutants = []mutant{
 		Test: "./internal/redis Native",
 	},
 	{
-		Name: "native: tokens from the estimate alone", Dir: "internal/redis", Find: `max\(k\.last\+1, clock\)`, Put: `clock`, Test: "./internal/redis Native",
+		Name: "native: tokens from the estimate alone", Dir: "internal/redis", Find: `max\(k\.last\+1, least\)`, Put: `least`, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: a minimum token is not heeded", Dir: "internal/redis", Find: `(least := max\(clock, )min\(c\.MinToken, limit\)`, Put: `${1}0*limit`,
+		Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: a minimum token takes the key away from the clock", Dir: "internal/redis",
+		Find: `min\(c\.MinToken, limit\)`, Put: `max(c.MinToken, 0*limit)`, Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: a minimum token is taken for the clock", Dir: "internal/redis/script", Find: `uint64\(us\), ok1 && ok2`, Put: `uint64(n), ok1 && ok2`,
+		Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: a late answer is believed", Dir: "internal/redis", Find: `if n\.known\[name\]\.last > k\.last \{`, Put: `if false {`,
+		Test: "./internal/redis Native",
 	},
 	{
 		Name: "native: no tombstone is left", Dir: "internal/redis", Find: `\|\| !c\.NoneInFlight \|\|`, Put: `||`, Test: "./internal/redis Native",

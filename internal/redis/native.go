@@ -20,7 +20,9 @@ import (
 // the key's token counter, which only rises while the key lives, so equal bytes mean that nobody
 // was in between: no hold, no place in the queue, no tombstone, no watcher's mark. A key that is
 // not there, or is a HASH, is not equal. A grant's token is above the counter that was compared,
-// however late the command is executed; the estimate of the clock can only make it higher.
+// however late the command is executed; the estimate of the clock, and a minimum token, can only
+// make it higher. A minimum is cut to a quarter of the TTL above the estimate, which is not above
+// the clock.
 //
 // Each value is forgotten before it is sent, so each command is sent at most once, and whatever is
 // not a yes is for the script to say. A command without an answer is unknown, as that of a script:
@@ -49,7 +51,6 @@ const (
 	maxKnown  = 1 << 14         // keys, 300 bytes each; of more, any is forgotten
 	maxMisses = 6               // up to 63 acquires go by the script before the next is tried
 	maxAge    = 5 * time.Second // of the clock's estimate
-	near      = 10_000          // µs by which a token may be ahead of the clock, as in lib/clock.lua
 )
 
 // detect finds out if the server has IFEQ, on a key that is no lock.
@@ -88,10 +89,14 @@ func (n *native) take(name, id string) (k known, ok bool) {
 	return k, true
 }
 
-// note remembers what is known of a key now.
+// note remembers what is known of a key now, unless the answer to a later request came first: in a
+// quorum a release and the next acquire may be under way together. The higher token is the later.
 func (n *native) note(name string, k known) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.known[name].last > k.last {
+		return
+	}
 	if n.known == nil {
 		n.known = map[string]known{}
 	}
@@ -123,11 +128,12 @@ func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, name string
 	if !ok || !plain(c) || k.last == 0 || k.wait > 0 || !time.Now().Before(k.until) {
 		return k, g, false, nil
 	}
-	reserve := uint64(max(c.Reserve, 1))
 	clock, ok := n.now()
-	token := max(k.last+1, clock)
-	last := token + reserve - 1
-	if !ok || last > clock+near {
+	limit := clock + uint64((c.TTL / 4).Microseconds())
+	least := max(clock, min(c.MinToken, limit))
+	token := max(k.last+1, least)
+	last := token + uint64(max(c.Reserve, 1)) - 1
+	if !ok || last > least+script.Near {
 		return k, g, false, nil
 	}
 	value := script.Held(last, args[2])
@@ -149,9 +155,9 @@ func (s *Store) granted(name string, k known, args []string, c *backend.Claim, r
 		return
 	}
 	k = known{misses: k.misses, wait: max(k.wait, 1) - 1}
-	if token, short := reply.(int64); short && plain(c) { // stored as it was sent, and minted within near of the clock
-		k.last, k.tail, k.id = uint64(token)+uint64(max(c.Reserve, 1))-1, args[2], args[0]
-		n.told(uint64(token))
+	if token, clock, ok := script.Short(reply, *c); ok && plain(c) {
+		k.last, k.tail, k.id = token+uint64(max(c.Reserve, 1))-1, args[2], args[0]
+		n.told(clock)
 	}
 	if k != (known{}) {
 		n.note(name, k)
@@ -198,18 +204,17 @@ func (s *Store) unanswered(err error) bool {
 
 // plain reports whether a claim is one that the short form has room for.
 func plain(c *backend.Claim) bool {
-	return c.Mode == backend.Exclusive && !c.Reentrant && c.MinToken == 0 && !c.Load && c.NotBefore == 0
+	return c.Mode == backend.Exclusive && !c.Reentrant && !c.Load && c.NotBefore == 0
 }
 
-// told takes note of a token that a script minted, unless the estimate of the clock is later: the
-// clock was not more than near below it, and has gone on since.
-func (n *native) told(token uint64) {
-	if clock, ok := n.now(); ok && clock >= token-near {
+// told takes note that the server's clock has reached a time, unless the estimate is later.
+func (n *native) told(clock uint64) {
+	if estimate, ok := n.now(); ok && estimate >= clock {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.clock, n.at = token-near, time.Now()
+	n.clock, n.at = clock, time.Now()
 }
 
 // now returns a time in µs that the server's clock has reached, and is not far behind it. Tokens

@@ -50,8 +50,16 @@ func (f *fake) Run(_ context.Context, r Request) (any, int, error) {
 			return f.answer([]any{int64(2), int64(1000), "", int64(0), int64(0)})
 		}
 		_, _ = fmt.Sscanf(f.value, "h2 %d", &last)
-		last = max(last+1, f.clock())
+		var minimum, ahead uint64
+		if len(r.Args) > 7 {
+			_, _ = fmt.Sscan(r.Args[6]+" "+r.Args[7], &minimum, &ahead)
+		}
+		clock := f.clock()
+		last = max(last+1, clock, min(minimum, clock+ahead))
 		f.value = script.Held(last, r.Args[2])
+		if minimum != 0 {
+			return f.answer([]any{int64(10), int64(last), int64(clock)})
+		}
 		return f.answer(int64(last))
 	case f.l.Scripts().Release:
 		f.sent = append(f.sent, "release")
@@ -243,6 +251,38 @@ func TestNativeClock(t *testing.T) {
 	})
 }
 
+// A minimum token is heeded, up to a quarter of the TTL ahead of the server's clock, and does not
+// count as the clock.
+//
+// covers: K1, K2
+func TestNativeMinimum(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		last := uint64(0)
+		for i := range 20 {
+			c := fresh()
+			c.MinToken = f.clock() + 100_000
+			sent, g := f.pair(t, s, c)
+			if want := "SET SET"; i > 0 && sent != want || i == 0 && sent != "acquire SET" {
+				t.Fatalf("pair %d: %s", i, sent)
+			}
+			if g.Token != c.MinToken || g.Token <= last {
+				t.Fatalf("pair %d: token %d after %d, want the minimum, %d", i, g.Token, last, c.MinToken)
+			}
+			last = g.Token
+		}
+		c := fresh()
+		c.MinToken, c.TTL = f.clock()+uint64(time.Hour.Microseconds()), 40*time.Second
+		sent, g := f.pair(t, s, c)
+		limit := f.clock() + uint64((10 * time.Second).Microseconds())
+		if sent != "SET SET" || g.Token > limit || g.Token < limit-100_000 {
+			t.Errorf("%s: token %d of a minimum an hour ahead, want up to %d", sent, g.Token, limit)
+		}
+		if sent, after := f.pair(t, s, fresh()); sent != "acquire SET" || after.Token != g.Token+1 {
+			t.Errorf("%s: token %d, far ahead of the clock, after %d; want it from the script", sent, after.Token, g.Token)
+		}
+	})
+}
+
 // A key that others use, too, is seldom guessed at.
 func TestNativeMisses(t *testing.T) {
 	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
@@ -272,7 +312,7 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 		"shared":           func(c *backend.Claim) { c.Mode = backend.Shared },
 		"permit":           func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
 		"re-entrant":       func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() },
-		"minimum token":    func(c *backend.Claim) { c.MinToken = 7 },
+		"state":            func(c *backend.Claim) { c.Load = true },
 		"may be in flight": func(c *backend.Claim) { c.NoneInFlight = false },
 	} {
 		nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
@@ -306,6 +346,23 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 		f.err = ""
 		if sent, _ := f.pair(t, s, fresh()); sent != "acquire release" {
 			t.Errorf("after an error: %s", sent)
+		}
+	})
+}
+
+// An answer that comes late does not replace what was known later.
+func TestNativeLateAnswer(t *testing.T) {
+	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+		f.pair(t, s, fresh())
+		name := s.Layout.Key("k")
+		was := s.native.known[name]
+		for i := range 3 {
+			f.pair(t, s, fresh())
+			s.native.note(name, was) // of an earlier release
+			s.native.note(name, was.missed())
+			if sent, _ := f.pair(t, s, fresh()); sent != "SET SET" {
+				t.Errorf("pair %d after a late answer: %s", i, sent)
+			}
 		}
 	})
 }

@@ -1,5 +1,6 @@
 -- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead)
---   -> token | {OK, token, reserved} | the same with '+' and the state, or '-' | {EARLY, ms}
+--   -> token | {SHORT, token, clock} | {OK, token, reserved}
+--   | {OK, token, reserved, '+' and the state, or '-'} | {EARLY, ms}
 --   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
@@ -7,7 +8,7 @@
 -- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
 -- the state, and '!' for one that is not to be granted early; it and what follows are left out for
 -- 'x' without a minimum token.
-local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY = 1, 2, 3, 4, 6, 7, 8, 9
+local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY, SHORT = 1, 2, 3, 4, 6, 7, 8, 9, 10
 -- uses: lib/guard
 local key, id = KEYS[1], ARGV[1]
 local refusal, closed
@@ -23,11 +24,12 @@ local counter = plain and (not stored and 0 or short and tonumber(string.match(s
 -- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is
 -- above every earlier one: by the counter while the key lives, by the clock afterwards. A minimum
 -- token is at most a quarter of the TTL ahead of the clock, and the key outlives any lease for
--- longer than that.
+-- longer than that. Then the token does not tell the clock, so the reply does.
 if counter then
   local time = redis.call('TIME')
-  local least = time[1] * 1000000 + time[2]
-  if ARGV[8] and ARGV[7] ~= '0' then least = math.max(least, math.min(ARGV[7], least + ARGV[8])) end
+  local clock = time[1] * 1000000 + time[2]
+  local minimum = ARGV[8] and ARGV[7] ~= '0' and math.min(ARGV[7], clock + ARGV[8])
+  local least = minimum and math.max(clock, minimum) or clock
   local token = least
   if counter >= least then token = counter + 1 end
   local last = token + ARGV[5] - 1
@@ -36,7 +38,7 @@ if counter then
     -- some servers, and %.0f costs twice as much.)
     local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
     local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
-    return reply.err and reply or token
+    return reply.err and reply or minimum and {SHORT, token, clock} or token
   end
 end
 

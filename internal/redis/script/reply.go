@@ -22,14 +22,15 @@ const (
 	codeClosed   = 7
 	codeUnfit    = 8
 	codeEarly    = 9
+	codeShort    = 10
 )
 
 // DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a
 // client makes of a RESP array: []any of int64 and string. A reply of another shape is an error
 // that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
-	if token, ok := reply.(int64); ok && token > 0 { // the short way, which reserves what was asked for
-		return Granted(uint64(token), c), nil
+	if token, _, ok := Short(reply, c); ok {
+		return Granted(token, c), nil
 	}
 	r, code := open(reply)
 	switch {
@@ -63,6 +64,25 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	}
 	return backend.Grant{}, no(r, code, reply)
 }
+
+// Short reads the reply of the short way of [Scripts.Acquire], which stores the claim as it was
+// sent and reserves what it asked for; ok is false for every other one. clock is a time in µs that
+// the server's clock had reached: without a minimum token, the token is at most [Near] ahead of it.
+func Short(reply any, c backend.Claim) (token, clock uint64, ok bool) {
+	if n, ok := reply.(int64); ok && n > 0 {
+		return uint64(n), uint64(max(n-Near, 0)), true
+	}
+	if r, code := open(reply); code == codeShort && len(r) == 3 && c.MinToken != 0 {
+		n, ok1 := r[1].(int64)
+		us, ok2 := r[2].(int64)
+		return uint64(n), uint64(us), ok1 && ok2 && n > 0 && us > 0
+	}
+	return 0, 0, false
+}
+
+// Near is by how many µs a token may be ahead of the clock, or of a minimum token, as in
+// lib/clock.lua.
+const Near = 10_000
 
 // Granted is the grant of a claim that got what it asked for.
 func Granted(token uint64, c backend.Claim) backend.Grant {
