@@ -56,8 +56,11 @@ func (p *pipeline) do(ctx context.Context, what request) error {
 		p.leave()
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > p.timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+	}
 	r := &request{ctx: ctx, cmd: what.cmd, own: what.own, done: make(chan struct{})}
 	p.submit(r)
 	select {
