@@ -49,19 +49,23 @@ var redisMutants = []mutant{
 		Name: "native: tokens from the estimate alone", Dir: "internal/redis", Find: `max\(k\.last\+1, least\)`, Put: `least`, Test: "./internal/redis Native",
 	},
 	{
-		Name: "native: a minimum token is not heeded", Dir: "internal/redis", Find: `(least := max\(clock, )min\(c\.MinToken, limit\)`, Put: `${1}0*limit`,
+		Name: "native: a minimum token is not heeded", Dir: "internal/redis", Find: `least := max\(clock, c\.MinToken\)`, Put: `least := clock`,
 		Test: "./internal/redis Native",
 	},
 	{
 		Name: "native: a minimum token takes the key away from the clock", Dir: "internal/redis",
-		Find: `min\(c\.MinToken, limit\)`, Put: `max(c.MinToken, 0*limit)`, Test: "./internal/redis Native",
+		Find: `c\.MinToken > clock\+`, Put: `c.MinToken > 2*clock+`, Test: "./internal/redis Native",
 	},
 	{
 		Name: "native: a minimum token is taken for the clock", Dir: "internal/redis/script", Find: `uint64\(us\), ok1 && ok2`, Put: `uint64(n), ok1 && ok2`,
 		Test: "./internal/redis Native",
 	},
 	{
-		Name: "native: a late answer is believed", Dir: "internal/redis", Find: `if n\.known\[name\]\.last > k\.last \{`, Put: `if false {`,
+		Name: "native: a counter ahead of the clock is not kept", Dir: "internal/redis", Find: `\|\| !kept \|\|`, Put: `|| kept && false ||`,
+		Test: "./internal/redis Native",
+	},
+	{
+		Name: "native: a late answer is believed", Dir: "internal/redis", Find: `k\.id == "" && n\.known\[name\]\.last > k\.last`, Put: `false`,
 		Test: "./internal/redis Native",
 	},
 	{

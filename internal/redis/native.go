@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,7 @@ import (
 // was in between: no hold, no place in the queue, no tombstone, no watcher's mark. A key that is
 // not there, or is a HASH, is not equal. A grant's token is above the counter that was compared,
 // however late the command is executed; the estimate of the clock, and a minimum token, can only
-// make it higher. A minimum is cut to a quarter of the TTL above the estimate, which is not above
-// the clock.
+// make it higher.
 //
 // Each value is forgotten before it is sent, so each command is sent at most once, and whatever is
 // not a yes is for the script to say. A command without an answer is unknown, as that of a script:
@@ -89,12 +89,12 @@ func (n *native) take(name, id string) (k known, ok bool) {
 	return k, true
 }
 
-// note remembers what is known of a key now, unless the answer to a later request came first: in a
-// quorum a release and the next acquire may be under way together. The higher token is the later.
+// note remembers what is known of a key now. In a quorum a release and the next acquire may be
+// under way at once: what a late answer says of a free key does not replace a higher token.
 func (n *native) note(name string, k known) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.known[name].last > k.last {
+	if k.id == "" && n.known[name].last > k.last {
 		return
 	}
 	if n.known == nil {
@@ -129,11 +129,10 @@ func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, name string
 		return k, g, false, nil
 	}
 	clock, ok := n.now()
-	limit := clock + uint64((c.TTL / 4).Microseconds())
-	least := max(clock, min(c.MinToken, limit))
+	least := max(clock, c.MinToken)
 	token := max(k.last+1, least)
 	last := token + uint64(max(c.Reserve, 1)) - 1
-	if !ok || last > least+script.Near {
+	if !ok || c.MinToken > clock+uint64((c.TTL/4).Microseconds()) || last > least+script.Near {
 		return k, g, false, nil
 	}
 	value := script.Held(last, args[2])
@@ -173,13 +172,15 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	}
 	name, id := s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
 	k, ok := n.take(name, id)
-	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
+	keep := s.Layout.Keep(*c) // as it was asked for, or the counter may be ahead of the clock for longer
+	kept := strings.HasPrefix(k.tail, strconv.FormatInt(keep.Milliseconds(), 10)+" ")
+	if !ok || k.id != id || !kept || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
 		if k.misses > 0 {
 			n.note(name, known{misses: k.misses, wait: k.wait})
 		}
 		return false, nil
 	}
-	sent, keep := time.Now(), s.Layout.Keep(*c)
+	sent := time.Now()
 	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),
 		"PX", strconv.FormatInt(keep.Milliseconds(), 10))
 	switch {
