@@ -172,8 +172,10 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	}
 	name, id := s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
 	k, ok := n.take(name, id)
-	keep := s.Layout.Keep(*c) // as it was asked for, or the counter may be ahead of the clock for longer
-	kept := strings.HasPrefix(k.tail, strconv.FormatInt(keep.Milliseconds(), 10)+" ")
+	keep := s.Layout.Keep(*c)
+	ms := strconv.FormatInt(keep.Milliseconds(), 10)
+	rest, kept := strings.CutPrefix(k.tail, ms) // as it was asked for; a counter ahead of the clock needs no less
+	kept = kept && strings.HasPrefix(rest, " ")
 	if !ok || k.id != id || !kept || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
 		if k.misses > 0 {
 			n.note(name, known{misses: k.misses, wait: k.wait})
@@ -182,7 +184,7 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	}
 	sent := time.Now()
 	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),
-		"PX", strconv.FormatInt(keep.Milliseconds(), 10))
+		"PX", ms)
 	switch {
 	case ok:
 		n.note(name, known{last: k.last, until: sent.Add(keep - keep/10), misses: k.misses})
