@@ -226,8 +226,9 @@ type bare struct {
 }
 
 const (
-	bareTTL    = 30 * time.Second
-	bareDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+	bareTTL     = 30 * time.Second
+	bareTimeout = 5 * time.Second
+	bareDelete  = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 )
 
 func (b *bare) measure(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error) {
@@ -236,12 +237,15 @@ func (b *bare) measure(ctx context.Context, clients int, each time.Duration) ([]
 	return measure(ctx, clients, each, func(ctx context.Context, _ int) error {
 		owner := backend.NewOwner()
 		for {
-			taken, err := b.take(ctx, key, owner)
-			if err != nil {
-				return err
-			}
+			// One that is cancelled may be executed after the key was removed, and be there for ever.
+			whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), bareTimeout)
+			taken, err := b.take(whole, key, owner)
 			if taken {
-				return b.free(context.WithoutCancel(ctx), key, owner)
+				err = b.free(whole, key, owner)
+			}
+			cancel()
+			if err != nil || taken {
+				return err
 			}
 			select {
 			case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
