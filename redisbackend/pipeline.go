@@ -157,11 +157,15 @@ func (p *pipeline) serve() {
 	}
 }
 
-// takeLocked takes what can be sent together, in order, but at most half of all that wait or are
-// sent: so the server has one half to execute while the callers of the other run. (All at once, 128
-// goroutines had 0.7 of the rate: they took turns with the server.) Another sender takes the rest.
+// takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
+// takes at most half of all that wait or are sent: so the server has one half to execute while the
+// callers of the other run. (All at once, 128 goroutines had 0.7 of the rate: they took turns with
+// the server.)
 func (p *pipeline) takeLocked() []*request {
-	n, most := 0, min(len(p.queue), (len(p.queue)+p.sent+1)/2)
+	n, most := 0, len(p.queue)
+	if p.most > 1 {
+		most = min(most, (len(p.queue)+p.sent+1)/2)
+	}
 	for n < most && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
 		n++
 	}

@@ -105,7 +105,7 @@ func TestPipelineTakesHalf(t *testing.T) {
 	for _, tt := range []struct {
 		queue, sent, want int
 		own               int // which request needs a connection for itself; -1: none
-		alone             bool
+		alone, single     bool
 	}{
 		{queue: 0, sent: 5, want: 0, own: -1},
 		{queue: 1, sent: 0, want: 1, own: -1},
@@ -116,8 +116,12 @@ func TestPipelineTakesHalf(t *testing.T) {
 		{queue: 16, sent: 0, want: 3, own: 3},
 		{queue: 16, sent: 0, want: 1, own: 0},
 		{queue: 16, sent: 0, want: 1, own: -1, alone: true},
+		{queue: 16, sent: 0, want: 16, own: -1, single: true}, // nobody else would take the rest
 	} {
-		p := &pipeline{sent: tt.sent, alone: tt.alone}
+		p := &pipeline{sent: tt.sent, alone: tt.alone, most: 2}
+		if tt.single {
+			p.most = 1
+		}
 		for i := range tt.queue {
 			p.queue = append(p.queue, &request{})
 			if i == tt.own {

@@ -174,7 +174,9 @@ func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool,
 	k, ok := n.take(name, id)
 	keep := s.Layout.Keep(*c)
 	ms := strconv.FormatInt(keep.Milliseconds(), 10)
-	rest, kept := strings.CutPrefix(k.tail, ms) // as it was asked for; a counter ahead of the clock needs no less
+	// The acquire asked for the same time, or else its counter may be further ahead of the clock than
+	// this one keeps it.
+	rest, kept := strings.CutPrefix(k.tail, ms)
 	kept = kept && strings.HasPrefix(rest, " ")
 	if !ok || k.id != id || !kept || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
 		if k.misses > 0 {
