@@ -50,7 +50,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		regime: newRegime(nil), counted: make(chan struct{}),
 	}
 	var err error
-	for range portCount {
+	for range blockSize {
 		p.addr = loopback(nextPort())
 		if err = p.listenLocked(); err == nil {
 			t.Cleanup(p.close)
