@@ -6,4 +6,7 @@ import "time"
 func (p *Proxy) LimitAwait(d time.Duration) { p.limit = d }
 
 // BlockAddr is where this process listens, so that its ports are no other's.
-func BlockAddr() string { return loopback(firstPort() - 1) }
+func BlockAddr() string {
+	first, _ := portBlock()
+	return loopback(first)
+}

@@ -18,34 +18,32 @@ const (
 	blockSize   = 500
 )
 
-var (
-	// ports is a cursor over the ports of this process, so that it gives one again only after all
-	// others.
-	ports atomic.Uint32
+// ports is a cursor over the ports of this process, so that it gives one again only after all
+// others.
+var ports atomic.Uint32
 
-	// block has the ports of this process for it; see firstPort.
-	block net.Listener
-)
-
-// firstPort returns the first of the ports of this process, a block of blockSize. Test binaries run
-// side by side, and a port that one gives up for a moment, as Restart and Refuse do, must not be
-// another's meanwhile. Who listens on the port before the first has the block, until it ends.
-var firstPort = sync.OnceValue(func() int {
+// portBlock returns the first of the ports of this process, of which there are blockSize, and what
+// keeps them its own: who listens there has the block, until it ends. Test binaries run side by
+// side, and a port that one gives up for a moment, as Restart and Refuse do, must not be another's
+// meanwhile.
+var portBlock = sync.OnceValues(func() (first int, ours net.Listener) {
 	const blocks = portCount / blockSize
 	random := rand.IntN(blocks)
 	for i := range blocks {
-		port := lowestPort + (random+i)%blocks*blockSize
-		var err error
-		if block, err = net.Listen("tcp", loopback(port)); err == nil {
-			return port + 1
+		first = lowestPort + (random+i)%blocks*blockSize
+		if ours, err := net.Listen("tcp", loopback(first)); err == nil {
+			return first, ours
 		}
 	}
-	return lowestPort + random*blockSize + 1 // they are all taken: it is shared with another process
+	return first, nil // they are all taken: it is shared with another process
 })
 
 // nextPort returns a candidate. Whoever binds it decides whether it is free; on failure ask for the
 // next.
-func nextPort() int { return firstPort() + int(ports.Add(1)%(blockSize-1)) }
+func nextPort() int {
+	first, _ := portBlock()
+	return first + 1 + int(ports.Add(1)%(blockSize-1))
+}
 
 // freePort returns a port that is free now, as is its cluster bus port.
 func freePort() (int, error) {
@@ -59,7 +57,7 @@ func freePort() (int, error) {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("no free port from %d on: %w", firstPort(), last)
+	return 0, fmt.Errorf("none of %d ports is free: %w", blockSize, last)
 }
 
 func bindable(port int) error {
