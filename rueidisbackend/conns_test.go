@@ -1,6 +1,7 @@
 package rueidisbackend
 
 import (
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,7 @@ func silentConnection(t *testing.T, busy bool) {
 		c.answered(c.disruptions.Load())
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		c.open[&conn{ours, c}] = struct{}{}
+		c.open[&conn{Conn: ours, of: c}] = struct{}{}
 		closed := func() bool {
 			synctest.Wait()
 			c.mu.Lock()
@@ -76,4 +77,55 @@ func silentConnection(t *testing.T, busy bool) {
 			t.Error("a request is counted still, or the connection counts as good")
 		}
 	})
+}
+
+// A write waits for as many requests as it says, and then, or when nobody else can run, it goes on.
+// When the scheduler looks is its own affair, so how many went together is not to be tested; the
+// benchmark tells.
+func TestWriteWaitsForRequests(t *testing.T) {
+	c := newConns(time.Minute)
+	defer c.timer.Stop()
+	c.answered(c.disruptions.Load())
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	on := &conn{Conn: ours, of: c}
+	defer ours.Close()
+	write := func() {
+		t.Helper()
+		if _, err := on.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter := func() {
+		if _, ok := c.enter(); !ok {
+			t.Fatal("enter refuses")
+		}
+	}
+	enter()
+	write()
+	if c.gather.Load() != nil {
+		t.Error("a write waits though no other request is in flight")
+	}
+	for range 39 {
+		enter()
+	}
+	write() // nobody begins a request: it returns all the same
+	g := c.gather.Load()
+	if g == nil || g.missing.Load() != 10 {
+		t.Fatalf("with 40 in flight a write waits for %+v; want 10", g)
+	}
+	write()
+	if c.gather.Load() != g {
+		t.Error("what has come together waits again")
+	}
+	g = &gather{ended: make(chan struct{}, 1)}
+	g.missing.Store(2)
+	c.gather.Store(g)
+	for i, ended := range []int{0, 1, 1} {
+		enter()
+		if len(g.ended) != ended {
+			t.Errorf("after %d of 2 requests ended = %d; want %d", i+1, len(g.ended), ended)
+		}
+	}
 }
