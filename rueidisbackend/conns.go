@@ -42,7 +42,7 @@ type conns struct {
 	slots       chan struct{} // held by each request that has a time-out of its own
 
 	direct  atomic.Int64            // requests in their callers' goroutines
-	gather  atomic.Pointer[gather]  // the last one; nil before the first
+	gather  atomic.Pointer[conn]    // the one whose Write waited for more requests last; nil before the first
 	began   [2 * ticks]atomic.Int64 // of them, those that began at each tick
 	tick    atomic.Uint64
 	ticking atomic.Bool // timer is set
@@ -80,8 +80,8 @@ func (c *conns) enter() (tick uint64, ok bool) {
 		c.direct.Add(-1)
 		return 0, false
 	}
-	if g := c.gather.Load(); g != nil && g.missing.Add(-1) == 0 {
-		g.end()
+	if on := c.gather.Load(); on != nil && on.missing.Add(-1) == 0 {
+		on.goOn()
 	}
 	tick = c.tick.Load()
 	c.began[tick%(2*ticks)].Add(1)
@@ -130,50 +130,45 @@ func (c *conns) answered(began uint64) {
 	}
 }
 
-// A conn tells when it is closed.
+// A conn tells when it is closed, and gathers what it sends.
 type conn struct {
 	net.Conn
-	of       *conns
-	gathered bool // the last Write waited for more, which is in the next
+	of *conns
+
+	gathered bool          // the last Write waited for requests, which are in the next
+	missing  atomic.Int64  // how many Write waits for
+	enough   chan struct{} // one slot: Write waits no more
 }
 
 // Write sends what rueidis has put together. While other requests are in flight it lets goroutines
 // go first that can, as they may have more to send: that goes together then, with the next Write.
 // Without, each request is a packet, whose system call costs more than all else of it. But it waits
-// for a quarter of those in flight at most: if all went together, they would be executed and
-// answered together, and this process and the server would take turns at being idle.
+// for a quarter as many as are in flight, no more: if all went together, they would be executed and
+// answered together, and this process and the server would be idle by turns.
 func (c *conn) Write(p []byte) (int, error) {
 	n := c.of.direct.Load()
 	if c.gathered = n > 1 && !c.gathered; c.gathered {
-		c.of.await(max(n/4, 1))
+		select {
+		case <-c.enough: // an earlier Write's
+		default:
+		}
+		c.missing.Store(max(n/4, 1))
+		c.of.gather.Store(c)
+		go func() {
+			runtime.Gosched() // until all have run that could
+			c.goOn()
+		}()
+		<-c.enough
 	}
 	return c.Conn.Write(p)
 }
 
-// A gather is a Write that waits for requests.
-type gather struct {
-	missing atomic.Int64
-	ended   chan struct{} // one slot
-}
-
-// end is called when no more is missing, or nobody else can run.
-func (g *gather) end() {
+// goOn ends the wait of a Write. Too early is no harm.
+func (c *conn) goOn() {
 	select {
-	case g.ended <- struct{}{}:
+	case c.enough <- struct{}{}:
 	default:
 	}
-}
-
-// await returns when so many requests more have begun, or all goroutines have run that could.
-func (c *conns) await(requests int64) {
-	g := &gather{ended: make(chan struct{}, 1)}
-	g.missing.Store(requests)
-	c.gather.Store(g)
-	go func() {
-		runtime.Gosched()
-		g.end()
-	}()
-	<-g.ended
 }
 
 // Close closes the connection.
@@ -203,7 +198,7 @@ func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 		if err != nil {
 			return nil, &store.ConnectError{Err: err}
 		}
-		wrapped := &conn{Conn: made, of: c}
+		wrapped := &conn{Conn: made, of: c, enough: make(chan struct{}, 1)}
 		c.mu.Lock()
 		c.open[wrapped] = struct{}{}
 		c.mu.Unlock()

@@ -89,7 +89,7 @@ func TestWriteWaitsForRequests(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	go func() { _, _ = io.Copy(io.Discard, theirs) }()
-	on := &conn{Conn: ours, of: c}
+	on := &conn{Conn: ours, of: c, enough: make(chan struct{}, 1)}
 	defer ours.Close()
 	write := func() {
 		t.Helper()
@@ -111,21 +111,21 @@ func TestWriteWaitsForRequests(t *testing.T) {
 		enter()
 	}
 	write() // nobody begins a request: it returns all the same
-	g := c.gather.Load()
-	if g == nil || g.missing.Load() != 10 {
-		t.Fatalf("with 40 in flight a write waits for %+v; want 10", g)
+	if c.gather.Load() != on || on.missing.Load() != 10 {
+		t.Errorf("with 40 in flight a write waits for %d; want 10", on.missing.Load())
 	}
+	on.missing.Store(3)
 	write()
-	if c.gather.Load() != g {
+	if on.missing.Load() != 3 {
 		t.Error("what has come together waits again")
 	}
-	g = &gather{ended: make(chan struct{}, 1)}
-	g.missing.Store(2)
-	c.gather.Store(g)
-	for i, ended := range []int{0, 1, 1} {
+	for len(on.enough) > 0 {
+		<-on.enough
+	}
+	for i, enough := range []int{0, 0, 1, 1} {
 		enter()
-		if len(g.ended) != ended {
-			t.Errorf("after %d of 2 requests ended = %d; want %d", i+1, len(g.ended), ended)
+		if len(on.enough) != enough {
+			t.Errorf("after %d of 3 requests enough = %d; want %d", i+1, len(on.enough), enough)
 		}
 	}
 }
