@@ -82,7 +82,9 @@ func silentConnection(t *testing.T, busy bool) {
 // A write waits for as many requests as it says, and then, or when nobody else can run, it goes on.
 // When the scheduler looks is its own affair, so how many went together is not to be tested; the
 // benchmark tells.
-func TestWriteWaitsForRequests(t *testing.T) {
+func TestWriteWaitsForRequests(t *testing.T) { synctest.Test(t, writeWaits) }
+
+func writeWaits(t *testing.T) {
 	c := newConns(time.Minute)
 	defer c.timer.Stop()
 	c.answered(c.disruptions.Load())
@@ -119,6 +121,7 @@ func TestWriteWaitsForRequests(t *testing.T) {
 	if on.missing.Load() != 3 {
 		t.Error("what has come together waits again")
 	}
+	synctest.Wait() // nobody ends a wait any more
 	for len(on.enough) > 0 {
 		<-on.enough
 	}
