@@ -152,7 +152,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		case <-c.enough: // an earlier Write's
 		default:
 		}
-		c.missing.Store(max(n/4, 1))
+		c.missing.Store(max(n/4, 8))
 		c.of.gather.Store(c)
 		go func() {
 			runtime.Gosched() // until all have run that could
