@@ -143,8 +143,8 @@ type conn struct {
 // Write sends what rueidis has put together. While other requests are in flight it lets goroutines
 // go first that can, as they may have more to send: that goes together then, with the next Write.
 // Without, each request is a packet, whose system call costs more than all else of it. But it waits
-// for a quarter as many as are in flight, no more: if all went together, they would be executed and
-// answered together, and this process and the server would be idle by turns.
+// for a quarter as many as are in flight at most, though for eight: if all went together, they would
+// be executed and answered together, and this process and the server would be idle by turns.
 func (c *conn) Write(p []byte) (int, error) {
 	n := c.of.direct.Load()
 	if c.gathered = n > 1 && !c.gathered; c.gathered {
