@@ -312,6 +312,10 @@ var redisMutants = []mutant{
 		Test: "./rueidisbackend SilentConnection",
 	},
 	{
+		Name: "rueidis: a write waits for requests that may not come", Dir: "rueidisbackend", Find: `Gosched\(\).*\n\t+c\.goOn\(\)`, Put: "Gosched()",
+		Test: "./rueidisbackend WriteWaits",
+	},
+	{
 		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
 		Test: "./rueidisbackend Refusals",
 	},
