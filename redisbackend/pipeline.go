@@ -164,7 +164,7 @@ func (p *pipeline) serve() {
 func (p *pipeline) takeLocked() []*request {
 	n, most := 0, len(p.queue)
 	if p.most > 1 {
-		most = min(most, (len(p.queue)+p.sent+1)/2)
+		most = min(most, max((len(p.queue)+p.sent+1)/2, 8))
 	}
 	for n < most && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
 		n++
