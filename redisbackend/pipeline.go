@@ -157,6 +157,10 @@ func (p *pipeline) serve() {
 	}
 }
 
+// few requests go together, however few are sent: a release, and the acquire that waits for it, are
+// executed one after the other then.
+const few = 8
+
 // takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
 // takes at most half of all that wait or are sent: so the server has one half to execute while the
 // callers of the other run. (All at once, 128 goroutines had 0.7 of the rate: they took turns with
@@ -164,7 +168,7 @@ func (p *pipeline) serve() {
 func (p *pipeline) takeLocked() []*request {
 	n, most := 0, len(p.queue)
 	if p.most > 1 {
-		most = min(most, max((len(p.queue)+p.sent+1)/2, 8))
+		most = min(most, max((len(p.queue)+p.sent+1)/2, few))
 	}
 	for n < most && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
 		n++
