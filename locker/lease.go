@@ -57,8 +57,9 @@ type lease struct {
 	firstHold hold // most leases have no other, so it is made with them
 }
 
-// watchAfter is how long a lease lasts before it is watched: a short one costs nothing.
-const watchAfter = 10 * time.Millisecond
+// watchAfter is how long a lease lasts before it is watched, or a sixth of its TTL if that is less:
+// most holds are shorter, and a watch costs the store as much as the lock.
+const watchAfter = time.Second
 
 // leaseOf starts to look after what the store has just granted.
 func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
@@ -74,7 +75,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {
-		l.watchAt = now + instant(watchAfter)
+		l.watchAt = now + instant(min(watchAfter, l.claim.TTL/6))
 	}
 	c.mu.Lock()
 	c.leases[l] = struct{}{}

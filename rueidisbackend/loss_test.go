@@ -2,6 +2,7 @@ package rueidisbackend
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -19,32 +20,49 @@ func TestLossIsToldAtOnce(t *testing.T) {
 	srv := testserver.Redis(t)
 	b := opened(t, "rueidis://"+srv.Addr())
 	l := redistest.Quiet(t, b, locker.Config{TTL: 30 * time.Second})
-	for name, take := range map[string]func(key string){
-		"DEL":      func(key string) { srv.MustDo("DEL", b.store.Layout.Key(key)) },
-		"FLUSHALL": func(string) { srv.MustDo("FLUSHALL") },
-	} {
-		var took []time.Duration
-		for range 21 {
-			g, err := l.Lock(t.Context(), key(t))
+	watched := func(key string) error {
+		b.watch.mu.Lock()
+		defer b.watch.mu.Unlock()
+		for w := range b.watch.keys[b.store.Layout.Key(key)] {
+			if w.known {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	}
+	for _, all := range []bool{false, true} {
+		name := "DEL"
+		if all {
+			name = "FLUSHALL"
+		}
+		var guards []*locker.Guard[struct{}]
+		for i := range 21 {
+			g, err := l.Lock(t.Context(), fmt.Sprintf("%s-%s-%d", key(t), name, i))
 			want(t, "lock", err, nil)
-			eventually(t, "the hold to be watched", func() error {
-				b.watch.mu.Lock()
-				defer b.watch.mu.Unlock()
-				for w := range b.watch.keys[b.store.Layout.Key(g.Hold().Key)] {
-					if w.known {
-						return nil
-					}
-				}
-				return errors.New("not yet")
-			})
-			start := time.Now()
-			take(g.Hold().Key)
+			guards = append(guards, g)
+		}
+		for _, g := range guards {
+			eventually(t, "the hold to be watched", func() error { return watched(g.Hold().Key) })
+		}
+		var took []time.Duration
+		var start time.Time
+		for i, g := range guards {
+			switch {
+			case !all:
+				start = time.Now()
+				srv.MustDo("DEL", b.store.Layout.Key(g.Hold().Key))
+			case i == 0:
+				start = time.Now()
+				srv.MustDo("FLUSHALL")
+			}
 			select {
 			case <-g.Lost():
 			case <-time.After(patience):
 				t.Fatalf("%s: not told", name)
 			}
 			took = append(took, time.Since(start))
+		}
+		for _, g := range guards {
 			want(t, "unlock", g.Unlock(), locker.ErrLost)
 		}
 		slices.Sort(took)

@@ -54,20 +54,24 @@ func lostBeforeWatch(e *env) {
 // covers: B2
 func guardHearsLoss(e *env) {
 	b := e.open()
-	g := e.lock(e.locker(b, locker.Config{TTL: e.long}), e.key("k"))
-	e.pause(50 * time.Millisecond) // a hold that is older is watched
+	l := e.locker(b, locker.Config{TTL: e.long})
+	young, old := e.lock(l, e.key("young")), e.lock(l, e.key("old"))
+	e.h.Drop(e, e.key("young")) // before its lease is watched, which finds it gone
+	e.pause(1100 * time.Millisecond)
 	select {
-	case <-g.Lost():
+	case <-old.Lost():
 		e.Fatal("lost before anything happened")
 	default:
 	}
-	e.h.Drop(e, e.key("k"))
+	e.h.Drop(e, e.key("old"))
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-g.Lost():
-	case <-timer.C:
-		e.Error("the guard did not hear that its hold was dropped, and its renewals are not due yet")
+	for name, g := range map[string]*locker.Guard[struct{}]{"young": young, "old": old} {
+		select {
+		case <-g.Lost():
+		case <-timer.C:
+			e.Fatalf("the guard of %s did not hear that its hold was dropped, and its renewals are not due yet", name)
+		}
+		_ = g.Unlock()
 	}
-	_ = g.Unlock()
 }
