@@ -288,21 +288,21 @@ func (l *lease) watch(ctx context.Context) {
 	retry := waiting.NewBackoff(retryFirst, max(retryMost, claim.TTL/12))
 	for {
 		wakes, err := l.core.b.Watch(ctx, claim)
-		if err == nil {
-			retry.Reset()
+		if backend.Refused(err) {
+			l.verified(ctx) // the key may be no lock any more
 		}
 		for open := err == nil; open; {
-			select {
-			case _, open = <-wakes:
-			case <-ctx.Done():
-				return
-			}
-			for open && !l.verified(ctx) {
+			for !l.verified(ctx) { // first, as nobody is told of what came before: another may hold by now
 				if !waiting.Pause(ctx, retry.Next()) {
 					return
 				}
 			}
 			retry.Reset()
+			select {
+			case _, open = <-wakes:
+			case <-ctx.Done():
+				return
+			}
 		}
 		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
 			return // the renewal decides

@@ -157,12 +157,12 @@ func (p *pipeline) serve() {
 	}
 }
 
-// few requests go together, however few are sent: a release, and the acquire that waits for it, are
-// executed one after the other then.
+// few requests go together if they wait together, however few are sent: a release, and the acquire
+// that is made for the next of the same process, are executed one after the other then.
 const few = 8
 
 // takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
-// takes at most half of all that wait or are sent: so the server has one half to execute while the
+// takes at most half of all that wait or are sent, or a few: so the server has one half to execute while the
 // callers of the other run. (All at once, 128 goroutines had 0.7 of the rate: they took turns with
 // the server.)
 func (p *pipeline) takeLocked() []*request {

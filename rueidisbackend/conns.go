@@ -130,7 +130,8 @@ func (c *conns) answered(began uint64) {
 	}
 }
 
-// A conn tells when it is closed, and gathers what it sends.
+// A conn tells when it is closed, and gathers what it sends. Write is not to be called concurrently,
+// which rueidis does not.
 type conn struct {
 	net.Conn
 	of *conns
@@ -155,7 +156,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.missing.Store(max(n/4, 8))
 		c.of.gather.Store(c)
 		go func() {
-			runtime.Gosched() // until all have run that could
+			runtime.Gosched() // behind those who can run now
 			c.goOn()
 		}()
 		<-c.enough

@@ -8,9 +8,9 @@
 // It is for many locks at once: all goroutines of a process share one connection, on which
 // requests go together as they come, and one more for those who wait in the queue. And it hears of
 // changes: the server tells it when a key that it watches was written, deleted or flushed, by
-// RESP3 invalidation (CLIENT TRACKING). So a holder learns within milliseconds that its hold was
-// taken away, and a waiter that polls for nothing is woken without pub/sub. It needs Redis 6 or
-// later and RESP3.
+// RESP3 invalidation (CLIENT TRACKING). So who has held for a second learns within milliseconds
+// that the hold was taken away, and a waiter that polls for nothing is woken without pub/sub. It
+// needs Redis 6 or later and RESP3.
 //
 // # URLs
 //

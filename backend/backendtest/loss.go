@@ -55,8 +55,10 @@ func lostBeforeWatch(e *env) {
 func guardHearsLoss(e *env) {
 	b := e.open()
 	l := e.locker(b, locker.Config{TTL: e.long})
-	young, old := e.lock(l, e.key("young")), e.lock(l, e.key("old"))
-	e.h.Drop(e, e.key("young")) // before its lease is watched, which finds it gone
+	young, taken, old := e.lock(l, e.key("young")), e.lock(l, e.key("taken")), e.lock(l, e.key("old"))
+	e.h.Drop(e, e.key("young")) // before its lease is watched, which finds it gone,
+	e.h.Drop(e, e.key("taken")) // or another's
+	e.acquire(b, e.claim(e.key("taken")))
 	e.pause(1100 * time.Millisecond)
 	select {
 	case <-old.Lost():
@@ -66,7 +68,7 @@ func guardHearsLoss(e *env) {
 	e.h.Drop(e, e.key("old"))
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for name, g := range map[string]*locker.Guard[struct{}]{"young": young, "old": old} {
+	for name, g := range map[string]*locker.Guard[struct{}]{"young": young, "taken": taken, "old": old} {
 		select {
 		case <-g.Lost():
 		case <-timer.C:

@@ -22,6 +22,8 @@ const (
 // others.
 var ports atomic.Uint32
 
+func init() { ports.Store(rand.Uint32N(blockSize)) } // for those who have to share a block
+
 // portBlock returns the first of the ports of this process, of which there are blockSize, and what
 // keeps them its own: who listens there has the block, until it ends. Test binaries run side by
 // side, and a port that one gives up for a moment, as Restart and Refuse do, must not be another's
