@@ -162,9 +162,9 @@ func (p *pipeline) serve() {
 const few = 8
 
 // takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
-// takes at most half of all that wait or are sent, or a few: so the server has one half to execute while the
-// callers of the other run. (All at once, 128 goroutines had 0.7 of the rate: they took turns with
-// the server.)
+// takes at most half of all that wait or are sent, or a few if that is more: so the server has one
+// half to execute while the callers of the other run. (All at once, 128 goroutines had 0.7 of the
+// rate: they took turns with the server.)
 func (p *pipeline) takeLocked() []*request {
 	n, most := 0, len(p.queue)
 	if p.most > 1 {

@@ -42,12 +42,12 @@ type conns struct {
 	slots       chan struct{} // held by each request that has a time-out of its own
 
 	direct  atomic.Int64            // requests in their callers' goroutines
-	gather  atomic.Pointer[conn]    // the one whose Write waited for more requests last; nil before the first
 	began   [2 * ticks]atomic.Int64 // of them, those that began at each tick
 	tick    atomic.Uint64
-	ticking atomic.Bool // timer is set
-	moved   uint64      // the tick of the last look that found new answers
-	before  uint64      // the answers by then
+	gather  atomic.Pointer[conn] // whose Write was the last to wait for requests; nil before the first
+	ticking atomic.Bool          // timer is set
+	moved   uint64               // the tick of the last look that found new answers
+	before  uint64               // the answers by then
 	timer   *time.Timer
 	every   time.Duration // between two ticks
 
@@ -144,8 +144,8 @@ type conn struct {
 // Write sends what rueidis has put together. While other requests are in flight it lets goroutines
 // go first that can, as they may have more to send: that goes together then, with the next Write.
 // Without, each request is a packet, whose system call costs more than all else of it. But it waits
-// for a quarter as many as are in flight at most, though for eight: if all went together, they would
-// be executed and answered together, and this process and the server would be idle by turns.
+// for no more than a quarter of those in flight, or eight if that is more: if all went together, they
+// would be executed and answered together, and this process and the server would be idle by turns.
 func (c *conn) Write(p []byte) (int, error) {
 	n := c.of.direct.Load()
 	if c.gathered = n > 1 && !c.gathered; c.gathered {
@@ -155,7 +155,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		c.missing.Store(max(n/4, 8))
 		c.of.gather.Store(c)
-		go func() {
+		go func() { // ends at once, with or without Close
 			runtime.Gosched() // behind those who can run now
 			c.goOn()
 		}()

@@ -72,3 +72,22 @@ func TestLossIsToldAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A key that has become something else, before its lease is watched, is a loss as well.
+//
+// covers: B2
+func TestForeignKeyIsALoss(t *testing.T) {
+	srv := testserver.Redis(t)
+	b := opened(t, "rueidis://"+srv.Addr())
+	g, err := redistest.Quiet(t, b, locker.Config{TTL: 5 * time.Minute}).Lock(t.Context(), key(t))
+	want(t, "lock", err, nil)
+	name := b.store.Layout.Key(g.Hold().Key)
+	srv.MustDo("DEL", name)
+	srv.MustDo("LPUSH", name, "x")
+	select {
+	case <-g.Lost():
+	case <-time.After(patience):
+		t.Error("not told, and the renewal is not due yet")
+	}
+	want(t, "unlock", g.Unlock(), locker.ErrLost)
+}

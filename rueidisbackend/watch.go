@@ -117,7 +117,7 @@ func (t *watches) add(w *watcher) (ok bool) {
 func (t *watches) first(w *watcher, saw sight, changes uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.note(saw); !w.held && saw.free { // one that held is told of a loss that came before
+	if w.note(saw); !w.held && saw.free { // one that held is told if it lost the key to nobody
 		w.signal()
 	}
 	if w.changes != changes { // a later look may have been back earlier

@@ -316,6 +316,15 @@ var redisMutants = []mutant{
 		Test: "./rueidisbackend WriteWaits",
 	},
 	{
+		Name: "locker: a watch that begins asks nothing", Dir: "locker", Find: `for !l\.verified\(ctx\) \{ // first`,
+		Put:  "select {\ncase <-wakes:\ncase <-ctx.Done():\nreturn\n}\nfor !l.verified(ctx) { // first",
+		Test: "./rueidisbackend TestConformance$/loss/guard", Slow: true,
+	},
+	{
+		Name: "locker: a watch of what is no lock asks nothing", Dir: "locker", Find: `backend\.Refused\(err\) \{(\n\t+l\.verified)`,
+		Put: "false {$1", Test: "./rueidisbackend ForeignKeyIsALoss", Slow: true,
+	},
+	{
 		Name: "rueidis: an error reply is no answer", Dir: "rueidisbackend", Find: `store\.Failure\{Reply: reply\.Error\(\)\}`, Put: "store.Failure{}",
 		Test: "./rueidisbackend Refusals",
 	},
