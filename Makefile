@@ -6,43 +6,51 @@ MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
 GO       ?= go
-PKGS     ?= ./...
-TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes under 12 minutes on an idle one with 2 cores
+PKGS     ?= work # every package of every module of go.work
+TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes under 5 minutes on an idle one with 2 cores
 SEEDS    ?= 1000 # of make sim
 FUZZTIME ?= 10s # per fuzz target; 5000x is a number of inputs
 
-tool   := $(GO) tool -modfile=internal/tools/go.mod
-lint   := $(tool) golangci-lint
-# A line for each package, the output of what failed, and "N passed, N failed". A test that is skipped without -short is a failure.
-gotest = mkdir -p bin && $(tool) gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped,output \
+# The pinned tools are of a module of their own, and run in the workspace.
+tool    = $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n $(1))
+lint    = $(call tool,golangci-lint)
+# A line for each package, the output of what failed, that again at the end, how many tests were left to make test-all, and "N passed,
+# N failed". A test that is skipped without -short and without such leave is a failure.
+gotest = mkdir -p bin && $(call tool,gotestsum) --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped \
 	--jsonfile=bin/tests.json --post-run-command='$(GO) run ./internal/repo/skips $(1)' -- $(1)
+# Tests with servers mostly wait, for leases to end: several packages run at once, and several tests of each. Those that take longest
+# begin first. The servers are their own.
+overlap := -p=3 -parallel=4
+pkgs     = $(overlap) $(if $(filter work,$(PKGS)),$(slowest)) $(PKGS)
+slowest := ./backend/filebackend ./backend/pgbackend ./redisbackend ./rueidisbackend ./etcdbackend ./cmd/holdfast ./redlock
+race     = -race -shuffle=on -vet=off -timeout=$(strip $(TIMEOUT)) $(pkgs)
 # What else the module is built for. Its tests are checked, too, but run here alone.
-platforms := windows/amd64 darwin/arm64 linux/386 linux/arm
+platforms := windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
 deps: ## install what the tests need and is missing: redis-server, etcd, postgresql, chromium, a C compiler for -race
-	@.ci/deps page
+	@.ci/deps all
 
 .PHONY: servers
-servers: # deps without what only the test of a page needs
+servers: # what make test needs of them
 	@.ci/deps
 
 .PHONY: build
 build: ## build every package; the command line goes to bin/holdfast
-	$(GO) build ./...
+	$(GO) build work
 	$(GO) build -o bin/ ./cmd/...
 
 .PHONY: vet
 vet: ## go vet
-	$(GO) vet ./...
+	$(GO) vet work
 
 .PHONY: vet-all
-vet-all: vet ## go vet for every platform: windows, darwin, and 32 bits; compiles everything once for each
-	@for p in $(platforms); do echo "vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; done
+vet-all: vet ## go vet for every platform: Windows, macOS, FreeBSD, and 32 bits; compiles everything once for each
+	@for p in $(platforms); do echo "vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet work; done
 
 .PHONY: fmt
 fmt: ## format every file
@@ -53,40 +61,59 @@ fmt-check: ## fail if a file is not gofmt'ed
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
 
 .PHONY: lint
-lint: ## golangci-lint, pinned in internal/tools; its first build takes some minutes
-	$(lint) run ./...
+lint: ## golangci-lint, pinned in internal/tools, whose first build takes some minutes; holdfast-vet
+	$(lint) run ./... ./cmd/... ./cmd/holdfast-vet/... ./etcdbackend/... ./backend/pgbackend/...
+	$(GO) build -o bin/holdfast-vet ./cmd/holdfast-vet && $(GO) vet -vettool=$(CURDIR)/bin/holdfast-vet work
+	for dir in fencing adapters; do (cd internal/$$dir && GOWORK=off $(GO) vet -vettool=$(CURDIR)/bin/holdfast-vet ./...); done
 
 .PHONY: check
 check: fmt-check vet build ## the quick look before a commit: formatting, vet, build, tests without -race; under 3 minutes
-	@$(call gotest,-short) -timeout=2m $(PKGS)
+	@export HOLDFAST_TESTS=main; $(call gotest,-short) -timeout=2m $(pkgs)
 
 .PHONY: test
-test: ## every test with the race detector and real servers; a test skipped without leave is a failure
-	@.ci/deps $(if $(filter ./... ./tracing%,$(PKGS)),page)
-	$(GO) build -race ./...
-	@$(call gotest) -race -shuffle=on -p=1 -timeout=$(strip $(TIMEOUT)) $(PKGS) # one package at a time: leases are short, and servers run beside
+test: servers ## every test with the race detector and real servers, each suite once: 5 minutes, 8 with cold caches
+	$(GO) build -race work
+	@export HOLDFAST_TESTS=main; $(call gotest) $(race)
+
+.PHONY: test-all
+test-all: deps ## make test and the rest: every suite on each set-up, sales with kills, a page in a browser, PostgreSQL
+	$(GO) build -race work
+	@$(call gotest) $(race)
+	@$(if $(filter work,$(PKGS)),$(MAKE) fencing onrecord adapters)
 
 .PHONY: test-jaeger
 test-jaeger: servers ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
-	cd internal/jaegerd && $(GO) build -ldflags '-s -w' -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/jaeger
-	$(GO) vet -tags jaeger ./internal/jaegertest
-	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=3m ./internal/jaegertest
+	cd internal/jaegerd && GOWORK=off $(GO) build -ldflags '-s -w' -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/jaeger
+	$(GO) vet -tags jaeger ./cmd/internal/jaegertest
+	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=5m ./cmd/internal/jaegertest
 
 .PHONY: test-prometheus
 test-prometheus: ## the alerts and the dashboard of docs/metrics, in a real Prometheus
 	@.ci/deps prometheus
-	$(GO) vet -tags jaeger,prometheus ./internal/jaegertest
-	$(GO) test -tags jaeger,prometheus -count=1 -timeout=3m -run TestPrometheus ./internal/jaegertest
+	$(GO) vet -tags jaeger,prometheus ./cmd/internal/jaegertest
+	$(GO) test -tags jaeger,prometheus -count=1 -timeout=3m -run TestPrometheus ./cmd/internal/jaegertest
 
 .PHONY: interop
-interop: ## exclude redsync, bsm/redislock, node-redlock and redis-py in the string dialect; installs what is missing of them
+interop: ## exclude redsync, bsm/redislock, rueidislock, node-redlock and redis-py in the string dialect; installs what is missing of them
 	@.ci/deps interop
 	@cd internal/interop/js && npm ci --silent --no-audit --no-fund
-	cd internal/interop && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd internal/interop && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: fencing
-fencing: servers ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
-	cd internal/fencing && $(GO) vet ./... && $(GO) test -count=1 -parallel=16 ./...
+fencing: deps ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
+	cd internal/fencing && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 -parallel=16 ./...
+
+.PHONY: onrecord
+onrecord: ## the backend that docs/writing-a-backend.md shows, on SQLite, through the suite; a module of its own, for its driver
+	cd internal/onrecord && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+.PHONY: pg
+pg: deps ## the backend on PostgreSQL, a module of its own: the suite, processes, sales with kills, a server that crashes
+	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) ./backend/pgbackend/...
+
+.PHONY: adapters
+adapters: servers ## what programs copy for gocron, asynq, net/http, golang-migrate, goose and client-go, against each; a module of its own
+	cd internal/adapters && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: generations
 generations: ## see how the old ways to lock with Redis fail, and holdfast not; half a minute
@@ -98,12 +125,27 @@ soak: servers ## half a minute each way of what `make test` does for a second: c
 	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
 
 .PHONY: flash-sale
-flash-sale: servers ## 10,000 units, sold by processes of which one is killed every second, on each store; minutes each
-	$(GO) test -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestFlashSale$$' -v ./redisbackend ./rueidisbackend ./etcdbackend ./backend/filebackend -args -backendtest.units=10000
+flash-sale: deps ## 10,000 units, sold by processes of which one is killed every second, on each store; minutes each
+	$(GO) test -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestFlashSale$$' -v ./redisbackend ./rueidisbackend ./etcdbackend ./backend/filebackend ./backend/pgbackend -args -backendtest.units=10000
 
-.PHONY: conformance
-conformance: servers ## the whole suite also on three etcd members and Debian's etcd, where make test leaves out what the client alone decides
-	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) -run 'TestConformance$$' ./etcdbackend -args -whole
+.PHONY: release
+release: export HOLDFAST_TESTS = main
+release: servers ## each module as released: the command in bin/release, on the newest dependencies; the others, tested on the oldest
+	.ci/tidy -diff
+	.ci/release --dry-run
+	@echo "the module of the root, alone"
+	GOWORK=off $(GO) vet ./...
+	@export GOWORK=off; $(call gotest,-short) -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)) \
+		$$($(GO) list ./... | grep -v -e /internal/repo -e /internal/mutants)
+	@for module in etcdbackend backend/pgbackend; do \
+		echo "$$module and what it needs"; \
+		rm -f bin/oldest.work; export GOWORK=$(CURDIR)/bin/oldest.work; $(GO) work init . ./$$module; $(GO) vet ./$$module/...; \
+		$(call gotest,-short) -count=1 -timeout=$(strip $(TIMEOUT)) ./$$module/...; \
+	done
+
+.PHONY: tidy
+tidy: ## go mod tidy, for each module of go.work
+	.ci/tidy
 
 .PHONY: redis-versions
 redis-versions: servers ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and 9.1, unpacked into ~/.cache; a minute each
@@ -111,7 +153,7 @@ redis-versions: servers ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and
 	@for name in $$(.ci/redis-versions); do \
 		echo "== $$name"; export HOLDFAST_REDIS_SERVER=$$(.ci/redis-versions $$name); \
 		$(GO) test -count=1 -run='Redis|Version' ./internal/testserver; \
-		$(call gotest,-short) -count=1 -timeout=$(strip $(TIMEOUT)) ./internal/redis/... ./redisbackend ./rueidisbackend; \
+		$(call gotest,-short) -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)) ./internal/redis/... ./internal/smallredis ./redisbackend ./rueidisbackend; \
 	done
 
 .PHONY: fuzz
@@ -119,16 +161,27 @@ fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
 .PHONY: sim
-sim: ## the quorum in simulated time, SEEDS (1000) of them, with one safeguard removed at a time, and repeated; some ten seeds a second
-	$(GO) test -count=1 -v -timeout=2h ./internal/simulation -run 'TestSimulation$$|TestVariants|TestRepeats' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/'
+sim: ## a quorum, what ships for Redis, and records in a bad store, in simulated time: SEEDS (1000) of each kind, one safeguard removed at a time, and repeated
+	mkdir -p bin
+	$(GO) test -count=1 -v -timeout=2h -coverpkg=./internal/redis -coverprofile=bin/sim.cover ./internal/simulation ./internal/redissim ./backend/record \
+		-run 'TestSimulation$$|TestVariants|TestRepeats|TestLuaIsRun|TestStorm' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/' -e '^coverage:'
+	@awk '/\/native\.go:/ { n[$$1] = $$2; runs[$$1] += $$3 } END { for (b in n) { all += n[b]; if (runs[b]) run += n[b]; else not = not "\n\t" b } \
+		printf "%d of %d statements of internal/redis/native.go were run, and not:%s\n", run, all, not; exit run < 0.96 * all }' bin/sim.cover
+
+.PHONY: chaos
+chaos: servers ## processes on real servers, both killed, stopped, cut off, flushed and more, 2 minutes; CHAOS=1h: everything, for so long; SCENARIO, SEED
+	@for name in redis8 valkey9; do .ci/redis-versions $$name >/dev/null; done
+	@$(GO) test -count=1 -timeout=$(if $(CHAOS),24h,10m) -parallel=4 -v ./cmd/internal/chaos -run '^TestChaos$$$(if $(SCENARIO),/./^$(SCENARIO)$$)' \
+		-args -seed=$(or $(SEED),$$((RANDOM * 32768 + RANDOM + 1))) $(if $(CHAOS),-long=$(CHAOS)) $(if $(SCENARIO),-only) \
+		$(if $(PAGE),-page=$(CURDIR)/docs/chaos.md) | grep -v '^=== '
 
 .PHONY: mutants
-mutants: servers ## break the code on purpose, one defect at a time: the tests must notice each; MUTANTS="-run tombstone"
+mutants: deps ## take one safeguard away at a time: the tests must notice each, in under 10 minutes; MUTANTS="-run tombstone"
 	$(GO) run ./internal/mutants $(MUTANTS)
 
 .PHONY: bench
 bench: servers ## measure against other libraries and floors, under 20 minutes with 2 idle CPUs; BENCHFLAGS="-scenario 'S1|S2.*' -before COMMIT"
-	@cd internal/bench && $(GO) run . $(BENCHFLAGS)
+	@cd internal/bench && GOWORK=off $(GO) run . $(BENCHFLAGS)
 
 .PHONY: bench-quick
 bench-quick: ## the same with fewer cells and rounds, under 3 minutes: for a look, nothing is decided
@@ -140,15 +193,26 @@ bench-page: ## the same as bench, and writes docs/benchmarks.md with its picture
 
 .PHONY: bench-test
 bench-test: servers ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
-	cd internal/bench && $(GO) vet ./... && $(GO) test ./...
+	cd internal/bench && export GOWORK=off && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: path
 path: servers ## the functions and files that one Lock and Unlock pass; ROW="redis:// free" lists them
 	@$(GO) run ./internal/repo/path $(ROW)
 
+.PHONY: lines
+lines: ## lines that ship, of each module: Go and Lua of public packages and commands, comments included; no tests, no test tools
+	@$(GO) list -deps -f '{{$$d := .Dir}}{{with .Module}}{{if .Main}}{{range $$.GoFiles}}{{$$d}}/{{.}}{{"\n"}}{{end}}{{range $$.IgnoredGoFiles}}{{$$d}}/{{.}}{{"\n"}}{{end}}{{range $$.EmbedFiles}}{{$$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
+		$$($(GO) list work | grep -v -e /internal/ -e /backendtest -e /recordtest) | grep -e '\.go$$' -e '\.lua$$' | grep -v -e _test.go -e /golden/ -e /testserver/ | xargs wc -l | \
+		awk '/ total$$/ { next } / .*\/cmd\// { c += $$1; next } / .*\/etcdbackend\// { e += $$1; next } / .*\/pgbackend\// { p += $$1; next } { l += $$1 } END { \
+			printf "library     %6d\netcdbackend %6d\npgbackend   %6d\ncommand     %6d\nall         %6d\n", l, e, p, c, l + e + p + c }'
+
+.PHONY: man
+man: ## write a manual page for each command to bin/man
+	$(GO) run ./cmd/holdfast man bin/man
+
 .PHONY: cover
 cover: deps ## tests with coverage across packages; the figures go to cover.out
-	@$(call gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=./... -coverprofile=cover.out $(PKGS)
+	@$(call gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=github.com/holdfast-go/holdfast/... -coverprofile=cover.out $(pkgs)
 	@$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: generate

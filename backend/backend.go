@@ -21,7 +21,7 @@ type Backend interface {
 	// TryAcquire grants c or returns an error that is [ErrHeld] (as *[HeldError], with what is
 	// known of the holder). Repeating a granted claim returns the same grant with its lease
 	// extended, so a lost reply is repeated safely. A claim that was released is refused with
-	// [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in line, which
+	// [ErrLost] for good. With c.Queue it also takes, keeps or refreshes c's place in the queue, which
 	// lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
@@ -39,7 +39,7 @@ type Backend interface {
 	// ended: then it is [ErrLost].
 	Renew(ctx context.Context, c Claim) error
 
-	// Release forgets c: its hold, its place in line, and (unless c.NoneInFlight) an attempt that
+	// Release forgets c: its hold, its place in the queue, and (unless c.NoneInFlight) an attempt that
 	// is still in flight. It wakes those who wait. It returns nil if c held until now, and
 	// [ErrLost] if c did not: the lease had expired, another holds, or c never held. Either way
 	// nothing of c is left, but what it saved.
@@ -47,7 +47,13 @@ type Backend interface {
 	// With c.NoneInFlight a store need not look at the time: it may return nil after the end of the
 	// lease, if nobody else has held since. The caller believed in the hold, by a deadline of its
 	// own that comes before the lease's end, or knows that it did not.
-	Release(ctx context.Context, c Claim) error
+	//
+	// A release that got no answer is repeated, and leaves what it has to leave once. As ErrLost then
+	// says that an earlier one did, a store ends no hold before its lease's end but by a release.
+	//
+	// With a yes it tells who waited, as far as the store has that in hand: it makes no request and
+	// no write for it. With an error it tells nothing: [Released] is zero.
+	Release(ctx context.Context, c Claim) (Released, error)
 
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
 	// whenever c.Key may be free or c's own hold is gone. A store may need to have been asked since
@@ -59,6 +65,17 @@ type Backend interface {
 	// Inspect tells who holds key and who waits, as of now, for people and tools. It is not a proof
 	// of ownership.
 	Inspect(ctx context.Context, key string) (State, error)
+
+	// Observe tells who holds key, for people and tools: first as of now, and then after each change
+	// of who holds, the end of a lease included; sometimes without a change, too. A hold that begins
+	// after the first state and lasts for longer than two round trips to the store is in one of the
+	// states, if the caller's loop keeps up. Nobody who does not observe pays for it.
+	//
+	// It goes on until the caller leaves the loop. An error says that the store gives no answer, and
+	// a state comes when it does again; but an error that is ctx's, or is [Refused], is the last
+	// element. One that is [errors.ErrUnsupported] says that the store tells of no changes (any
+	// more): look by Inspect.
+	Observe(ctx context.Context, key string) iter.Seq2[State, error]
 
 	// List tells of the locks whose keys begin with prefix and that somebody holds or waits for, in
 	// no order: for people and tools, and in as many requests as that takes, none of which keeps
@@ -76,14 +93,14 @@ type Backend interface {
 
 	// Saved returns key's stored state as of now, nil if none was ever saved: what a claim with
 	// Load would be granted, without a claim. It is the caller's to keep. Who is about to write
-	// needs a claim. An error that is [errors.ErrUnsupported] says that there is no stored state,
+	// needs a claim. It returns an error wrapping [errors.ErrUnsupported] if the store keeps no state,
 	// see Capabilities.State.
 	Saved(ctx context.Context, key string) (state []byte, err error)
 
 	// Identity returns what is different for every server, and for every life of one that may
 	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
-	// by it the same server listed twice, and restarts. It is no secret. An error that is
-	// [errors.ErrUnsupported] says that there is none, as for a cluster.
+	// by it the same server listed twice, and restarts. It is no secret. It returns an error wrapping
+	// [errors.ErrUnsupported] if there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 
 	// Diagnose looks at how the store is set up and how it does, for people and tools: at what
@@ -102,7 +119,7 @@ type Backend interface {
 // answered by Base with [errors.ErrUnsupported] until the backend has its own.
 type Base struct{}
 
-// Identity says that there is none.
+// Identity returns an error wrapping [errors.ErrUnsupported].
 func (Base) Identity(context.Context) (string, error) {
 	return "", fmt.Errorf("%w: a backend that does not tell which server it talks to", errors.ErrUnsupported)
 }
@@ -115,6 +132,13 @@ func (Base) Saved(context.Context, string) ([]byte, error) {
 // Heartbeat says that each claim has to repeat TryAcquire.
 func (Base) Heartbeat(context.Context, []Claim) ([]error, error) {
 	return nil, fmt.Errorf("%w: one heartbeat for several waiters", errors.ErrUnsupported)
+}
+
+// Observe says that the store tells of no changes.
+func (Base) Observe(context.Context, string) iter.Seq2[State, error] {
+	return func(yield func(State, error) bool) {
+		yield(State{}, Capabilities{}.Missing(Capabilities{Observe: true}))
+	}
 }
 
 // List says that locks cannot be listed.
@@ -145,6 +169,12 @@ type Grant struct {
 	// Before, of a grant that is handed over, is who held before it, the latest last, as far as the
 	// store or those holders tell; at most [MaxBefore]. It decides nothing.
 	Before []Past
+
+	// TookOver is the last token of an exclusive hold whose lease ran out before anybody released it,
+	// if this grant is the first since: its holder died, or was cut off or stopped for too long, and
+	// may have left its work half done. So it is as far as the store knows; 0 proves nothing, and where
+	// [Capabilities].TookOver is missing it always is 0. A hold that was ended by force was released.
+	TookOver uint64
 }
 
 // A Past is a hold that is over: whose it was, its token, and how long it lasted.
@@ -153,6 +183,22 @@ type Past struct {
 	Token uint64        `json:"token,omitempty"` // its first, if several were reserved; 0 unknown
 	For   time.Duration `json:"for"`             // by the clock of whoever tells
 }
+
+// Released is what the release of a hold tells of those whom it kept waiting, for people and tools:
+// it decides nothing. The zero Released says that nobody is known to have waited: without
+// [Capabilities].Queue a store knows of nobody, and where it would have to read more for it, it may
+// leave out who waited for a claim that was made less than [ShortHold] ago by its Meta.Since.
+type Released struct {
+	// Waiting is how many claims were in the key's queue when the hold ended, those that the release
+	// let in included. A place that has just lapsed may still count; a claim without Queue does not.
+	Waiting int
+
+	Next Meta // of the first of them; zero if there is none, or it is not known
+}
+
+// ShortHold is the age below which a claim's release need not tell who waited, see [Released]: nobody
+// has waited for long because of it.
+const ShortHold = 10 * time.Millisecond
 
 // A Wake says that a key may be free. It is a hint, unless it carries a grant.
 //
@@ -168,7 +214,7 @@ type Wake struct {
 // A State is what [Backend.Inspect] sees.
 type State struct {
 	Holders []Holder // live holds; one at most in Exclusive mode
-	Waiters []Waiter // in line, first come first
+	Waiters []Waiter // in the queue, first come first
 	Token   uint64   // the last fencing token granted, as far as the store remembers; 0 unknown
 }
 
@@ -190,7 +236,7 @@ type Holder struct {
 	Weight int // of a permit; 0 is 1
 }
 
-// A Waiter is one claim in line.
+// A Waiter is one claim in the queue.
 type Waiter struct {
 	Owner string
 	Mode  Mode

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,10 @@ import (
 // and a program can require them when it starts, not when the first lock is taken. The conformance
 // suite checks each one both ways.
 type Capabilities struct {
+	// Name is what errors call the backend: the scheme of its URLs, and what else decides, such as
+	// redis?dialect=string.
+	Name string
+
 	Shared    bool // Mode Shared
 	Permit    bool // Mode Permit
 	Weight    bool // Claim.Weight above 1
@@ -21,19 +26,18 @@ type Capabilities struct {
 	State     bool // Claim.Load, Claim.Save and Saved
 	NotBefore bool // Claim.NotBefore
 	Inspect   bool // Inspect
+	Observe   bool // Observe tells of every hold that is not too short; else of those that Inspect happens to see
 	MinToken  bool // Claim.MinToken; it implies Fencing
+	TookOver  bool // Grant.TookOver, for a claim that asks while the store still knows of the hold before
 	Loss      bool // Watch of a claim that holds signals soon after the hold was taken away; else only renewals tell
 
 	MinTTL time.Duration // the shortest lease it accepts
 	MaxTTL time.Duration // the longest, where that is less than [MaxTTL]; 0 if it is not
 }
 
-// Missing returns nil if c has all that need asks for, else an error that names what is missing and
-// wraps [errors.ErrUnsupported]. A need with a MinTTL asks for leases that short.
+// Missing returns nil if c has all that need asks for, else an error that names c and what is
+// missing, and is [errors.ErrUnsupported]. A need with a MinTTL asks for leases that short.
 func (c Capabilities) Missing(need Capabilities) error {
-	if need == (Capabilities{}) || c.Queue && need == (Capabilities{Queue: true}) { // quickly: so it is for nearly every claim
-		return nil
-	}
 	var missing []string
 	for _, f := range []struct {
 		name      string
@@ -49,7 +53,9 @@ func (c Capabilities) Missing(need Capabilities) error {
 		{"State", c.State, need.State},
 		{"NotBefore", c.NotBefore, need.NotBefore},
 		{"Inspect", c.Inspect, need.Inspect},
+		{"Observe", c.Observe, need.Observe},
 		{"MinToken", c.MinToken, need.MinToken},
+		{"TookOver", c.TookOver, need.TookOver},
 		{"Loss", c.Loss, need.Loss},
 	} {
 		if f.want && !f.has {
@@ -62,5 +68,21 @@ func (c Capabilities) Missing(need Capabilities) error {
 	if missing == nil {
 		return nil
 	}
-	return fmt.Errorf("backend lacks %s: %w", strings.Join(missing, ", "), errors.ErrUnsupported)
+	return &missingError{c.Name, missing}
 }
+
+// A missingError is [errors.ErrUnsupported] with what a backend does not have.
+type missingError struct {
+	name    string
+	missing []string
+}
+
+func (e *missingError) Error() string {
+	verb := " is not supported"
+	if len(e.missing) > 1 {
+		verb = " are not supported"
+	}
+	return cmp.Or(e.name, "backend") + ": " + strings.Join(e.missing, ", ") + verb
+}
+
+func (e *missingError) Unwrap() error { return errors.ErrUnsupported }

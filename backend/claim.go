@@ -21,7 +21,7 @@ const (
 	MaxReserve   = 1 << 10   // tokens of one claim
 	MaxPermits   = 1<<31 - 1 // of one semaphore
 	MaxHeartbeat = 1 << 8    // claims of one Heartbeat
-	MaxBefore    = 8         // past holds that a release tells of
+	MaxBefore    = 16        // past holds that a release tells of
 	MaxMinToken  = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
@@ -56,8 +56,8 @@ type Claim struct {
 	Mode      Mode
 	Limit     int           // Permit holders allowed together: the sum of their weights at most
 	TTL       time.Duration // between Capabilities.MinTTL and MaxTTL; may be rounded up, never down
-	Queue     bool          // stand in line; a claim that does not must not overtake those that do
-	WaiterTTL time.Duration // with Queue: how long the place in line, or an unclaimed grant, lasts unless refreshed
+	Queue     bool          // wait in the queue; a claim that does not must not overtake those that do
+	WaiterTTL time.Duration // with Queue: how long the place in the queue, or an unclaimed grant, lasts unless refreshed
 	Reentrant bool          // the same Owner may hold again; freed when every hold is released
 	Hold      string        // with Reentrant: names this hold of Owner, as unique as an Owner is elsewhere ([NewOwner])
 	Reserve   int           // Exclusive: how many tokens to take, from Grant.Token upward; see Grant.Reserved; 0 is 1
@@ -106,7 +106,7 @@ type Claim struct {
 
 	// Before, on Release, tells whom this release lets in who held before: what Grant.Before was,
 	// and then this hold. A store that knows by itself need not look at it; others pass on the last
-	// [MaxBefore] of them, and keep nothing. Nil for who wants nobody to be told.
+	// [MaxBefore] of them, and keep nothing. Nil if nobody is to be told.
 	Before []Past
 }
 
@@ -117,6 +117,10 @@ type Meta struct {
 	PID         int       `json:"pid,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
 	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
+
+	// Waits is empty but in a record that the claimant of another claim has left, see package locker:
+	// what it waits for.
+	Waits string `json:"waits,omitempty"`
 
 	// Quorum is a quorum's own, for its nodes to show to its other clients: which claim it is and
 	// by which list of nodes. It is short, and empty in what a quorum itself shows.
@@ -144,11 +148,27 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
 	}
+	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent) + len(c.Meta.Waits) + len(c.Meta.Quorum); n > MaxMeta {
+		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
+	}
+	if c.plain(caps) {
+		return nil // nearly every claim
+	}
+	return c.validateMore(caps)
+}
+
+// plain reports whether c asks for nothing that a backend may lack, but perhaps for a place in the
+// queue that caps has.
+func (c *Claim) plain(caps Capabilities) bool {
+	return c.Mode == Exclusive && c.Limit == 0 && c.Weight == 0 && c.Reserve >= 0 && c.Reserve <= MaxReserve &&
+		!c.Reentrant && !c.Load && c.Save == nil && c.NotBefore == 0 && c.MinToken == 0 &&
+		(!c.Queue || caps.Queue && c.WaiterTTL > 0 && c.WaiterTTL <= MaxTTL)
+}
+
+// validateMore checks what a plain claim does not ask for, and says what is wrong with one.
+func (c *Claim) validateMore(caps Capabilities) error {
 	if err := c.validateMode(); err != nil {
 		return err
-	}
-	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent) + len(c.Meta.Quorum); n > MaxMeta {
-		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
 	}
 	if err := caps.Missing(Capabilities{
 		Shared: c.Mode == Shared, Permit: c.Mode == Permit, Queue: c.Queue, Reentrant: c.Reentrant,
@@ -165,7 +185,7 @@ func (c Claim) Validate(caps Capabilities) error {
 		return invalid("min_token", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))
 	}
 	if c.Queue && (c.WaiterTTL <= 0 || c.WaiterTTL > MaxTTL) {
-		return invalid("waiter_ttl", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in line")
+		return invalid("waiter_ttl", c.WaiterTTL.String(), "must be positive and at most "+MaxTTL.String()+" for a claim in the queue")
 	}
 	if c.Reentrant && (c.Hold == "" || len(c.Hold) > MaxOwner) {
 		return invalidName("hold", c.Hold)
@@ -174,8 +194,15 @@ func (c Claim) Validate(caps Capabilities) error {
 }
 
 // ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
-// bad key, and a state or a mark that cannot be left.
+// bad key, a name that no acquisition has, and a state or a mark that cannot be left. TTL and mode may
+// be anything.
 func (c Claim) ValidateRelease(caps Capabilities) error {
+	if id := c.ID(); id == "" || len(id) > MaxOwner {
+		if c.Reentrant {
+			return invalidName("hold", id)
+		}
+		return invalidName("owner", id)
+	}
 	if err := ValidateKey(c.Key); err != nil || c.Save == nil && c.NotBefore == 0 {
 		return err
 	}

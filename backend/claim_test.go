@@ -71,7 +71,7 @@ func TestValidateRefuses(t *testing.T) {
 
 // A release is refused for what it cannot do, and for nothing else: what is refused stays held.
 func TestValidateRelease(t *testing.T) {
-	c := backend.Claim{Key: "k", Mode: 77, TTL: -1, Save: make([]byte, backend.MaxState)}
+	c := backend.Claim{Key: "k", Owner: "o", Mode: 77, TTL: -1, Save: make([]byte, backend.MaxState)}
 	if err := c.ValidateRelease(all); err != nil {
 		t.Errorf("ValidateRelease = %v, want nil", err)
 	}
@@ -86,6 +86,16 @@ func TestValidateRelease(t *testing.T) {
 	c.Key, c.Save = "", nil
 	if err := c.ValidateRelease(all); !errors.As(err, &bad) || bad.Field != "key" {
 		t.Errorf("ValidateRelease without a key = %v", err)
+	}
+	c.Key = "k"
+	for _, field := range []string{"owner", "hold"} {
+		c.Reentrant = field == "hold"
+		for _, name := range []string{"", strings.Repeat("o", backend.MaxOwner+1)} {
+			c.Owner, c.Hold = name, name
+			if err := c.ValidateRelease(all); !errors.As(err, &bad) || bad.Field != field {
+				t.Errorf("ValidateRelease with a %s of %d bytes = %v", field, len(name), err)
+			}
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package backend is the contract between holdfast and a store: six verbs, one attempt each.
+// Package backend is the contract between holdfast and a store: verbs that make one attempt each.
 //
 // Applications import package locker. This package is for those who open a backend by URL, and for
 // those who write one.
@@ -46,13 +46,13 @@
 // caller counts its own deadline from before it sent the request, so its belief ends before the
 // store's lease.
 //
-// # The line
+// # The queue
 //
-// A claim with Queue that is not granted takes the last place in the key's line, or keeps the place
-// it has, for WaiterTTL; the caller repeats TryAcquire well within WaiterTTL, which is its sign of
-// life. The rules:
+// A claim with Queue that is not granted takes the last place in the key's queue, or keeps the place
+// it has, for WaiterTTL; the caller repeats TryAcquire well within WaiterTTL, which is its
+// heartbeat. The rules:
 //
-//   - Nobody overtakes. While somebody stands in line, a claim without Queue is refused (unless it
+//   - Nobody overtakes. While somebody is queued, a claim without Queue is refused (unless it
 //     is a re-entrant claim of an owner who holds), and one with Queue is granted only when all
 //     before it are gone or granted.
 //   - Hand-off. Whatever may let the head in (a release, the end of a lease or of a place, noticed
@@ -62,8 +62,9 @@
 //     the grant and extends it to the TTL. If nobody does, it runs out and the next one is let in,
 //     so a waiter that died costs the others WaiterTTL and no more.
 //   - A place that lapsed is passed over. If its claim asks again, it goes to the end.
-//   - Leaving is Release: it takes the claim out of the line, or passes on the grant that raced
+//   - Leaving is Release: it takes the claim out of the queue, or passes on the grant that raced
 //     with it, in one step.
+//   - A holder's Release tells how many waited, and who is next: see [Released].
 //
 // Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those
 // beyond Limit; each hold has a lease of its own. Claim.Limit must be the same as that of all who
@@ -106,7 +107,10 @@
 //     one's own lock as taken.
 //  8. Errors are returned as they are, without the verb and the key; the caller adds both. They
 //     never contain a password.
-//  9. Close ends every goroutine that the backend started, waits for them, and closes what the
+//  9. Observe is for people, and for programs that follow who leads. If the store tells of changes, subscribe
+//     and call [ObserveBy], which looks and waits for the end of leases; one that tells of states
+//     yields those. It costs nothing while nobody observes. Else [Base] returns [errors.ErrUnsupported].
+//  10. Close ends every goroutine that the backend started, waits for them, and closes what the
 //     backend opened itself.
 //
 // Wrappers (tracing, faults, prefixes) embed the Backend interface they wrap and override what they

@@ -58,7 +58,7 @@ func AnswerOf(err error) Answer {
 	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost), errors.Is(err, ErrUnavailable), errors.Is(err, ErrQuarantined), Refused(err):
 		return No
 	}
-	return Unknown
+	return Unknown // safeguard: unknown
 }
 
 // Refused reports whether err is a no that repeating the same claim cannot change.
@@ -73,7 +73,7 @@ func Refused(err error) bool {
 
 // A HeldError is [ErrHeld] with what is known of whoever holds.
 type HeldError struct {
-	Position   int           // in line, 1 is next; 0 without Claim.Queue
+	Position   int           // in the queue, 1 is next; 0 without Claim.Queue
 	RetryAfter time.Duration // when the lease that blocks runs out unless renewed; 0 unknown, or others are to ask first
 	Token      uint64        // the key's last token when this was answered; 0 unknown. See Wake.
 	Holder     Meta          // zero if unknown
@@ -87,7 +87,7 @@ func (e *HeldError) Error() string {
 		fmt.Fprintf(&b, " (%q on %q, pid %d)", h.Service, h.Host, h.PID)
 	}
 	if e.Position > 0 {
-		fmt.Fprintf(&b, ", place %d in line", e.Position)
+		fmt.Fprintf(&b, ", place %d in the queue", e.Position)
 	}
 	if e.RetryAfter > 0 {
 		fmt.Fprintf(&b, ", lease ends in %v unless renewed", e.RetryAfter.Round(time.Millisecond))

@@ -113,6 +113,13 @@ func TestMissing(t *testing.T) {
 			t.Errorf("Missing = %v, without %s", err, name)
 		}
 	}
+	for name, want := range map[string]string{"redlock": "redlock: Shared is not supported", "": "backend: Shared is not supported"} {
+		err := backend.Capabilities{Name: name}.Missing(backend.Capabilities{Shared: true})
+		is(t, want, err, errors.ErrUnsupported)
+		if err.Error() != want {
+			t.Errorf("Missing = %v, want %s", err, want)
+		}
+	}
 	if strings.Contains(fmt.Sprint(err), "Watch") {
 		t.Errorf("Missing = %v, but it has Watch", err)
 	}

@@ -22,7 +22,8 @@ func ForceReleaseBy(ctx context.Context, b Backend, key string, token uint64) (H
 		case h.ID == "":
 			return h, fmt.Errorf("%w: release of a hold of another library", errors.ErrUnsupported)
 		default:
-			return h, b.Release(ctx, h.Claim(key))
+			_, err = b.Release(ctx, h.Claim(key))
+			return h, err
 		}
 	}
 	return Holder{}, fmt.Errorf("%w: no hold has token %d", ErrLost, token)

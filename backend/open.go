@@ -65,7 +65,7 @@ func Open(ctx context.Context, rawURL string) (Backend, error) {
 
 // homes are where this module's schemes live, by how they begin.
 var homes = []struct{ scheme, pkg string }{
-	{"mem", "backend/membackend"}, {"file", "backend/filebackend"}, {"redis", "redisbackend"}, {"rueidis", "rueidisbackend"}, {"etcd", "etcdbackend"}, {"redlock", "redlock"},
+	{"mem", "backend/membackend"}, {"file", "backend/filebackend"}, {"postgres", "backend/pgbackend"}, {"redis", "redisbackend"}, {"rueidis", "rueidisbackend"}, {"etcd", "etcdbackend"}, {"redlock", "redlock"},
 }
 
 // unregistered says why a scheme is not known, and what to do.

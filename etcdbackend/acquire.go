@@ -124,7 +124,7 @@ func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 // out all who must be.
 func (a *attempt) takeFree(ctx context.Context) (result, error) {
 	p := a.paths
-	empty := []clientv3.Cmp{createdBefore(p.queue, p.end(), 1)}
+	empty := []clientv3.Cmp{createdBefore(p.queue, p.end(), 1)} // safeguard: etcd-queue-empty
 	return a.write(ctx, write{guards: empty, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
 }
 
@@ -136,9 +136,9 @@ func (a *attempt) takeFree(ctx context.Context) (result, error) {
 func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
 	p := a.paths
 	key := p.entry(a.c, a.local.slot)
-	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)}
+	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)} // safeguard: etcd-queue-unchanged
 	w := write{guards: unchanged, key: key, ttl: a.c.TTL}
-	if err := a.number(&w, q.counter); err != nil {
+	if err := a.number(ctx, &w, q.counter); err != nil {
 		return result{}, err
 	}
 	return a.write(ctx, w)
@@ -146,22 +146,22 @@ func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
 
 // number has a write give its entry, which holds then, the next token of the counter as it was
 // seen; see [counter].
-func (a *attempt) number(w *write, seen counter) error {
+func (a *attempt) number(ctx context.Context, w *write, seen counter) error {
 	if seen == (counter{}) && a.c.MinToken == 0 {
 		return nil
 	}
 	w.least = max(seen.next(), min(a.c.MinToken, backend.MinTokenLimit(time.Now(), a.c.TTL)))
-	return a.count(w, seen, w.least+uint64(max(a.c.Reserve, 1))-1)
+	return a.count(ctx, w, seen, w.least+uint64(max(a.c.Reserve, 1))-1)
 }
 
 // count has a write set the counter, if nobody has since it was seen.
-func (a *attempt) count(w *write, seen counter, last uint64) error {
-	on, err := a.b.lastingLease(&a.b.counters, counterTime)
+func (a *attempt) count(ctx context.Context, w *write, seen counter, last uint64) error {
+	on, err := a.b.lastingLease(ctx, &a.b.counters, counterTime)
 	if err != nil {
 		return err
 	}
 	key := a.paths.counter()
-	w.guards = append(w.guards, unwritten(key, seen.modified))
+	w.guards = append(w.guards, unwritten(key, seen.modified)) // safeguard: etcd-counter
 	put := clientv3.OpPut(key, strconv.FormatUint(last, 10), clientv3.WithLease(on.id))
 	w.also, w.counter = append(w.also, put), on
 	return nil
@@ -191,7 +191,7 @@ func (a *attempt) enqueue(ctx context.Context) (result, error) {
 		ours := p.limit(a.c)
 		lower := createdBefore(p.queue+"p/", ours, 1)
 		higher := createdBefore(clientv3.GetPrefixRangeEnd(ours), p.queue+"p0", 1)
-		guards = append(guards, lower, higher)
+		guards = append(guards, lower, higher) // safeguard: etcd-one-limit
 	}
 	w := write{guards: guards, key: key, ttl: a.c.WaiterTTL, waits: true, read: true}
 	r, err := a.write(ctx, w)
@@ -233,7 +233,7 @@ func (a *attempt) withdrawDuplicate(
 func (a *attempt) confirm(ctx context.Context, q *queue, own *entry) (result, error) {
 	w := a.overwrite(own, a.c.TTL, false)
 	if !own.Held && own.Token == 0 {
-		if err := a.number(&w, q.counter); err != nil {
+		if err := a.number(ctx, &w, q.counter); err != nil {
 			return result{}, err
 		}
 	}
@@ -255,47 +255,60 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	}
 	b := a.b
 	b.mu.Lock()
-	f, kept := b.keepWaiting(a.local, a.c, own, a.sent)
+	l := a.local.leaseOf(own, a.c.WaiterTTL)
 	b.mu.Unlock()
-	if !kept {
+	if l == nil {
 		r, err := a.write(ctx, a.overwrite(own, a.c.WaiterTTL, true))
 		if err != nil || !r.written || r.queue.at(own.key) == nil || r.queue.at(own.key).granted {
 			return r, err
 		}
-		q, own = r.queue, r.queue.at(own.key)
-		b.mu.Lock()
-		f = b.keep(r.lease, a.sent, a.c.WaiterTTL)
-		b.mu.Unlock()
-	}
-	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) {
-		return result{queue: &queue{}}, nil // the entry went with its lease
-	} else if err != nil {
-		return result{}, err
+		q, own, l = r.queue, r.queue.at(own.key), r.lease
 	}
 	refusal := q.refusal(own)
-	b.mu.Lock()
-	waits := b.waiting(a.local, *own, a.sent)
-	if waits {
-		b.observe(a.paths, q, a.local.topic)
-	}
-	b.mu.Unlock()
-	if !waits { // granted since the queue was read
+	waits, err := b.stays(ctx, waiter{a.local, own, l}, a.sent, a.c.WaiterTTL)
+	switch {
+	case errors.Is(err, backend.ErrLost):
+		return result{queue: &queue{}}, nil // the entry went with its lease
+	case err != nil:
+		return result{}, err
+	case !waits: // granted since the queue was read
 		q, err := b.readQueue(ctx, a.paths)
 		return result{queue: q}, err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.observe(a.paths, q, a.local.topic)
 	return result{}, refusal
 }
 
-// keepWaiting has the lease of an entry that waits run for the claim's WaiterTTL from sent on. It
-// reports false if that takes a write. The caller has mu.
-func (b *Backend) keepWaiting(
-	lc *localClaim, c backend.Claim, own *entry, sent time.Time,
-) (f *flight, kept bool) {
+// leaseOf returns the lease that an entry which waits is on, or nil if a claim with such a WaiterTTL
+// has to write to the entry: it is on another client's lease, or on a shorter one. The caller has mu.
+func (lc *localClaim) leaseOf(own *entry, waiterTTL time.Duration) *lease {
 	l := lc.lease
-	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < c.WaiterTTL {
-		return nil, false
+	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < waiterTTL {
+		return nil
 	}
-	return b.keep(l, sent, c.WaiterTTL), true
+	return l
+}
+
+// A waiter is a claim of this client whose entry is in the queue.
+type waiter struct {
+	local *localClaim
+	entry *entry
+	lease *lease // which the entry is on
+}
+
+// stays has a claim wait in the queue for ttl from sent on, by a keepalive of its entry's lease. It
+// reports false if the entry was granted meanwhile.
+func (b *Backend) stays(
+	ctx context.Context, w waiter, sent time.Time, ttl time.Duration,
+) (waits bool, err error) {
+	if err := b.lasting(ctx, w.lease, sent, ttl); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting(w.local, *w.entry, sent), nil
 }
 
 // waiting notes that an entry waits, and reports false if it was granted meanwhile: that cannot be
@@ -304,10 +317,10 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 	if b.claims[lc.topic] != lc {
 		return true // released meanwhile: nobody believes the answer
 	}
-	if lc.granted && lc.entry.created == own.created {
+	if lc.holds() && lc.entry.created == own.created {
 		return false
 	}
-	lc.granted, lc.key, lc.entry = false, own.key, &own // an entry that held was another one
+	lc.key, lc.entry = own.key, &own // an entry that held was another one
 	lc.asked, lc.until = asked, asked.Add(lc.claim.WaiterTTL)
 	return true
 }
@@ -315,18 +328,15 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 // granted waits until the lease is good for the whole TTL, and returns the grant.
 func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) {
 	b, lc := a.b, a.local
-	b.mu.Lock()
-	f := b.keep(r.lease, a.sent, a.c.TTL)
-	b.mu.Unlock()
-	if err := f.wait(ctx); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
+	if err := b.lasting(ctx, r.lease, a.sent, a.c.TTL); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
 		return backend.Grant{}, errors.New("lease ended while the lock was granted")
 	} else if err != nil {
 		return backend.Grant{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ttl := max(a.c.TTL, r.lease.lasts(a.sent))
-	lc.key, lc.entry, lc.granted = r.granted.key, r.granted, true
+	ttl := max(a.c.TTL, r.lease.lasts(a.sent)) // safeguard: etcd-lease-left
+	lc.key, lc.entry = r.granted.key, r.granted
 	lc.extend(a.sent.Add(ttl))
 	return backend.Grant{
 		Token: r.granted.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state,
@@ -390,11 +400,10 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	b.keep(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
 	b.mu.Unlock()
 	if w.over == nil {
-		w.guards = append(w.guards, absent(p.tombstone(a.c)))
+		w.guards = append(w.guards, absent(p.tombstone(a.c))) // safeguard: etcd-tombstone
 	}
 	otherwise := []clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()}
-	heeds := a.c.NotBefore > 0 && w.over == nil
-	if heeds { // the mark is looked at in the step that would create the entry
+	if a.heeds(w) { // the mark is looked at in the step that would create the entry
 		w.guards = append(w.guards, absent(p.early()))
 		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()))
 	}
@@ -423,9 +432,18 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		return result{queue: &queue{}}, nil
 	case err != nil:
 		return result{}, err
+	}
+	return a.wrote(ctx, w, on, record, reply)
+}
+
+// wrote reads the reply to a write's transaction, with the record and the lease that it would have
+// written.
+func (a *attempt) wrote(ctx context.Context, w write, on *lease, record record, reply *clientv3.TxnResponse) (result, error) {
+	b, p, made := a.b, a.paths, reply.Succeeded
+	switch {
 	case !made && reply.Responses[0].GetResponseRange().Count > 0:
 		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
-	case !made && heeds && reply.Responses[1].GetResponseRange().Count > 0:
+	case !made && a.heeds(w) && reply.Responses[1].GetResponseRange().Count > 0:
 		return result{}, b.early(ctx, reply.Responses[1].GetResponseRange().Kvs[0].Lease)
 	}
 	r := result{written: made, revision: reply.Header.Revision, lease: on}
@@ -442,21 +460,21 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		r.granted = e
 		return r, nil
 	}
+	var err error
 	r.queue, err = p.read(r.revision, lastRange(reply))
 	return r, err
 }
 
+// heeds reports whether a write is one that the mark of an earlier run of a job refuses.
+func (a *attempt) heeds(w write) bool { return a.c.NotBefore > 0 && w.over == nil }
+
 // early is the refusal of a claim that heeds a mark, which is there for as long as a lease is.
 func (b *Backend) early(ctx context.Context, on int64) error {
-	left, _, err := resending(ctx, b.resendAfter(),
-		func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-			return b.client.TimeToLive(ctx, clientv3.LeaseID(on))
-		})
+	left, err := b.remaining(ctx, on)
 	if err != nil {
 		return err
 	}
-	seconds := max(left.TTL, 0) + 1 // rounded down; negative if it ends just now
-	return &backend.EarlyError{RetryAfter: time.Duration(seconds) * time.Second}
+	return &backend.EarlyError{RetryAfter: max(left, 0) + time.Second}
 }
 
 // stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -56,19 +55,14 @@ type Backend struct {
 	tasks  sync.WaitGroup            // verbs in progress, and goroutines, which are started by those
 	hub    waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
 
-	keepalives atomic.Int64 // requests sent
-
 	mu         sync.Mutex // guards the rest, and all local claims, leases and watchers
 	closed     bool
 	claims     map[string]*localClaim // by paths.topic
 	slots      []string               // free
 	slotsMade  int
-	leases     map[int64]*lease    // by length in seconds
-	grants     map[int64]*flight   // of new leases, by length
+	leases     map[int64]*lease    // the current ones, by length in seconds
 	tombstones *lease              // their current lasting lease
 	counters   *lease              // the same of counters
-	lookups    []*lookup           // that wait for a request
-	lookers    int                 // goroutines that make such requests
 	watchers   map[string]*watcher // by paths.queue
 }
 
@@ -77,6 +71,10 @@ var _ backend.Backend = (*Backend)(nil)
 // New returns a backend on a client that the caller keeps and closes, after the backend. It sends
 // nothing. The client may be shared with the rest of the program, but not through
 // clientv3/namespace with a prefix that ends a lock's range.
+//
+// etcd's client makes a transaction again by itself if a proxy says before its time that time is over. One
+// that is opened by URL is kept from that; with another, behind such a proxy, a release that was made may
+// be said to be lost.
 //
 // It returns an *[backend.InvalidError] for a bad cfg or no client.
 func New(client *clientv3.Client, cfg Config) (*Backend, error) {
@@ -91,7 +89,7 @@ func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 		client: client, cfg: cfg, id: backend.NewOwner(),
 		scheme: scheme{cfg.Prefix, cfg.Layout == Etcdctl},
 		claims: map[string]*localClaim{}, watchers: map[string]*watcher{},
-		leases: map[int64]*lease{}, grants: map[int64]*flight{},
+		leases: map[int64]*lease{},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
@@ -127,10 +125,13 @@ func invalid(field, value, reason string) error {
 // Capabilities are exclusive claims without stored state and minimum tokens in the layout
 // [Etcdctl], and otherwise all but Loss.
 func (b *Backend) Capabilities() backend.Capabilities {
-	native := !b.scheme.etcdctl
+	native, name := !b.scheme.etcdctl, "etcd"
+	if !native {
+		name = "etcd?layout=etcdctl"
+	}
 	return backend.Capabilities{
-		Shared: native, Permit: native, Weight: native, Reentrant: native, State: native, NotBefore: native,
-		MinToken: native, Fencing: true, Queue: true, Watch: true, Inspect: true, MinTTL: MinTTL,
+		Name: name, Shared: native, Permit: native, Weight: native, Reentrant: native, State: native, NotBefore: native,
+		MinToken: native, Fencing: true, Queue: true, Watch: true, Inspect: true, Observe: true, MinTTL: MinTTL,
 	}
 }
 
@@ -293,17 +294,13 @@ type readQueue struct {
 	err   error
 }
 
+// maxReads is how many queues are read in one request; a server takes 128 operations.
+const maxReads = 100
+
 // readQueues reads the queues of keys, several in one request.
 func (b *Backend) readQueues(ctx context.Context, keys []string) ([]readQueue, error) {
-	if len(keys) == 1 {
-		q, err := b.readQueue(ctx, b.scheme.paths(keys[0]))
-		if err != nil && !backend.Refused(err) {
-			return nil, err
-		}
-		return []readQueue{{q, err}}, nil
-	}
 	queues := make([]readQueue, 0, len(keys))
-	for some := range slices.Chunk(keys, maxLookups) {
+	for some := range slices.Chunk(keys, maxReads) {
 		ops := make([]clientv3.Op, len(some))
 		for i, key := range some {
 			ops[i] = b.scheme.paths(key).get()

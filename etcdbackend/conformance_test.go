@@ -2,7 +2,6 @@ package etcdbackend
 
 import (
 	"context"
-	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
-
-// whole has make conformance run the whole suite on every cluster.
-var whole = flag.Bool("whole", false, "run the whole suite on three members and on Debian's etcd too")
 
 // harness is the suite's way to a cluster. Its first member is restarted.
 func harness(t *testing.T, set *testserver.EtcdSet) backendtest.Harness {
@@ -65,24 +61,26 @@ func entries(t testing.TB, c *clientv3.Client, prefix string) (left []string) {
 	return left
 }
 
-// TestConformance runs the suite on one member, and what depends on the server also on three, and
-// on the etcd that Debian has.
+// TestConformance runs the suite on one member, on three, and on the etcd that Debian has.
 //
 // covers: X9, X11, X13, D7
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	leg := func(name string, n int, opts ...testserver.Option) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := harness(t, testserver.EtcdCluster(t, n, opts...))
-			h.Brief = name != "one" && !*whole
-			backendtest.Run(t, h)
-		})
-	}
-	leg("one", 1)
+	t.Run("one", func(t *testing.T) { conformance(t, 1) })
+	t.Run("three", func(t *testing.T) { again(t); conformance(t, 3) })
+	t.Run("debian", func(t *testing.T) { again(t); conformance(t, 1, testserver.WithDebianEtcd()) })
+}
+
+func conformance(t *testing.T, members int, opts ...testserver.Option) {
+	t.Parallel()
+	backendtest.Run(t, harness(t, testserver.EtcdCluster(t, members, opts...)))
+}
+
+// again leaves out what runs already on one member of the current etcd.
+func again(t *testing.T) {
+	t.Helper()
+	testserver.InTestAll(t, "the same on another cluster")
 	if testing.Short() {
-		return
+		t.Skip("the same on another cluster")
 	}
-	leg("three", 3)
-	leg("debian", 1, testserver.WithDebianEtcd())
 }

@@ -39,8 +39,9 @@ func (b *Backend) diagnose(ctx context.Context) (all []backend.Finding, err erro
 	statuses := b.statuses(ctx)
 	b.membership(len(members.Members), statuses, find)
 
-	alarms, err := b.client.AlarmList(ctx)
-	for _, a := range alarmsOf(alarms) {
+	reply, err := b.client.AlarmList(ctx)
+	alarms := (*etcdserverpb.AlarmResponse)(reply).GetAlarms()
+	for _, a := range alarms {
 		switch a.Alarm {
 		case etcdserverpb.AlarmType_NOSPACE:
 			find("space", backend.Fail, "the space quota is used up: nothing is granted or renewed",
@@ -49,7 +50,7 @@ func (b *Backend) diagnose(ctx context.Context) (all []backend.Finding, err erro
 			find("data", backend.Fail, "the data of a member is corrupt", "replace that member: etcdctl alarm list names it")
 		}
 	}
-	if len(alarmsOf(alarms)) == 0 && err == nil {
+	if len(alarms) == 0 && err == nil {
 		b.space(statuses, find)
 	}
 	if auth, err := b.client.AuthStatus(ctx); err == nil { // not told by etcd 3.4
@@ -60,13 +61,6 @@ func (b *Backend) diagnose(ctx context.Context) (all []backend.Finding, err erro
 		find("auth", backend.OK, text, "")
 	}
 	return all, nil
-}
-
-func alarmsOf(r *clientv3.AlarmResponse) []*etcdserverpb.AlarmMember {
-	if r == nil {
-		return nil
-	}
-	return r.Alarms
 }
 
 // statuses asks every endpoint; nil for one that did not answer.
@@ -105,6 +99,9 @@ func (b *Backend) membership(members int, statuses []*clientv3.StatusResponse, f
 	}
 	slices.Sort(versions)
 	switch text := "etcd " + strings.Join(versions, " and "); {
+	case slices.ContainsFunc(versions, outdated):
+		find("version", backend.Warn, text+" lacks fixes: it may answer reads from the past (etcd #20418), or renew a lease that was revoked (#20813)",
+			"upgrade to 3.4.42, 3.5.28, 3.6.9 or later")
 	case len(versions) > 1:
 		find("version", backend.Warn, text+": the members differ", "finish the upgrade")
 	case len(versions) == 1:
@@ -120,12 +117,25 @@ func (b *Backend) membership(members int, statuses []*clientv3.StatusResponse, f
 	case named < members:
 		find("members", backend.Warn, fmt.Sprintf("the URL names %d of %d members: while those are down, there are no locks", named, members),
 			"name all members in the URL")
+	case members == 1:
+		find("members", backend.Warn, "one, which bears no failure: while it is down, nothing is granted or renewed", "run three or five members")
 	case members%2 == 0:
 		find("members", backend.Warn, fmt.Sprintf("there are %d members, which bear no more failures than %d", members, members-1),
 			"add one, or take one away")
 	default:
 		find("members", backend.OK, fmt.Sprintf("%d, and a leader", members), "")
 	}
+}
+
+// outdated reports whether a version lacks the fix of etcd #20418, which each minor line got in a
+// release of its own.
+func outdated(version string) bool {
+	var major, minor, patch int
+	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 || err != nil || major != 3 {
+		return false
+	}
+	fixed := map[int]int{4: 42, 5: 28, 6: 9}
+	return minor < 4 || patch < fixed[minor]
 }
 
 func (b *Backend) space(statuses []*clientv3.StatusResponse, find func(string, backend.Level, string, string)) {

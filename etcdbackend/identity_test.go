@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -30,10 +31,12 @@ func identity(t *testing.T, b *Backend) string {
 //
 // covers: Q3
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	t.Run("three", func(t *testing.T) { oneIdentity(t, testserver.EtcdCluster(t, 3)) })
-	if !testing.Short() {
-		t.Run("debian", func(t *testing.T) { oneIdentity(t, testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd())) })
-	}
+	t.Run("debian", func(t *testing.T) {
+		again(t)
+		oneIdentity(t, testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()))
+	})
 }
 
 func oneIdentity(t *testing.T, set *testserver.EtcdSet) {
@@ -77,7 +80,7 @@ func oneIdentity(t *testing.T, set *testserver.EtcdSet) {
 	free := claim("identity")
 	free.NoneInFlight = true
 	acquired(t, b, free)
-	want(t, "release", b.Release(t.Context(), free), nil)
+	want(t, "release", storetest.Release(t.Context(), b, free), nil)
 }
 
 // Servers that were started with the same flags have the same cluster id, and are two.

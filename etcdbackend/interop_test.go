@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/etcdbin"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -27,7 +26,7 @@ type etcdctlLock struct {
 
 func startEtcdctl(t *testing.T, endpoint, name string) *etcdctlLock {
 	t.Helper()
-	path, err := etcdbin.Path("etcdctl")
+	path, err := testserver.EtcdProgram("etcdctl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +93,7 @@ func TestEtcdctl(t *testing.T) {
 		}
 		ours <- g
 	}()
-	eventually(t, "us to stand in line", func() error {
+	eventually(t, "us to be queued", func() error {
 		reply, err := c.Get(t.Context(), "deploy/holdfast-", prefixOnly...)
 		if err == nil && reply.Count == 0 {
 			err = errors.New("nobody")
@@ -102,7 +101,7 @@ func TestEtcdctl(t *testing.T) {
 		return err
 	})
 	second := startEtcdctl(t, srv.Addr(), "deploy")
-	eventually(t, "etcdctl to stand in line", func() error {
+	eventually(t, "etcdctl to be queued", func() error {
 		reply, err := c.Get(t.Context(), "deploy/", prefixOnly...)
 		if err == nil && reply.Count < 3 {
 			err = errors.New("not yet")

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,7 +49,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				}
 				return nil
 			})
-			for some := range slices.Chunk(names, maxLookups) {
+			for some := range slices.Chunk(names, maxReads) {
 				var states []backend.State
 				if err == nil {
 					err = b.verb(ctx, prefix, func(ctx context.Context) error {
@@ -77,7 +78,7 @@ func (b *Backend) states(ctx context.Context, names []string) ([]backend.State, 
 	if err != nil {
 		return nil, err
 	}
-	states, remaining := make([]backend.State, len(queues)), map[int64]int64{}
+	states, remaining := make([]backend.State, len(queues)), map[int64]time.Duration{}
 	for i, q := range queues {
 		if err := q.err; err != nil {
 			return states[:i], fmt.Errorf("lock %q: %w", names[i], err)

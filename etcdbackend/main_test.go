@@ -37,7 +37,7 @@ var (
 
 const patience = storetest.Patience
 
-// inLine is a fresh claim on key that stands in line.
+// inLine is a fresh claim on key that is queued.
 func inLine(key string) backend.Claim {
 	c := claim(key)
 	c.Queue, c.WaiterTTL = true, 30*time.Second

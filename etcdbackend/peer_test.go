@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -83,7 +84,7 @@ func TestPeerTwoOfOneSession(t *testing.T) {
 	s := session(t, client(t, srv.Addr()))
 	one, two := concurrency.NewMutex(s, "k"), concurrency.NewMutex(s, "k")
 	want(t, "peer: first Lock", one.Lock(t.Context()), nil)
-	if err := two.Lock(quick(t, time.Second)); err != nil {
+	if err := two.Lock(quick(t, patience)); err != nil {
 		t.Errorf("peer: second Lock of one session = %v: it no longer lets both in", err)
 	}
 	b := opened(t, at(srv.Addr()))
@@ -173,8 +174,8 @@ func TestPeerStaleUnlock(t *testing.T) {
 	b := opened(t, at(srv.Addr()))
 	one, next := claim("ours"), claim("ours")
 	acquired(t, b, one)
-	want(t, "release", b.Release(t.Context(), one), nil)
+	want(t, "release", storetest.Release(t.Context(), b, one), nil)
 	acquired(t, b, next)
-	want(t, "stale release", b.Release(t.Context(), one), backend.ErrLost)
+	want(t, "stale release", storetest.Release(t.Context(), b, one), backend.ErrLost)
 	want(t, "renew by the next", b.Renew(t.Context(), next), nil)
 }

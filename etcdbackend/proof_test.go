@@ -6,6 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -47,19 +48,19 @@ func proof(t *testing.T, c *clientv3.Client, b *Backend) {
 	writes("held", before, true)
 	writes("the third of a lease", proves(one+2), true)
 	_, err := b.TryAcquire(t.Context(), second)
-	want(t, "stand in line", err, backend.ErrHeld)
+	want(t, "to be queued", err, backend.ErrHeld)
 	writes("held, and another waits", before, true)
 	q, err := b.readQueue(t.Context(), b.scheme.paths(name))
 	want(t, "read", err, nil)
 	lacks("waits", q.own(second).token())
 
-	want(t, "release", b.Release(t.Context(), first), nil)
+	want(t, "release", storetest.Release(t.Context(), b, first), nil)
 	writes("released, and the next one has done nothing yet", before, false)
 	lacks("late", one)
 	two := acquired(t, b, second).Token
 	writes("let in", proves(two), true)
 	writes("of the one before", before, false)
-	want(t, "release", b.Release(t.Context(), second), nil)
+	want(t, "release", storetest.Release(t.Context(), b, second), nil)
 	third := claim(name) // its entry may have the key that the first one had
 	three := acquired(t, b, third).Token
 	writes("of the first, again", before, false)

@@ -45,6 +45,7 @@ type entry struct {
 	modified int64
 	attached int64 // the lease it is on
 	granted  bool
+	position int // among those that wait, or 0
 }
 
 // id is the claim's, see [backend.Claim.ID]. A peer's entry has none.
@@ -168,11 +169,12 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 	return e, nil
 }
 
-// settle sorts the entries and marks those that hold.
+// settle sorts the entries, marks those that hold, and numbers those that wait. (A claim of two
+// clients may have two entries for a moment, see withdrawDuplicate.)
 func (q *queue) settle() {
 	slices.SortFunc(q.entries, func(a, b *entry) int { return cmp.Compare(a.created, b.created) })
 	var entered, first, last *entry
-	sum := 0 // of the weights before
+	sum, waiting := 0, 0 // of the weights before
 	for _, e := range q.entries {
 		if e.class == reentry {
 			e.granted, entered = true, e
@@ -194,6 +196,10 @@ func (q *queue) settle() {
 		}
 		last = e
 		sum += e.weight
+		if e.position = 0; !e.granted {
+			waiting++
+			e.position = waiting
+		}
 	}
 }
 
@@ -222,8 +228,9 @@ func (q *queue) find(is func(*entry) bool) *entry {
 	return nil
 }
 
-// heldWith reports whether an entry that has just been deleted from the queue held in it.
-func (q *queue) heldWith(e *entry) bool {
+// heldWith reports whether an entry that has just been deleted from the queue held in it, and who
+// waited then.
+func (q *queue) heldWith(e *entry) (held bool, told backend.Released) {
 	deleted := *e
 	before := queue{entries: []*entry{&deleted}}
 	for _, other := range q.entries {
@@ -231,7 +238,12 @@ func (q *queue) heldWith(e *entry) bool {
 		before.entries = append(before.entries, &one)
 	}
 	before.settle()
-	return deleted.granted
+	for _, other := range before.entries {
+		if told.Waiting = max(told.Waiting, other.position); other.position == 1 { // safeguard: etcd-waited
+			told.Next = other.Meta
+		}
+	}
+	return deleted.granted, told
 }
 
 // admits reports whether c would hold if it were created now.
@@ -277,18 +289,16 @@ func (q *queue) token() (last uint64) {
 }
 
 // refusal is what a claim is told; own is its entry, or nil. RetryAfter is the whole length of the
-// lease that blocks: etcd signals the end of a lease, so nobody needs to know it better. Who waits
-// behind others is not told when to ask.
+// lease that blocks: etcd signals the end of a lease, so nobody needs to know it better. A claim
+// that waits behind others is not told when to ask.
 //
 // Token is for the test of a wake-up, see [backend.Wake]. The queue forgets grants that ended, so
-// who waits in it is told the last token before its own entry: all that were granted until now are
+// a claim that waits in it is told the last token before its own entry: all that were granted until now are
 // not above it, also those of its own earlier entries, and the one that its entry will have is.
-func (q *queue) refusal(own *entry) error { return q.refused(own, q.positions()[own]) }
-
-// refused is refusal for an entry whose position is known.
-func (q *queue) refused(own *entry, position int) error {
-	held := &backend.HeldError{Position: position}
+func (q *queue) refusal(own *entry) error {
+	held := &backend.HeldError{}
 	if own != nil {
+		held.Position = own.position
 		held.Token = max(q.counter.last, uint64(own.created)<<tokenShift-1)
 	} else {
 		held.Token = q.token()
@@ -303,18 +313,6 @@ func (q *queue) refused(own *entry, position int) error {
 	return held
 }
 
-// positions counts the entries that wait, up to each of them. (A claim of two clients may have two
-// for a moment, see withdrawDuplicate.)
-func (q *queue) positions() map[*entry]int {
-	positions := make(map[*entry]int, len(q.entries))
-	for _, e := range q.entries {
-		if !e.granted {
-			positions[e] = len(positions) + 1
-		}
-	}
-	return positions
-}
-
 // Inspect reads who holds key and who waits, and for how long the leases run. A hold that ends
 // between the two reads is left out. It is bounded by ctx and RequestTimeout.
 func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State, err error) {
@@ -324,41 +322,61 @@ func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State,
 	err = b.verb(ctx, key, func(ctx context.Context) error {
 		q, err := b.readQueue(ctx, b.scheme.paths(key))
 		if err == nil {
-			state, err = b.state(ctx, q, map[int64]int64{})
+			state, err = b.state(ctx, q, map[int64]time.Duration{})
 		}
 		return err
 	})
 	return state, err
 }
 
-// state shows a queue. It asks for how long the leases run that are not in remaining, in seconds by
-// lease: holds share them, whatever their keys.
-func (b *Backend) state(ctx context.Context, q *queue, remaining map[int64]int64) (backend.State, error) {
-	state := backend.State{Token: q.token()}
+// state shows a queue. It asks for how long the leases run that are not in left: holds share them,
+// whatever their keys.
+func (b *Backend) state(
+	ctx context.Context, q *queue, left map[int64]time.Duration,
+) (state backend.State, err error) {
 	for _, e := range q.entries {
-		if !e.granted {
-			waiter := backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta, Weight: e.weight}
-			state.Waiters = append(state.Waiters, waiter)
+		if _, known := left[e.attached]; known || !e.granted {
 			continue
 		}
-		seconds, known := remaining[e.attached]
-		if !known {
-			left, _, err := resending(ctx, b.resendAfter(),
-				func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-					return b.client.TimeToLive(ctx, clientv3.LeaseID(e.attached))
-				})
-			if err != nil {
-				return backend.State{}, err
-			}
-			seconds = left.TTL // rounded down; negative if it has ended
-			remaining[e.attached] = seconds
+		if left[e.attached], err = b.remaining(ctx, e.attached); err != nil {
+			return state, err
 		}
-		if seconds >= 0 {
+	}
+	return q.state(func(e *entry) time.Duration { return left[e.attached] }), nil
+}
+
+// remaining asks for how long a lease runs: rounded down to seconds, negative if it has ended.
+func (b *Backend) remaining(ctx context.Context, lease int64) (time.Duration, error) {
+	left, _, err := resending(ctx, b.resendAfter(),
+		func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+			return b.client.TimeToLive(ctx, clientv3.LeaseID(lease))
+		})
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(left.TTL) * time.Second, nil
+}
+
+// state shows a queue in which the holds have so much left. Those whose lease has ended are left
+// out.
+func (q *queue) state(left func(*entry) time.Duration) backend.State {
+	state := backend.State{Token: q.token()}
+	for _, e := range q.entries {
+		switch ttl := left(e); {
+		case !e.granted:
+			state.Waiters = append(state.Waiters,
+				backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta, Weight: e.weight})
+		case ttl >= 0:
 			state.Holders = append(state.Holders, backend.Holder{
 				Owner: e.Owner, ID: e.id(), Mode: e.mode(), Token: e.token(), Meta: e.Meta,
-				TTL: max(time.Duration(seconds)*time.Second, time.Millisecond), Weight: e.weight,
+				TTL: max(ttl, time.Millisecond), Weight: e.weight,
 			})
 		}
 	}
-	return state, nil
+	return state
+}
+
+// observed shows a queue without a look at its leases.
+func (q *queue) observed() backend.State {
+	return q.state(func(e *entry) time.Duration { return time.Duration(e.Lease) * time.Second })
 }

@@ -3,13 +3,18 @@ package etcdbackend
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -152,7 +157,7 @@ func TestSlotOfAttemptInProgress(t *testing.T) {
 	}()
 	<-sending
 	slot := known(b, c).slot
-	want(t, "Release", b.Release(t.Context(), c), backend.ErrLost)
+	want(t, "Release", storetest.Release(t.Context(), b, c), backend.ErrLost)
 	next := claim(key(t))
 	acquired(t, b, next)
 	if again := known(b, next).slot; again == slot {
@@ -208,7 +213,7 @@ func TestReentryAheadOfTheQueue(t *testing.T) {
 		return lc.entry.modified
 	}
 	before := written()
-	want(t, "Release of the first hold", other.Release(t.Context(), first), nil)
+	want(t, "Release of the first hold", storetest.Release(t.Context(), other, first), nil)
 	eventually(t, "the waiter to find out whose turn it is", func() error {
 		if written() == before {
 			return errors.New("not yet")
@@ -223,7 +228,7 @@ func TestReentryAheadOfTheQueue(t *testing.T) {
 	default:
 	}
 	enqueued(t, b, waiter, 1)
-	want(t, "Release of the second hold", other.Release(t.Context(), second), nil)
+	want(t, "Release of the second hold", storetest.Release(t.Context(), other, second), nil)
 	for timeout := time.After(patience); ; {
 		select {
 		case w := <-wake:
@@ -305,11 +310,75 @@ func TestResentPutAfterRelease(t *testing.T) {
 	b.mu.Lock()
 	b.claims[b.scheme.paths(held.Key).topic(held.ID())].putPending = true // as after a resent request
 	b.mu.Unlock()
-	want(t, "Release", b.Release(t.Context(), held), nil)
+	want(t, "Release", storetest.Release(t.Context(), b, held), nil)
 	reply, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), put.Load())
 	if err != nil || reply.Succeeded {
 		t.Errorf("the same Put again: made %v, %v", reply.GetSucceeded(), err)
 	}
+}
+
+// A release that is made again, as a member did not answer, finds nothing: the first may have ended
+// the hold, or it was over before. That is not known, and no loss.
+//
+// covers: B8, C2
+func TestReleaseThatIsMadeAgain(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var lost atomic.Bool
+	b, c := tap{lose: func(req any) bool {
+		_, txn := req.(*etcdserverpb.TxnRequest)
+		return txn && lost.CompareAndSwap(true, false)
+	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
+	c.SetEndpoints(srv.Addr(), srv.Addr()) // two members, as far as the backend knows
+	held := claim(key(t))
+	acquired(t, b, held)
+	lost.Store(true)
+	if _, err := b.Release(t.Context(), held); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("Release = %v, want that nobody knows", err)
+	}
+	want(t, "Release of what is over", storetest.Release(t.Context(), b, held), backend.ErrLost)
+}
+
+// A hasty proxy has less patience than the client gave it: of some transactions that compare it says that
+// their time is over, when etcd has made them.
+type hasty struct {
+	etcdserverpb.UnimplementedKVServer
+	kv   etcdserverpb.KVClient
+	over atomic.Int64 // so many of the next ones
+}
+
+func (h *hasty) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	return h.kv.Range(ctx, r)
+}
+
+func (h *hasty) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	reply, err := h.kv.Txn(ctx, r)
+	if len(r.Compare) > 0 && h.over.Add(-1) >= 0 {
+		return nil, status.Error(codes.DeadlineExceeded, "upstream request timeout")
+	}
+	return reply, err
+}
+
+// A proxy that gives up early knows no more than we do. etcd's client would make the transaction again by
+// itself, find the hold gone, and call a release lost that was made.
+//
+// covers: C4
+func TestReleaseThroughAHastyProxy(t *testing.T) {
+	srv := testserver.Etcd(t)
+	h := &hasty{kv: etcdserverpb.NewKVClient(client(t, srv.Addr()).ActiveConnection())}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	want(t, "listen", err, nil)
+	proxy := grpc.NewServer()
+	etcdserverpb.RegisterKVServer(proxy, h)
+	go func() { _ = proxy.Serve(listener) }()
+	t.Cleanup(proxy.Stop)
+	b, held := opened(t, at(listener.Addr().String())+"?request_timeout=300ms"), claim(key(t))
+	acquired(t, opened(t, at(srv.Addr())), held)
+	h.over.Store(1)
+	held.NoneInFlight = true // else it would ask for a lease, which is none of the proxy's
+	if _, err := b.Release(t.Context(), held); h.over.Load() > 0 || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("Release = %v, want that nobody knows", err)
+	}
+	want(t, "Release of what is over", storetest.Release(t.Context(), b, held), backend.ErrLost)
 }
 
 // Between the read and the write of an attempt the queue changes, and what fitted does not fit any
@@ -342,7 +411,7 @@ func TestQueueChangesBeforeTheWrite(t *testing.T) {
 	acquired(t, other, first)
 	meanwhile = func() {
 		meanwhile = func() { // before the write that enters; the first one found the lock taken
-			want(t, "Release", other.Release(context.Background(), first), nil)
+			want(t, "Release", storetest.Release(context.Background(), other, first), nil)
 			acquired(t, other, next)
 		}
 		armed.Store(true)
@@ -372,4 +441,41 @@ func TestRenewalMovesTheEntry(t *testing.T) {
 	if err != nil || len(reply.Kvs) != 1 || reply.Kvs[0].Lease != int64(mine) {
 		t.Errorf("the entry is %v, %v, want it on lease %d", reply.Kvs, err, mine)
 	}
+}
+
+// A heartbeat is answered while the turn of its claim is being proved: the grant is not handed over,
+// as it would be counted from that heartbeat, and the lease is not.
+//
+// covers: B3
+func TestProofBesideAnAnsweredHeartbeat(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var stall atomic.Bool
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	b, _ := tap{before: func(req any) {
+		if _, ok := req.(*etcdserverpb.TxnRequest); ok && stall.CompareAndSwap(true, false) {
+			close(reached)
+			<-goOn
+		}
+	}}.through(t, srv.Addr(), Config{RequestTimeout: patience})
+	other := opened(t, at(srv.Addr()))
+	holder, next := claim(key(t)), inLine("")
+	next.Key = holder.Key
+	acquired(t, other, holder)
+	wake, err := b.Watch(t.Context(), next)
+	want(t, "Watch", err, nil)
+	enqueued(t, b, next, 1)
+	lc := known(b, next)
+	stall.Store(true)
+	want(t, "Release", storetest.Release(t.Context(), other, holder), nil)
+	<-reached
+	b.mu.Lock()
+	if !b.waiting(lc, *lc.entry, time.Now()) { // what an answered heartbeat does last
+		t.Error("it does not wait")
+	}
+	b.mu.Unlock()
+	close(goOn)
+	if w := <-wake; w.Granted {
+		t.Errorf("%+v was handed over, and counts from a request that the lease does not", w.Grant)
+	}
+	acquired(t, b, next)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,19 +18,17 @@ var (
 	errResent  = errors.New("a member did not say whether it released the lock")
 )
 
-// Release ends the claim in one Raft write, as [backend.Backend] says.
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
-		field := "owner"
-		if c.Reentrant {
-			field = "hold"
-		}
-		return invalid(field, "", "must have 1 to "+strconv.Itoa(backend.MaxOwner)+" bytes")
-	}
+// Release ends the claim in one Raft write, as [backend.Backend] says. Of a claim that was made
+// [backend.ShortHold] ago or longer, by its Meta.Since, that request also reads the queue.
+func (b *Backend) Release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
 	if err := c.ValidateRelease(b.Capabilities()); err != nil {
-		return err
+		return told, err
 	}
-	return b.verb(ctx, c.Key, func(ctx context.Context) error { return b.release(ctx, c) })
+	err = b.verb(ctx, c.Key, func(ctx context.Context) (err error) {
+		told, err = b.release(ctx, c)
+		return err
+	})
+	return told, err
 }
 
 // A release is one Release at work.
@@ -45,6 +42,7 @@ type release struct {
 
 	held, left bool // what the claim was found to be
 	resent     bool
+	told       backend.Released
 }
 
 // release deletes what there is of c, leaves a tombstone unless nothing of c is in flight, and
@@ -53,55 +51,71 @@ type release struct {
 //
 // Safety: an entry is deleted by its create revision, so another claim's never is (etcd #22082).
 // What the deletion lets in holds in the same step, as the queue is a function of its entries.
-func (b *Backend) release(ctx context.Context, c backend.Claim) error {
+//
+// A release that leaves something and was not answered is made again, and whoever makes it takes an
+// entry that is gone for one that it ended before. So as long as the claim is believed in, nothing
+// else may delete the entry: removeEnded, which would leave nothing, has to wait for that.
+func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
 	r := release{c: c, paths: b.scheme.paths(c.Key)}
 	b.mu.Lock()
 	lc := b.claims[r.paths.topic(c.ID())]
 	inFlight := !c.NoneInFlight
 	if lc != nil {
 		inFlight = inFlight || lc.putPending // what we resent, the caller knows nothing of
-		r.entry, r.sure = lc.entry, lc.granted && !lc.putPending
+		r.entry, r.sure = lc.entry, lc.holds() && !lc.putPending
 	}
 	b.mu.Unlock()
 	if inFlight {
-		on, err := b.lastingLease(&b.tombstones, 2*min(max(c.TTL, 0), backend.MaxTTL)+orphanTime)
+		on, err := b.lastingLease(ctx, &b.tombstones, 2*min(max(c.TTL, 0), backend.MaxTTL)+orphanTime)
 		if err != nil {
-			return err
+			return told, err
 		}
 		r.tombstone = []clientv3.Op{clientv3.OpPut(r.paths.tombstone(c), "", clientv3.WithLease(on.id))}
 	}
-	if c.Save != nil {
-		r.leaves = append(r.leaves, clientv3.OpPut(r.paths.state(), string(c.Save)))
+	if r.leaves, err = r.toLeave(ctx, b); err != nil {
+		return told, err
 	}
-	if c.NotBefore > 0 {
-		on, err := b.newLease(int64((c.NotBefore + time.Second - 1) / time.Second))
-		if err != nil {
-			return err
-		}
-		r.leaves = append(r.leaves, clientv3.OpPut(r.paths.early(), "", clientv3.WithLease(on.id)))
-	}
-	err := r.run(ctx, b)
+	err = r.run(ctx, b)
 	b.mu.Lock()
 	if isNoLease(err) && b.tombstones != nil {
 		b.tombstones.gone = true
 	}
-	if lc != nil {
-		if lc.until = time.Now(); err == nil { // else removeEnded goes on, but not while this does
-			b.forget(lc)
-		}
+	switch {
+	case lc == nil:
+	case err == nil:
+		lc.until = time.Now()
+		b.forget(lc)
+	case r.leaves == nil: // safeguard: etcd-unsaved-stays
+		lc.until = time.Now() // removeEnded goes on, but not while this does
 	}
 	b.mu.Unlock()
 	switch {
 	case err != nil:
-		return err
+		return told, err
 	case r.held && r.leaves != nil && !r.left:
-		return errUnsaved
+		return told, errUnsaved
 	case r.held:
-		return nil
-	case r.resent:
-		return errResent
+		return r.told, nil
+	case r.resent: // safeguard: etcd-release-resent
+		return told, errResent
 	}
-	return backend.ErrLost
+	return told, backend.ErrLost
+}
+
+// toLeave is the writes of what the claim leaves for later holders: its state, and its mark, which lasts
+// for as long as a lease of its own.
+func (r *release) toLeave(ctx context.Context, b *Backend) (writes []clientv3.Op, err error) {
+	if r.c.Save != nil {
+		writes = append(writes, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
+	}
+	if r.c.NotBefore > 0 {
+		on := b.newLease(int64((r.c.NotBefore + time.Second - 1) / time.Second))
+		if err := on.granted.wait(ctx); err != nil {
+			return nil, err
+		}
+		writes = append(writes, clientv3.OpPut(r.paths.early(), "", clientv3.WithLease(on.id)))
+	}
+	return writes, nil
 }
 
 // run deletes one entry after the other until there is none of the claim's. A state is saved by an
@@ -132,17 +146,18 @@ func (r *release) run(ctx context.Context, b *Backend) error {
 func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	var guards []clientv3.Cmp
 	e, sure, then, otherwise := r.entry, r.sure, r.tombstone, r.tombstone
-	saves := e != nil && r.leaves != nil && !r.left && (e.granted || sure)
+	saves := r.saves()
 	if e != nil {
-		guards = append(guards, same(e))
+		guards = append(guards, same(e)) // safeguard: etcd-same-entry
 		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, then...)
 	}
 	if saves {
 		then = slices.Concat(then, r.leaves)
 	}
-	if !sure {
-		look := []clientv3.Op{r.paths.get()}
-		then, otherwise = slices.Concat(then, look), slices.Concat(otherwise, look)
+	looks := !sure || time.Since(r.c.Meta.Since) >= backend.ShortHold // a quick pair has no use for it
+	if looks {
+		look := r.paths.get()
+		then, otherwise = append(slices.Clip(then), look), append(slices.Clip(otherwise), look)
 	}
 	reply, resent, err := b.commit(ctx, guards, then, otherwise)
 	r.resent = r.resent || resent
@@ -152,16 +167,36 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	done := reply.Succeeded
 	r.left, r.held = r.left || done && saves, r.held || done && (saves || sure)
 	r.tombstone, r.entry, r.sure = nil, nil, false
-	if sure {
+	if !looks || sure && !done {
 		return !done, nil // if it is gone, look for another
 	}
 	q, err := r.paths.read(reply.Header.Revision, lastRange(reply))
 	if err != nil { // foreign entries: ours is deleted, and whether it held is not to be said
 		return false, nil //nolint:nilerr // as it was done
 	}
-	if e != nil && done {
-		r.held = r.held || q.heldWith(e)
+	if done {
+		r.deleted(q, e, sure)
+	}
+	if sure {
+		return false, nil
 	}
 	r.entry = q.own(r.c)
 	return r.entry != nil, nil
+}
+
+// saves reports whether the next step is the one that leaves what the claim leaves: its entry holds, and
+// no earlier step has.
+func (r *release) saves() bool {
+	return r.entry != nil && r.leaves != nil && !r.left && (r.entry.granted || r.sure)
+}
+
+// deleted takes note of the entry that a step has deleted, if there was one: whether it held, by the queue
+// as of that step, and who waits behind it.
+func (r *release) deleted(q *queue, e *entry, sure bool) {
+	if e == nil {
+		return
+	}
+	if held, told := q.heldWith(e); held || sure {
+		r.held, r.told = true, told
+	}
 }

@@ -3,7 +3,6 @@ package etcdbackend
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,7 +33,7 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 	case lc != nil && lc.ended: // its entry is being removed
 		b.mu.Unlock()
 		return backend.ErrLost
-	case lc == nil || !lc.granted || lc.lease == nil, c.MinToken > lc.entry.token():
+	case lc == nil || !lc.holds() || lc.lease == nil, c.MinToken > lc.entry.token():
 		b.mu.Unlock()
 		return b.adopt(ctx, c, sent)
 	case c.Save != nil,
@@ -45,21 +44,19 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 		return b.move(ctx, c, sent, own, counter{})
 	}
 	lc.extend(sent.Add(c.TTL))
-	f := b.keep(lc.lease, sent, c.TTL)
-	l := &lookup{lc.key, lc.entry.created, int64(lc.lease.id), make(chan error, 1)}
-	b.lookUp(l)
+	l, key, created := lc.lease, lc.key, lc.entry.created
+	b.keep(l, sent, c.TTL) // sent beside the look
 	b.mu.Unlock()
-	var err error
-	select {
-	case err = <-l.answer:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	reply, err := b.get(ctx, key) // not its name only: that leaves out the lease
 	switch {
-	case errors.Is(err, errMoved):
+	case err != nil:
+		return err
+	case len(reply.Kvs) == 0 || reply.Kvs[0].CreateRevision != created: // safeguard: etcd-entry-there
+		err = backend.ErrLost
+	case reply.Kvs[0].Lease != int64(l.id): // another client put it on a lease of its own
 		return b.adopt(ctx, c, sent)
-	case err == nil:
-		err = f.wait(ctx)
+	default:
+		err = b.lasting(ctx, l, sent, c.TTL)
 	}
 	if errors.Is(err, backend.ErrLost) {
 		b.mu.Lock()
@@ -108,7 +105,7 @@ func (b *Backend) move(
 				w.token = c.MinToken
 			}
 			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, 1))-1)
-			if err := a.count(&w, seen, last); err != nil {
+			if err := a.count(ctx, &w, seen, last); err != nil {
 				return err
 			}
 		}
@@ -152,13 +149,6 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) (answer
 	return answers, err
 }
 
-// A beat is the heartbeat of one claim under way.
-type beat struct {
-	local  *localClaim
-	entry  *entry
-	flight *flight // the keepalive that it needs, or nil
-}
-
 // Safety: as in renew, the read is answered after the heartbeat began. So the entry was there
 // then, attached to the lease that runs for a WaiterTTL from then on.
 func (b *Backend) heartbeat(
@@ -173,120 +163,51 @@ func (b *Backend) heartbeat(
 	if err != nil {
 		return nil, err
 	}
-	answers, beats := make([]error, len(claims)), make([]beat, len(claims))
+	answers, waiters := make([]error, len(claims)), make([]waiter, len(claims))
 	b.mu.Lock()
 	for n, group := range groups {
-		b.keepPlaces(queues[n], claims, group, sent, answers, beats)
+		for _, i := range group {
+			waiters[i], answers[i] = b.keepWaiting(queues[n], claims[i], sent)
+		}
 	}
 	b.mu.Unlock()
-	for i := range beats {
-		if err := beats[i].flight.wait(ctx); err != nil {
+	for i, w := range waiters {
+		if w.lease == nil {
+			continue
+		}
+		switch waits, err := b.stays(ctx, w, sent, claims[i].WaiterTTL); {
+		case err != nil:
 			answers[i] = err // ErrLost: the entry went with its lease
+		case !waits:
+			answers[i] = backend.ErrLost
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, on := range beats {
-		if errors.Is(answers[i], backend.ErrHeld) && !b.waiting(on.local, *on.entry, sent) {
-			answers[i] = backend.ErrLost
-		}
-	}
-	for n, group := range groups {
+	for n, key := range keys {
 		if q := queues[n].queue; q != nil {
-			b.observe(b.scheme.paths(claims[group[0]].Key), q, "")
+			b.observe(b.scheme.paths(key), q, "")
 		}
 	}
 	return answers, nil
 }
 
-// keepPlaces has the leases of those of one key kept alive, and answers. The caller has mu.
-func (b *Backend) keepPlaces(
-	read readQueue, claims []backend.Claim, group []int, sent time.Time, answers []error, beats []beat,
-) {
+// keepWaiting has the lease of a claim kept alive that waits in a queue. The error is the claim's
+// answer: final without a lease, else what it is told if the keepalive succeeds. The caller has mu.
+func (b *Backend) keepWaiting(read readQueue, c backend.Claim, sent time.Time) (waiter, error) {
+	q := read.queue
 	if read.err != nil {
-		for _, i := range group {
-			answers[i] = read.err
-		}
-		return
+		return waiter{}, read.err
 	}
-	p, q := b.scheme.paths(claims[group[0]].Key), read.queue
-	byID := make(map[string]*entry, len(q.entries))
-	for _, e := range slices.Backward(q.entries) { // of two of one claim, the one that is nearer to its turn
-		byID[e.id()] = e
+	lc, own := b.claims[b.scheme.paths(c.Key).topic(c.ID())], q.own(c)
+	if lc == nil || lc.ended || own == nil || own.granted || q.holder(c) != nil {
+		return waiter{}, backend.ErrLost
 	}
-	positions := q.positions()
-	for _, i := range group {
-		c := claims[i]
-		lc, own := b.claims[p.topic(c.ID())], byID[c.ID()]
-		answers[i] = backend.ErrLost
-		if lc == nil || lc.ended || own == nil || !own.of(c) || own.granted || q.holder(c) != nil {
-			continue
-		}
-		if f, kept := b.keepWaiting(lc, c, own, sent); kept {
-			answers[i] = q.refused(own, positions[own])
-			beats[i] = beat{lc, own, f}
-			lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here
-		}
+	l := lc.leaseOf(own, c.WaiterTTL)
+	if l == nil {
+		return waiter{}, backend.ErrLost
 	}
-}
-
-// errMoved says that another client of the same claim put the entry on a lease of its own.
-var errMoved = errors.New("entry is on another lease")
-
-// A lookup asks whether an entry is there, on a lease.
-type lookup struct {
-	key            string
-	created, lease int64
-	answer         chan error
-}
-
-const (
-	maxLookups = 100 // in one request; a server takes 128 operations
-	maxLookers = 4   // requests in flight, so that one that hangs does not hold up the rest
-)
-
-// lookUp has a lookup answered together with others: those who come while requests are in flight
-// share the next one. The caller has mu.
-func (b *Backend) lookUp(l *lookup) {
-	b.lookups = append(b.lookups, l)
-	if b.lookers < maxLookers {
-		b.lookers++
-		b.tasks.Go(b.answerLookups)
-	}
-}
-
-func (b *Backend) answerLookups() {
-	for {
-		b.mu.Lock()
-		n := min(len(b.lookups), maxLookups)
-		batch := b.lookups[:n:n]
-		b.lookups = b.lookups[n:]
-		if n == 0 {
-			b.lookers--
-			b.mu.Unlock()
-			return
-		}
-		b.mu.Unlock()
-		ops := make([]clientv3.Op, n)
-		for i, l := range batch {
-			ops[i] = clientv3.OpGet(l.key) // not keys only: that leaves out the lease
-		}
-		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
-		reply, _, err := b.commit(ctx, nil, ops, nil)
-		cancel()
-		for i, l := range batch {
-			if err != nil {
-				l.answer <- err
-				continue
-			}
-			switch kvs := reply.Responses[i].GetResponseRange().Kvs; {
-			case len(kvs) == 0 || kvs[0].CreateRevision != l.created:
-				l.answer <- backend.ErrLost
-			case kvs[0].Lease != l.lease:
-				l.answer <- errMoved
-			default:
-				l.answer <- nil
-			}
-		}
-	}
+	lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here
+	b.keep(l, sent, c.WaiterTTL)
+	return waiter{lc, own, l}, q.refusal(own)
 }

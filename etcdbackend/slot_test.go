@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -25,7 +26,7 @@ func TestKeysAreUsedAgain(t *testing.T) {
 		two.NoneInFlight, one.NoneInFlight = true, i%3 > 0
 		acquired(t, b, one)
 		_, err := b.TryAcquire(t.Context(), two)
-		want(t, "stand in line", err, backend.ErrHeld)
+		want(t, "to be queued", err, backend.ErrHeld)
 		_, err = b.TryAcquire(t.Context(), claim(name))
 		want(t, "another", err, backend.ErrHeld)
 		reply, err := c.Get(t.Context(), p.queue, prefixOnly[:1]...)
@@ -33,9 +34,9 @@ func TestKeysAreUsedAgain(t *testing.T) {
 		for _, kv := range reply.Kvs {
 			used = append(used, string(kv.Key))
 		}
-		want(t, "release", b.Release(t.Context(), one), nil)
+		want(t, "release", storetest.Release(t.Context(), b, one), nil)
 		acquired(t, b, two)
-		want(t, "release", b.Release(t.Context(), two), nil)
+		want(t, "release", storetest.Release(t.Context(), b, two), nil)
 	}
 	distinct := map[string]bool{}
 	for _, k := range used {
@@ -59,7 +60,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	b, other := opened(t, at(proxy.Addr())), opened(t, at(srv.Addr()))
 	warm := claim(key(t))
 	acquired(t, b, warm)
-	want(t, "release", b.Release(t.Context(), warm), nil)
+	want(t, "release", storetest.Release(t.Context(), b, warm), nil)
 	late, name := claim(key(t)), ""
 	name = late.Key
 	proxy.Set(testserver.Fault{Mode: testserver.Hold, Match: testserver.Containing(name)})
@@ -72,7 +73,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 	b.mu.Unlock()
 	late.NoneInFlight = true // as a caller says who counts what it sent itself
 	released := make(chan error, 1)
-	go func() { released <- b.Release(t.Context(), late) }()
+	go func() { released <- storetest.Release(t.Context(), b, late) }()
 	proxy.Pass()
 	if err := <-released; backend.AnswerOf(err) == backend.No && backend.Refused(err) {
 		t.Errorf("Release = %v", err)
@@ -83,7 +84,7 @@ func TestLooseSlotIsRetired(t *testing.T) {
 		if _, err := other.TryAcquire(t.Context(), free); err != nil {
 			return err
 		}
-		return other.Release(t.Context(), free)
+		return storetest.Release(t.Context(), other, free)
 	})
 	for range 5 {
 		next := claim(key(t))
@@ -114,7 +115,7 @@ func TestLateDeletion(t *testing.T) {
 		return b.claims[b.scheme.paths(c.Key).topic(c.ID())].key
 	}
 	was := entryKey(one)
-	want(t, "release", b.Release(t.Context(), one), nil)
+	want(t, "release", storetest.Release(t.Context(), b, one), nil)
 	deletion := last.Load()
 	acquired(t, b, next)
 	if now := entryKey(next); now != was {
@@ -123,7 +124,7 @@ func TestLateDeletion(t *testing.T) {
 	_, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), deletion)
 	want(t, "the same deletion again", err, nil)
 	want(t, "renew by the next", b.Renew(t.Context(), next), nil)
-	want(t, "release by the next", b.Release(t.Context(), next), nil)
+	want(t, "release by the next", storetest.Release(t.Context(), b, next), nil)
 }
 
 // Claims are released while their lease is kept alive for another, and what has ended is removed
@@ -158,7 +159,7 @@ func TestReleaseBesideKeepalives(t *testing.T) {
 		sent := time.Now()
 		_, err := b.TryAcquire(t.Context(), c)
 		if err == nil {
-			err = b.Release(t.Context(), c)
+			_, err = b.Release(t.Context(), c)
 		}
 		if err != nil && time.Since(sent) < ttl {
 			t.Fatalf("acquired and released within %v: %v", time.Since(sent), err)

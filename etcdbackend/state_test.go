@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -24,7 +25,7 @@ func stored(t *testing.T, b *Backend, key string) string {
 	c := claim(key)
 	c.Load, c.NoneInFlight = true, true
 	g := acquired(t, b, c)
-	want(t, "release", b.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), b, c), nil)
 	return string(g.State)
 }
 
@@ -46,13 +47,13 @@ func TestLateSave(t *testing.T) {
 	want(t, "Renew", b.Renew(t.Context(), saving(lock, "newer")), nil)
 	reply, err := etcdserverpb.NewKVClient(c.ActiveConnection()).Txn(t.Context(), early.Load())
 	want(t, "the same request again", err, nil)
-	want(t, "Release", b.Release(t.Context(), lock), nil)
+	want(t, "Release", storetest.Release(t.Context(), b, lock), nil)
 	if got := stored(t, b, lock.Key); reply.Succeeded || got != "newer" {
 		t.Errorf("the late request was executed: %v, and %q is stored", reply.Succeeded, got)
 	}
 }
 
-// A claim that is let in while it leaves the line did not hold when it looked, and holds when it
+// A claim that is let in while it leaves the queue did not hold when it looked, and holds when it
 // is deleted: it has saved nothing, so the answer is neither yes nor, as it held, that it did not.
 //
 // covers: W11
@@ -63,19 +64,51 @@ func TestSaveWhileLetIn(t *testing.T) {
 	var leaving atomic.Bool
 	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
 		if leaving.CompareAndSwap(true, false) {
-			want(t, "release by the holder", other.Release(context.Background(), saving(holder, "the holder's")), nil)
+			want(t, "release by the holder", storetest.Release(context.Background(), other, saving(holder, "the holder's")), nil)
 		}
 	})
 	acquired(t, other, holder)
 	waiter := inLine(holder.Key)
 	_, err := b.TryAcquire(t.Context(), waiter)
-	want(t, "TryAcquire in line", err, backend.ErrHeld)
+	want(t, "TryAcquire in the queue", err, backend.ErrHeld)
 	leaving.Store(true)
-	if err := b.Release(t.Context(), saving(waiter, "the waiter's")); backend.AnswerOf(err) != backend.Unknown {
+	if _, err := b.Release(t.Context(), saving(waiter, "the waiter's")); backend.AnswerOf(err) != backend.Unknown {
 		t.Errorf("Release with Save by a claim that was let in meanwhile = %v, want an unknown answer", err)
 	}
-	want(t, "Release again", b.Release(t.Context(), saving(waiter, "the waiter's")), backend.ErrLost)
+	want(t, "Release again", storetest.Release(t.Context(), b, saving(waiter, "the waiter's")), backend.ErrLost)
 	if got := stored(t, b, holder.Key); got != "the holder's" {
+		t.Errorf("%q is stored", got)
+	}
+}
+
+// A release that saves and never arrived may be made again until the claim's lease is over: meanwhile
+// nobody removes the entry, or what is made again would find it gone, and be taken for saved.
+//
+// covers: A2, C4
+func TestSaveThatNeverArrived(t *testing.T) {
+	srv := testserver.Etcd(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var releasing atomic.Bool
+	b, _ := tapped(t, srv.Addr(), func(*etcdserverpb.TxnRequest) {
+		if releasing.Load() {
+			cancel() // before it is sent
+		}
+	})
+	lock := claim(key(t))
+	lock.NoneInFlight = true
+	acquired(t, b, lock)
+	releasing.Store(true)
+	if _, err := b.Release(ctx, saving(lock, "once")); backend.AnswerOf(err) != backend.Unknown {
+		t.Fatalf("Release that was not sent = %v", err)
+	}
+	releasing.Store(false)
+	b.mu.Lock()
+	l := b.claims[b.scheme.paths(lock.Key).topic(lock.ID())].lease
+	b.mu.Unlock()
+	want(t, "a keepalive", b.lasting(t.Context(), l, time.Now(), l.ttl), nil)
+	b.tasks.Wait() // for what it has removed
+	want(t, "Release again", storetest.Release(t.Context(), b, saving(lock, "once")), nil)
+	if got := stored(t, b, lock.Key); got != "once" {
 		t.Errorf("%q is stored", got)
 	}
 }
@@ -102,7 +135,7 @@ func TestStateCosts(t *testing.T) {
 			t.Error("the client does not know its hold, or keeps what it saved")
 		}
 		b.mu.Unlock()
-		want(t, "Release", b.Release(t.Context(), saving(lock, "2")), nil)
+		want(t, "Release", storetest.Release(t.Context(), b, saving(lock, "2")), nil)
 	}
 	cycle() // makes the lease
 	const cycles = 20

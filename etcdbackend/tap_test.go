@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 )
 
 // A tap sees each request before it is sent, and each answer before the client has it. Keepalives
@@ -15,6 +16,7 @@ import (
 type tap struct {
 	before func(req any)
 	after  func(reply any)
+	lose   func(req any) bool // if it returns true, nothing is heard of the answer to req
 }
 
 // through returns a backend on a client with a tap, and the client.
@@ -26,12 +28,19 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 	if tp.after == nil {
 		tp.after = func(any) {}
 	}
+	if tp.lose == nil {
+		tp.lose = func(any) bool { return false }
+	}
 	unary := func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
 		tp.before(req)
 		err := next(ctx, method, req, reply, cc, opts...)
 		tp.after(reply)
+		if tp.lose(req) {
+			<-ctx.Done()
+			return status.FromContextError(ctx.Err()).Err()
+		}
 		return err
 	}
 	stream := func(

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -35,14 +36,14 @@ func TestCounterIsCompared(t *testing.T) {
 	})
 	other := opened(t, at(srv.Addr()))
 	key := key(t)
-	want(t, "Release", b.Release(t.Context(), held(t, b, least(key, 0))), nil)
+	want(t, "Release", storetest.Release(t.Context(), b, held(t, b, least(key, 0))), nil)
 
 	var between uint64
 	meanwhile = func() {
 		ahead := least(key, 10*time.Minute)
 		between = acquired(t, other, ahead).Token
 		ahead.NoneInFlight = true
-		want(t, "Release", other.Release(t.Context(), ahead), nil)
+		want(t, "Release", storetest.Release(t.Context(), other, ahead), nil)
 	}
 	armed.Store(true)
 	mine := least(key, 0)
@@ -61,7 +62,7 @@ func TestCounterIsCompared(t *testing.T) {
 	// Without its lease the counter is gone, and clocks are what is left.
 	_, err = c.Revoke(t.Context(), clientv3.LeaseID(reply.Kvs[0].Lease))
 	want(t, "Revoke", err, nil)
-	want(t, "Release", b.Release(t.Context(), mine), nil)
+	want(t, "Release", storetest.Release(t.Context(), b, mine), nil)
 	if g := acquired(t, b, least(key, 12*time.Minute)); g.Token <= between {
 		t.Errorf("token %d after %d", g.Token, between)
 	}

@@ -7,10 +7,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// A claim that two clients make stands in line once and holds once, and is over with one release.
+// A claim that two clients make is queued once and holds once, and is over with one release.
 func TestClaimOfTwoClients(t *testing.T) {
 	srv := testserver.Etcd(t)
 	c := client(t, srv.Addr())
@@ -35,18 +36,18 @@ func TestClaimOfTwoClients(t *testing.T) {
 		_, err := b.TryAcquire(t.Context(), waits)
 		var held *backend.HeldError
 		if !errors.As(err, &held) || held.Position != 1 {
-			t.Fatalf("TryAcquire in line = %v", err)
+			t.Fatalf("TryAcquire in the queue = %v", err)
 		}
-		entries("in line", 2)
+		entries("in the queue", 2)
 	}
-	want(t, "release", one.Release(t.Context(), holds), nil)
+	want(t, "release", storetest.Release(t.Context(), one, holds), nil)
 	if g := acquired(t, one, waits); g.Token <= first.Token {
 		t.Errorf("token %d after %d", g.Token, first.Token)
 	}
 	if g, g2 := acquired(t, one, waits), acquired(t, two, waits); g.Token != g2.Token {
 		t.Errorf("tokens %d and %d of one claim", g.Token, g2.Token)
 	}
-	want(t, "release", one.Release(t.Context(), waits), nil)
+	want(t, "release", storetest.Release(t.Context(), one, waits), nil)
 	entries("released", 0)
 }
 

@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,8 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -28,7 +32,7 @@ func init() {
 // DefaultDialTimeout bounds the log-in of a client that is opened by URL.
 const DefaultDialTimeout = 5 * time.Second
 
-// keepAliveTime and keepAliveTimeout have a connection whose peer is silent given up. gRPC takes
+// keepAliveTime and keepAliveTimeout have a connection whose peer does not answer given up. gRPC takes
 // no shorter time.
 const (
 	keepAliveTime    = 10 * time.Second
@@ -41,6 +45,7 @@ type target struct {
 	user, password string
 	dialTimeout    time.Duration
 	tls            *tls.Config
+	transport      transport // of tls
 	cfg            Config
 }
 
@@ -54,14 +59,19 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		t.dialTimeout = max(time.Millisecond, min(t.dialTimeout, time.Until(deadline)))
 	}
+	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(sentOnce)}
+	if t.tls != nil {
+		t.transport = newTransport(t.tls)
+		options = append(options, grpc.WithTransportCredentials(t.transport)) // the last of its kind counts
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: t.endpoints, Username: t.user, Password: t.password, TLS: t.tls,
-		DialTimeout: t.dialTimeout, Logger: zap.NewNop(),
+		DialTimeout: t.dialTimeout, Logger: zap.NewNop(), DialOptions: options,
 		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded): // of the log-in
-		return nil, fmt.Errorf("%w: etcd: no answer within the dial timeout", backend.ErrUnavailable)
+		return nil, t.explain(ctx, cmp.Or(ctx.Err(), errLogin))
 	case err != nil: // has no password, as the client's errors have none
 		return nil, (&Backend{}).failure(err)
 	}
@@ -82,11 +92,37 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	return b, nil
 }
 
-// explain adds to an unknown answer why there is none, if no endpoint can even be dialed: the
-// client keeps that for itself, and tries until time is up. Nothing was acquired, so it is
-// [backend.ErrUnavailable].
+// sentOnce keeps etcd's client from making a transaction again by itself, unknown to us: it does when it
+// hears that the time is over, or the request cancelled, and ctx knows nothing of that. A proxy with less
+// patience says so, or a server whose clock is ahead, and neither says what became of the request. So it
+// is waited for as if there were no answer, and what is sent again is sent by resending, which tells.
+func sentOnce(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	err := next(ctx, method, req, reply, cc, opts...)
+	_, txn := req.(*etcdserverpb.TxnRequest)
+	if txn && (isCode(err, codes.DeadlineExceeded) || isCode(err, codes.Canceled)) { // safeguard: etcd-sent-once
+		<-ctx.Done()
+	}
+	return err
+}
+
+var errLogin = errors.New("etcd: no answer within the dial timeout")
+
+// explain adds to an unknown answer why there is none, if the certificates do not please, or no
+// endpoint can even be dialed: the client keeps that for itself, and tries until time is up. Nothing
+// was acquired, so it is [backend.ErrUnavailable].
 func (t target) explain(ctx context.Context, err error) error {
-	if backend.AnswerOf(err) != backend.Unknown || ctx.Err() != nil {
+	if backend.AnswerOf(err) != backend.Unknown || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	if failed := t.transport.failure(); failed != nil {
+		if ctx.Err() == nil {
+			err = errors.New("etcd") // the wait was for nothing
+		}
+		return fmt.Errorf("%w: %w: %w", backend.ErrUnavailable, err, failed)
+	}
+	if ctx.Err() != nil {
 		return err
 	}
 	var d net.Dialer
@@ -193,7 +229,11 @@ func (t *target) parseQuery(q url.Values, secure bool) error {
 			}
 			files[name] = values[0]
 		default:
-			return invalid("url", name, "is not a known query parameter")
+			known := "dial_timeout, layout, request_timeout"
+			if secure {
+				known = "ca, cert, dial_timeout, key, layout, request_timeout, server_name"
+			}
+			return invalid("url", name, "is not a known query parameter (known: "+known+")")
 		}
 		if err != nil {
 			return invalid(name, values[0], "is not a duration such as 3s")

@@ -1,7 +1,11 @@
 package etcdbackend
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -89,6 +94,24 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
+// TestUnknownParameter names those that there are, each of which is one.
+func TestUnknownParameter(t *testing.T) {
+	for raw, known := range map[string]string{
+		"etcd://h":  "dial_timeout, layout, request_timeout",
+		"etcds://h": "ca, cert, dial_timeout, key, layout, request_timeout, server_name",
+	} {
+		_, err := parse(t, raw+"?nosuch=1")
+		if want := "\"nosuch\": is not a known query parameter (known: " + known + ")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+		for name := range strings.SplitSeq(known, ", ") {
+			if _, err := parse(t, raw+"?"+name+"="); err != nil && !strings.Contains(err.Error(), "is not a duration") && name != "layout" {
+				t.Errorf("%s of %s: %v", name, raw, err)
+			}
+		}
+	}
+}
+
 func emptyFile(t *testing.T) string {
 	name := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
@@ -139,7 +162,7 @@ func TestTLSAndUsers(t *testing.T) {
 	c := claim(key(t))
 	acquired(t, b, c)
 	want(t, "renew", b.Renew(ctx, c), nil)
-	want(t, "release", b.Release(ctx, c), nil)
+	want(t, "release", storetest.Release(ctx, b, c), nil)
 	_, err = b.Identity(ctx) // of a user with no more than the prefix
 	want(t, "identity", err, nil)
 
@@ -159,6 +182,72 @@ func TestTLSAndUsers(t *testing.T) {
 	if backend.AnswerOf(err) == backend.Yes || backend.Refused(err) {
 		t.Errorf("without TLS: %v", err)
 	}
+}
+
+// TestBadCertificate: the error is that of the certificate, with a user and without, and within
+// whatever time.
+func TestBadCertificate(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithTLS())
+	const unknown = "x509: certificate signed by unknown authority"
+	ca := "?request_timeout=2s&ca=" + srv.TLS.CAFile
+	for raw, why := range map[string]string{
+		"etcds://" + srv.Addr() + "?request_timeout=2s":                          unknown,
+		"etcds://u:s3cret@" + srv.Addr() + "?dial_timeout=2s":                    unknown,
+		"etcds://127.0.0.1:1," + srv.Addr() + "?request_timeout=2s":              unknown,
+		"etcds://localhost:" + strings.TrimPrefix(srv.Addr(), "127.0.0.1:") + ca: "localhost",
+		"etcds://" + srv.Addr() + ca + "&server_name=db.internal":                "db.internal",
+		"etcds://" + refusing(t, srv.TLS) + ca:                                   "certificate required",
+		"etcds://" + testserver.Etcd(t).Addr() + "?request_timeout=2s":           "EOF",
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			_, err := backend.Open(t.Context(), raw)
+			want(t, raw, err, backend.ErrUnavailable)
+			if !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: %v, want %s", raw, err, why)
+			}
+			_, err = backend.Open(quick(t, 1500*time.Millisecond), raw)
+			if !strings.Contains(raw, "s3cret") { // the log-in gives up a little earlier
+				want(t, raw, err, context.DeadlineExceeded)
+			}
+			if !strings.Contains(err.Error(), why) {
+				t.Errorf("%s, with little time: %v, want %s", raw, err, why)
+			}
+		})
+	}
+	opened(t, "etcds://localhost:"+strings.TrimPrefix(srv.Addr(), "127.0.0.1:")+ca+"&server_name=127.0.0.1")
+}
+
+// refusing is a server that wants client certificates, and has none to its taste.
+func refusing(t *testing.T, certs *testserver.TLS) string {
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: certs.Config.Certificates, ClientAuth: tls.RequireAnyClientCert, NextProtos: []string{"h2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			// What the client sent meanwhile is read, or the kernel would reset the connection, and the alert with it.
+			raw := conn.(*tls.Conn).NetConn().(*net.TCPConn) //nolint:forcetypeassert // it is one
+			_ = raw.SetDeadline(time.Now().Add(patience))
+			_ = raw.CloseWrite()
+			_, _ = io.Copy(io.Discard, raw)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return l.Addr().String()
 }
 
 // covers: A5

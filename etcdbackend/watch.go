@@ -211,7 +211,7 @@ func (b *Backend) proveTurns(w *watcher) {
 			continue
 		}
 		lc := b.claims[w.paths.topic(e.id())]
-		waits := lc != nil && lc.entry != nil && !lc.granted && !lc.ended
+		waits := lc != nil && lc.entry != nil && !lc.holds() && !lc.ended
 		if waits && !lc.proving && b.hub.Watched(lc.topic) {
 			lc.proving = true
 			b.tasks.Go(func() { b.prove(lc) })
@@ -219,8 +219,8 @@ func (b *Backend) proveTurns(w *watcher) {
 	}
 }
 
-// prove writes to the entry of a claim whose turn may have come, and hands the grant to whoever
-// watches. If that fails, the claim is to ask itself.
+// prove writes to the entry of a claim whose turn may have come, and hands the grant to its
+// watcher. If that fails, the claim has to ask itself.
 //
 // Safety: the write is confirm's. The lease that the claim is told of is the shorter of WaiterTTL
 // and TTL, and counts from its last answered attempt or heartbeat: one that is answered meanwhile
@@ -239,26 +239,20 @@ func (b *Backend) prove(lc *localClaim) {
 		w.guards = append(w.guards, unwritten(a.paths.counter(), 0))
 	}
 	r, err := a.write(ctx, w)
-	proven := err == nil && r.written
-	if proven {
-		b.mu.Lock()
-		f := b.keep(r.lease, a.sent, ttl)
-		b.mu.Unlock()
-		proven = f.wait(ctx) == nil
-	}
+	proven := err == nil && r.written && b.lasting(ctx, r.lease, a.sent, ttl) == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lc.proving = false
 	switch {
-	case b.claims[lc.topic] != lc, lc.granted: // released meanwhile, or granted to an attempt
+	case b.claims[lc.topic] != lc, lc.holds(): // released meanwhile, or granted to an attempt
 	case !proven:
 		b.hub.Wake(lc.topic, backend.Wake{})
 	default:
 		now := *r.queue.at(own.key)
-		lc.entry, lc.granted = &now, now.granted
+		lc.entry = &now
 		switch {
 		case !now.granted:
-		case !lc.asked.Equal(a.sent):
+		case !lc.asked.Equal(a.sent): // safeguard: etcd-proof-deadline
 			b.hub.Wake(lc.topic, backend.Wake{})
 		default:
 			grant := backend.Grant{Token: now.token(), TTL: ttl, Reserved: max(a.c.Reserve, 1), State: r.state}

@@ -30,7 +30,7 @@ func TestWeightIsInTheKey(t *testing.T) {
 		if len(keys) != 1 || !strings.HasPrefix(keys[0], p.queue+want) || strings.Contains(keys[0][len(p.queue+want):], "/") {
 			t.Errorf("weight %d has the entries %q, want %s%s and a slot", weight, keys, p.queue, want)
 		}
-		if err := b.Release(t.Context(), claim); err != nil {
+		if _, err := b.Release(t.Context(), claim); err != nil {
 			t.Errorf("Release = %v", err)
 		}
 	}

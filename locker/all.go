@@ -39,7 +39,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 		}
 		g, err := l.Lock(ctx, key, each...)
 		if err != nil {
-			return nil, errors.Join(err, all.rollBack())
+			return nil, errors.Join(err, all.unlockBehind())
 		}
 		all.guards = append(all.guards, g)
 		ctx = g.Context()
@@ -47,22 +47,14 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	return all, nil
 }
 
-// rollBack unlocks, and goes on behind the caller's back if that takes long: a store that is silent
+// unlockBehind unlocks, and goes on behind the caller's back if that takes long: a store that is silent
 // would make it wait for a TTL per key, which is no part of the time that the caller gave.
-func (g *Guards[T]) rollBack() error {
-	done := make(chan struct{})
+func (g *Guards[T]) unlockBehind() error {
 	var err error
-	go func() { // each guard is counted by its Client until it is unlocked
-		defer close(done)
-		err = g.Unlock()
-	}()
-	patiently(done)
-	select {
-	case <-done:
+	if behind(func() { err = g.Unlock() }) { // each guard is counted by its Client until it is unlocked
 		return err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // Keys returns the locked keys, sorted.

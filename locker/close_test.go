@@ -3,11 +3,13 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -74,6 +76,75 @@ func TestCloseOutOfTimeCutsGuardsOff(t *testing.T) {
 	})
 }
 
+// Close finds every hold, whether its lease is its own or a cohort's, and also one that was handed on. It
+// ends their contexts at once, and those that are still not unlocked are lost and named when its time is
+// over.
+//
+// covers: G1
+func TestCloseFindsEveryHold(t *testing.T) {
+	type client = locker.Client[struct{}]
+	type guard = *locker.Guard[struct{}]
+	with := func(opts ...locker.Option) func(t *testing.T, l *client) (guard, error) {
+		return func(t *testing.T, l *client) (guard, error) { return l.Lock(t.Context(), "k", opts...) }
+	}
+	for name, lock := range map[string]func(t *testing.T, l *client) (guard, error){
+		"lock":      with(),
+		"trylock":   func(t *testing.T, l *client) (guard, error) { return l.TryLock(t.Context(), "k") },
+		"shared":    with(locker.Shared()),
+		"permit":    with(locker.Permit(2)),
+		"reentrant": with(locker.Reentrant("o")),
+		"adopted": func(t *testing.T, l *client) (guard, error) {
+			ticket, err := mustLock(t, l, "k", locker.Reentrant("o")).Detach()
+			if err != nil {
+				return nil, err
+			}
+			return l.Adopt(t.Context(), ticket)
+		},
+		"handed on": func(t *testing.T, l *client) (g guard, err error) {
+			first, next := mustLock(t, l, "k"), make(chan struct{})
+			go func() {
+				defer close(next)
+				g, err = l.Lock(t.Context(), "k")
+			}()
+			synctest.Wait()
+			_ = first.Unlock()
+			<-next
+			return g, err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := hook()
+			l, err := locker.New(b, locker.Bare, locker.Config{TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := lock(t, l)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- l.Close() }()
+			synctest.Wait()
+			if cause := context.Cause(g.Context()); !errors.Is(cause, locker.ErrClosed) || errors.Is(cause, locker.ErrLost) {
+				_ = g.Unlock() // else Close waits for a hold that it does not know
+				t.Fatalf("%s: after Close began the context ended with %v, want ErrClosed", name, cause)
+			}
+			if err := <-closed; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `not unlocked: "k"`) {
+				t.Errorf("%s: Close out of time = %v, want one that names the guard", name, err)
+			}
+			renewed := b.renews.Load()
+			time.Sleep(time.Hour)
+			if n := b.renews.Load() - renewed; n > 0 {
+				t.Errorf("%s: %d renewals after Close", name, n)
+			}
+			wantHeld(t, b, "k", false)
+			if err := g.Unlock(); !errors.Is(err, locker.ErrClosed) {
+				t.Errorf("%s: Unlock after Close = %v, want ErrClosed", name, err)
+			}
+		})
+	}
+}
+
 // A claim that is being withdrawn is part of what Close waits for.
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	b := hook()
@@ -83,7 +154,7 @@ func TestCloseWaitsForCleanUp(t *testing.T) {
 	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		time.Sleep(5 * time.Second)
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		if _, err := l.TryLock(t.Context(), "k"); !errors.Is(err, errSilence) {

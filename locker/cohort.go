@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -16,22 +17,37 @@ import (
 // store only while somebody waits and it has no lease: so when the last of them has unlocked,
 // nothing of it is left there.
 //
-// It exists while there is a lease, somebody asks the store, or somebody waits. core.mu guards it.
+// It exists while there is a lease, somebody asks the store, or somebody waits. It has a mutex of its
+// own: thousands may want its key, or stop wanting it, at once, and are in nobody's way who wants
+// another.
+//
+// What holds of it whenever nobody has the mutex: it has a lease, or an acquirer (acquiring), or it is
+// over, and in no map. So each step that takes the lease or the acquirer away ends with next, which
+// starts an acquirer for those who wait. And of a lease, an outcome and a claim there is one owner at
+// a time, which each is handed to under the mutex: so none is left over, and none is used by two
+// (TestNothingIsLeftAfterTheLastUnlock, TestCrewStorm, TestTurnThatComesWithTheCancellation).
 type cohort struct {
-	id        cohortKey
-	lease     *lease // the process's; nil if it has none
-	acquiring bool   // a goroutine asks the store: the first caller itself, or the acquirer
+	core *core
+	id   cohortKey
+
+	mu        sync.Mutex // guards what follows
+	lease     *lease     // the process's; nil if it has none
+	acquiring bool       // a goroutine asks the store: the first caller itself, or the acquirer
+	over      bool       // nobody may join
 
 	cancel     context.CancelFunc // ends the acquirer; nil if there is none
 	stopped    chan struct{}      // closed when it has ended and its claim is withdrawn
 	unanswered *time.Timer        // fails those who wait for a store that does not answer
 	asking     time.Time          // since when the store owes the acquirer an answer; zero: it does not
 
-	first, last *waiter // in the order in which they came
-	waiting     int
+	first, last *waiter // of those who wait, in the order in which they came
+	waiting     int     // how many they are
 	spare       *waiter // one that nobody needs any more
-	refusal     error   // the store's last answer, for error messages; nil before the first
-	trouble     error   // why there was none since
+
+	// For error messages.
+	refusal error         // the store's last answer to the acquirer; nil before the first
+	trouble error         // why there was none since
+	turn    time.Duration // how long a hold of the key lasts, as far as was known lately; 0 unknown
 }
 
 // A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way.
@@ -43,15 +59,32 @@ type cohortKey struct {
 
 // A waiter is a goroutine that waits for the lease of its cohort.
 type waiter struct {
-	ready      chan outcome // one slot; gets one outcome at most
+	ready      chan outcome // one slot; gets one outcome at most, when it is taken out of the queue
+	queued     bool         // it is in the queue, between
 	prev, next *waiter
-	queued     bool
+	number     int             // one more than that of who came before
+	done       <-chan struct{} // of ctx; nil: it looks itself
+	alike      int             // how many with the same done are right before it
+	crowd      *crowd          // that ends its wait when done is closed; nil: it looks itself
 	ctx        context.Context // for its values
 	since      time.Time
-	deadline   time.Time // of its ctx, for FailFast; zero without either
+	failBy     time.Time // see call
 }
 
-// An outcome is a lease, or why there is none. With neither it is Close's.
+// A crowd is waiters with one context, one right behind the other, beyond the first few. A goroutine of
+// its own looks for the end of their context, see watch.
+type crowd struct {
+	done  <-chan struct{}
+	first *waiter       // of those in the queue
+	empty chan struct{} // closed when there is none any more
+}
+
+const (
+	fewAlike   = 64  // so many with one context look for its end themselves: a crowd costs a goroutine
+	crowdBatch = 256 // so many of a crowd are woken at once
+)
+
+// An outcome is a lease, or why there is none.
 type outcome struct {
 	lease   *lease
 	err     error
@@ -73,47 +106,80 @@ type first struct {
 // lockTogether gets the lease for one of those who want the key in this process.
 func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call) (*lease, error) {
 	k := cohortKey{key, o.ttl, o.wait}
-	c.mu.Lock()
-	if c.closed {
+	for {
+		c.mu.Lock()
+		co := c.cohorts[k]
+		if co == nil && c.closing.Err() == nil { // with mu: refuseNew ends the waits of all cohorts that it finds
+			f := &first{}
+			f.cohort.core, f.cohort.id, f.cohort.acquiring = c, k, true
+			c.cohorts[k] = &f.cohort
+			c.mu.Unlock()
+			return c.lockFirst(ctx, f, info, o)
+		}
 		c.mu.Unlock()
+		if co == nil {
+			return nil, ErrClosed
+		}
+		o.done = ctx.Done() // without mu: a guard's context has a mutex of its own
+		co.mu.Lock()
+		if co.over { // since we looked
+			co.mu.Unlock()
+			continue
+		}
+		me, err := co.join(ctx, o)
+		co.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return co.await(ctx, me, info)
+	}
+}
+
+// join adds one who wants the lease at the end of the queue, unless it would wait in vain. The caller
+// has mu.
+func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
+	c := co.core
+	if c.closing.Err() != nil { // with mu: else refuseNew finds the waiter
 		return nil, ErrClosed
 	}
-	if co := c.cohorts[k]; co != nil {
-		if o.failFast {
-			if vain := inVain(ctx, c.blocked(co, key, co.waiting)); vain != nil {
-				c.mu.Unlock()
-				return nil, vain
-			}
-		}
-		if co.lease == nil { // else the turn may come within a microsecond, which a look at the stack would double
-			runtime.Callers(siteSkip+1, o.site[:])
-		}
-		me := co.join(ctx, o)
-		c.mu.Unlock()
-		return c.await(ctx, co, me, key, info)
+	// The first to wait has the estimate made, for all who come while it waits; from then on the key
+	// is one that is remembered.
+	if !o.failBy.IsZero() || co.waiting == 0 {
+		co.turn = c.holdTimes.remember(co.id.key).guess(time.Now())
 	}
-	f := &first{}
-	f.cohort.id, f.cohort.acquiring = k, true
-	c.cohorts[k] = &f.cohort
-	c.mu.Unlock()
-	return c.lockFirst(ctx, f, info, o)
+	if !o.failBy.IsZero() {
+		if vain := wouldTimeout(o.failBy, co.blocked(co.waiting)); vain != nil {
+			return nil, vain
+		}
+	}
+	if co.lease == nil { // else the turn may come within a microsecond, which a look at the stack would double
+		runtime.Callers(siteSkip+2, o.site[:])
+	}
+	return co.enqueue(ctx, o, false), nil
 }
 
 // lockFirst makes the first attempt in the caller's goroutine, as nobody else of this process is
 // there: most locks are free. If the key is held, the caller waits like everybody, and the acquirer
 // goes on with the same claim.
-func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (l *lease, err error) {
+//
+// Who comes meanwhile finds the cohort and waits in it; so when the attempt has been answered there
+// are four ways on, chosen under the mutex: the caller has the lease; it waits, first of all, as it
+// came first, and an acquirer goes on with its claim; it fails, and others wait, who inherit the claim
+// with its place in the queue; it fails alone, and withdraws the claim. From startAcquirer on the
+// wait is the acquirer's, and nothing of it may be read here.
+func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*lease, error) {
 	runtime.Callers(siteSkip+2, o.site[:])
 	co, w := &f.cohort, &f.wait
-	w.core, w.info, w.mode, w.cohort, w.room = c, info, co.id.mode, co, &f.lease
+	w.core, w.info, w.noWakes, w.cohort, w.prealloc = c, info, co.id.mode == waiting.Poll, co, &f.lease
 	c.claim(ctx, opLock, co.id.key, o, &w.claim)
-	if c.cfg.Wait.Passes > 0 {
+	if c.cfg.Wait.Passes > 0 { // a token for each hold that the lease may be handed on to, see pass
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
 	}
-	if !w.claim.Queue {
-		c.standBack(ctx, co.id.key)
-	}
-	if c.likelyHeld(&w.claim) {
+	switch known := c.holdTimes.of(co.id.key); {
+	case known == nil: // most keys
+	case !w.claim.Queue:
+		c.yieldTurn(ctx, known)
+	case c.likelyHeld(known): // so that a refusal needs no second attempt after the subscription, see run
 		w.subscribe(ctx)
 	}
 	answered := false
@@ -121,206 +187,260 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (l *
 		if !answered { // the backend panicked: the claim is withdrawn, and those who came meanwhile are seen to
 			w.unsure = true
 			w.stop()
-			c.owed.add(ctx, &w.claim, w.info)
-			c.stopAsking(ctx, co, w)
+			c.pending.add(ctx, &w.claim, w.info)
+			co.firstEnds(ctx, w)
 		}
 	}()
-	l, err = w.attempt(ctx)
+	l, err := w.attempt(ctx)
 	answered = true
 	if err == nil {
-		w.stop()
-		c.mu.Lock()
-		co.acquiring, co.lease, l.cohort = false, l, co
-		c.mu.Unlock()
+		if w.wakes != nil {
+			w.stop()
+		}
+		// Until here the lease was nobody's but ours, and those who came meanwhile wait for its
+		// Unlock. Had it been lost since the grant, its hold is told when it is made, and its
+		// Unlock finds out.
+		co.mu.Lock()
+		co.acquiring, co.lease = false, l
+		co.mu.Unlock()
 		return l, nil
 	}
-	var vain error
-	if o.failFast {
-		vain = inVain(ctx, err)
+	stop, why := w.shouldStop(ctx, err), cmp.Or(w.last, err)
+	if vain := wouldTimeout(o.failBy, err); vain != nil {
+		stop, why = true, vain
 	}
-	c.mu.Lock()
-	if vain == nil && !c.closed && !w.hopeless(ctx, err) {
-		me := co.joinFirst(ctx, o, w.since)
-		c.startAcquirer(ctx, co, w)
-		c.mu.Unlock()
-		return c.await(ctx, co, me, co.id.key, info)
+	// In one step with the look at closing, so that Close finds the waiter, or this finds Close.
+	co.mu.Lock()
+	if !stop && c.closing.Err() == nil {
+		me := co.enqueue(ctx, o, true) // in front of those who joined since
+		me.since = w.since
+		co.startAcquirer(ctx, w)
+		co.mu.Unlock()
+		return co.await(ctx, me, info)
 	}
-	if co.first != nil { // the claim, and its place in the queue, are the cohort's
-		c.startAcquirer(ctx, co, w)
-		c.mu.Unlock()
-	} else {
-		c.mu.Unlock()
+	inherited := co.waiting > 0
+	if inherited { // the claim, and its place in the queue, are the cohort's
+		co.startAcquirer(ctx, w)
+	}
+	co.mu.Unlock()
+	if !inherited {
 		w.stop()
 		w.withdraw(ctx)
-		c.stopAsking(ctx, co, w)
+		co.firstEnds(ctx, w)
 	}
-	switch {
-	case vain != nil:
-		return nil, vain
-	case w.last != nil:
-		return nil, w.last
-	}
-	return nil, err
-}
-
-// stopAsking ends what lockFirst began.
-func (c *core) stopAsking(ctx context.Context, co *cohort, w *wait) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	co.acquiring = false
-	c.next(ctx, co, &w.claim, w.info)
-}
-
-// await waits for one's turn. Cancellation and turn may come together: under mu it is decided which
-// it was.
-func (c *core) await(ctx context.Context, co *cohort, me *waiter, key string, info Hold) (l *lease, err error) {
-	ctx, end := c.observe(ctx, OpWait, info)
-	defer func() { end(info, err) }()
-	select {
-	case got := <-me.ready:
-		switch {
-		case got.lease == nil:
-			patiently(got.stopped)
-			if got.err == nil { // Close
-				return nil, cmp.Or(c.waitedFor(co, key), error(ErrClosed))
-			}
-			return nil, got.err
-		case ctx.Err() != nil: // got after the caller gave up
-			c.giveBack(ctx, got.lease)
-			return nil, cmp.Or(c.waitedFor(co, key), ctx.Err())
-		}
-		c.observeTurn(ctx, got.lease)
-		return got.lease, nil
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	why := cmp.Or(c.blocked(co, key, co.ahead(me)), ctx.Err())
-	if !me.queued { // the turn came at the same moment
-		c.mu.Unlock()
-		if got := <-me.ready; got.lease != nil {
-			c.giveBack(ctx, got.lease)
-		}
-		return nil, why
-	}
-	co.remove(me)
-	var stopped chan struct{}
-	if co.first == nil && co.cancel != nil { // nobody waits: the claim is withdrawn before this returns, if that is soon
-		co.cancel()
-		stopped = co.stopped
-	}
-	c.mu.Unlock()
-	patiently(stopped)
 	return nil, why
 }
 
-func (c *core) waitedFor(co *cohort, key string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.blocked(co, key, 0)
+// firstEnds ends what lockFirst began.
+func (co *cohort) firstEnds(ctx context.Context, w *wait) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	co.acquiring = false
+	co.next(ctx, &w.claim, w.info)
+}
+
+// await waits for one's turn. Cancellation and turn may come together: which it was is decided by who
+// takes the waiter out of the queue first, the waiter itself or its crowd's goroutine (giveUp), or
+// whoever has a lease to give. A turn that was too late for its waiter has given it the lease all the
+// same, so that it is passed on or released by the one who has it, and by nobody else.
+func (co *cohort) await(ctx context.Context, me *waiter, info Hold) (l *lease, err error) {
+	ctx, end := co.core.observe(ctx, OpWait, info)
+	ctx, nested := co.core.enterNested(ctx, co.id.key, "", info)
+	defer func() {
+		err = nested.leave(err)
+		end(info, err)
+	}()
+	done := ctx.Done()
+	if me.crowd != nil && me.crowd.done == done { // else the observer has given it an end of its own
+		done = nil
+	}
+	var got outcome
+	select {
+	case got = <-me.ready:
+	case <-done:
+		co.mu.Lock()
+		if me.queued {
+			co.giveUp(me)
+		}
+		co.mu.Unlock()
+		got = <-me.ready // which may be the turn that came at the same moment
+	}
+	switch {
+	case got.lease == nil:
+		waitGrace(got.stopped)
+		return nil, cmp.Or(got.err, ctx.Err())
+	case ctx.Err() != nil: // got after the caller's end; safeguard: late-turn
+		co.passOrRelease(ctx, got.lease)
+		return nil, ctx.Err()
+	}
+	co.core.observeTurn(ctx, got.lease)
+	return got.lease, nil
+}
+
+// giveUp takes one who waits out of the queue, as its context has ended, and tells it what is known of
+// who is in the way. If nobody waits any more the claim is withdrawn, and stopped closed when that is
+// done. The caller has mu.
+func (co *cohort) giveUp(w *waiter) {
+	got := outcome{err: co.blocked(min(w.number-co.first.number, co.waiting-1))} // those who left in between count in one of the two
+	co.dequeue(w)                                                                // safeguard: gave-up
+	if co.waiting == 0 && co.cancel != nil {
+		co.cancel()
+		got.stopped = co.stopped
+	}
+	w.ready <- got
+}
+
+// joinCrowd has w wait in the crowd of the one before it, if they have one context, or begins one if
+// enough do. Whoever looks for the end itself is woken by it, and whoever waits for the network comes
+// behind all who were woken, whatever its key: behind a hundred thousand that is long. The caller has mu.
+func (co *cohort) joinCrowd(w *waiter) {
+	if w.done == nil || w.prev.done != w.done {
+		return
+	}
+	w.alike, w.crowd = w.prev.alike+1, w.prev.crowd
+	if w.crowd == nil && w.alike >= fewAlike { // safeguard: crowd
+		w.crowd = &crowd{w.done, w, make(chan struct{})}
+		co.core.add()
+		go co.watch(w.crowd)
+	}
+}
+
+// watch ends the waits of a crowd when its context has ended, a batch at a time, and lets goroutines
+// that can run go first between two of them.
+func (co *cohort) watch(c *crowd) {
+	defer co.core.done()
+	select {
+	case <-c.empty:
+		return
+	case <-c.done:
+	}
+	for more := true; more; runtime.Gosched() {
+		co.mu.Lock()
+		for n := 0; c.first != nil && n < crowdBatch; n++ {
+			co.giveUp(c.first)
+		}
+		more = c.first != nil
+		co.mu.Unlock()
+	}
 }
 
 // blocked is what is known of who is in the way of one who waits in the cohort behind ahead others:
 // what the store told who asked it, or one of this process. Nil if that is nobody, as far as is
 // known. The caller has mu.
-func (c *core) blocked(co *cohort, key string, ahead int) error {
+func (co *cohort) blocked(ahead int) error {
 	var held *HeldError
-	claim := &backend.Claim{Key: key} // exclusive
 	switch {
 	case errors.As(co.refusal, &held):
-		return c.estimate(claim, held.Err, ahead)
+		return heldBehind(held.Err, ahead, co.turn)
 	case co.refusal != nil:
 		return co.refusal
 	case co.lease != nil || ahead > 0:
-		return c.estimate(claim, &backend.HeldError{Position: 1, Holder: c.meta}, ahead)
+		return heldBehind(&backend.HeldError{Position: 1, Holder: co.core.meta}, ahead, co.turn)
 	}
 	return co.trouble
 }
 
 // startAcquirer starts the goroutine that asks the store with w. The caller has mu, and is counted.
 // The first who waits, or else ctx, gives values only: an acquirer outlives the call that started
-// it.
-func (c *core) startAcquirer(ctx context.Context, co *cohort, w *wait) {
+// it. If by now nobody waits, or Close has begun, it is cancelled at once and does what is left to do
+// for the claim, which is to withdraw it.
+func (co *cohort) startAcquirer(ctx context.Context, w *wait) {
+	c := co.core
 	if co.first != nil {
 		ctx = co.first.ctx
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
-	timeout := c.storeTimeout(co.id.ttl)
+	limit := timeout(c.cfg.StoreTimeout, co.id.ttl)
+	// An attempt that is still not answered counts from when it was sent, not from now.
 	if co.asking = (time.Time{}); w.unanswered {
 		co.asking = w.since
-		timeout = max(timeout-time.Since(w.since), 1)
+		limit = max(limit-time.Since(w.since), 1)
 	}
-	co.unanswered = time.AfterFunc(timeout, func() { c.failUnanswered(co) })
-	if co.first == nil || c.closed {
+	co.unanswered = time.AfterFunc(limit, co.failUnanswered)
+	if co.waiting == 0 || c.closing.Err() != nil {
 		cancel()
 	}
-	c.open++
-	go c.acquireFor(ctx, co, w)
+	c.add()
+	go co.acquire(ctx, w)
 }
 
-// acquireFor is the acquirer: it asks the store until it has a lease for the first who waits, or
-// nobody waits any more. When it ends, nothing is in the store but the lease that it gave.
-func (c *core) acquireFor(ctx context.Context, co *cohort, w *wait) {
+// acquire is the acquirer: it asks the store until it has a lease for the first who waits, or nobody
+// waits any more. When it ends, nothing is in the store but the lease that it gave.
+func (co *cohort) acquire(ctx context.Context, w *wait) {
+	c := co.core
 	defer c.done()
 	w.cohort = co
 	ctx = c.observeAcquirer(ctx, w)
-	if !w.claim.Queue {
-		c.standBack(ctx, co.id.key)
+	if known := c.holdTimes.of(co.id.key); known != nil && !w.claim.Queue {
+		c.yieldTurn(ctx, known)
 	}
 	l, err := w.run(ctx)
-	c.acquired(ctx, co, w, l, err)
+	co.acquired(ctx, w, l, err)
 }
 
 // acquired gives the lease to the first who waits, or tells those who do why there is none. It is
-// apart from acquireFor, as what that needs is on the stack of each sleeping acquirer.
-func (c *core) acquired(ctx context.Context, co *cohort, w *wait, l *lease, err error) {
+// apart from acquire, as what that needs is on the stack of each sleeping acquirer.
+//
+// Safety: the lease has one owner from the grant on: the waiter that is taken out of the queue under
+// mu, or this goroutine, which releases it. A claim without a lease is withdrawn before the acquirer
+// counts as ended, so the next one's claim, which has another name, never stands in the store's queue
+// beside it for those who have been told that nothing is left (TestWhoGaveUpIsPassedOver,
+// TestCancelledWaitLeavesNothing).
+func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
+	c := co.core
 	if err == nil && c.events != nil { // before anybody can have it
 		c.observeLease(ctx, EventGrant, l)
 	}
-	c.mu.Lock()
-	if err == nil && co.first != nil {
+	co.mu.Lock()
+	if co.first != nil && err == nil {
 		co.acquirerEnded()
-		co.lease, l.cohort = l, co
-		co.give(l)
-		c.mu.Unlock()
+		co.lease = l
+		co.give(co.first, l)
+		co.mu.Unlock()
 		return
 	}
-	if err != nil && ctx.Err() == nil { // refused
-		co.failAll(err)
+	if err != nil && ctx.Err() == nil { // refused: by the store, for good, and so for all who wait
+		co.endWaits(err)
 	}
-	c.mu.Unlock()
+	co.mu.Unlock()
 	if err == nil {
-		_ = c.giveUp(ctx, l) // everybody left at the last moment
+		_ = l.release(ctx, nil) // everybody left at the last moment; safeguard: unwanted-grant
 	} else {
 		w.withdraw(ctx)
 		w.finish(w.info, err)
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	co.mu.Lock()
+	defer co.mu.Unlock()
 	co.acquirerEnded()
-	c.next(ctx, co, &w.claim, w.info)
+	co.next(ctx, &w.claim, w.info)
 }
 
 // next starts an acquirer if somebody waits and the process has no lease; if there is nothing left
-// of the cohort it is forgotten. like is a claim to make the next one of. The caller has mu.
-func (c *core) next(ctx context.Context, co *cohort, like *backend.Claim, info Hold) {
+// of the cohort it is over. like is a claim to make the next one of: the new one has a name of its
+// own, so that the release or the tombstone of the last one has no say in it. The caller has mu.
+func (co *cohort) next(ctx context.Context, like *backend.Claim, info Hold) {
+	c := co.core
 	switch {
-	case co.lease != nil || co.acquiring:
-	case co.first != nil:
-		w := &wait{core: c, claim: *like, info: info, mode: co.id.mode}
+	case co.lease != nil || co.acquiring || co.over:
+	case co.waiting > 0:
+		w := &wait{core: c, claim: *like, info: info, noWakes: co.id.mode == waiting.Poll}
 		w.claim.Owner, w.claim.NoneInFlight, w.claim.Before = backend.NewOwner(), false, nil
 		w.claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond)
 		if c.cfg.Wait.Passes > 0 {
 			w.claim.Reserve = min(c.cfg.Wait.Passes+1, backend.MaxReserve)
 		}
-		c.startAcquirer(ctx, co, w)
-	case c.cohorts[co.id] == co:
+		co.startAcquirer(ctx, w)
+	default:
+		co.over = true
+		c.mu.Lock()
 		delete(c.cohorts, co.id)
+		c.mu.Unlock()
 	}
 }
 
-// acquirerEnded forgets the acquirer. The caller has mu.
+// acquirerEnded takes note that the acquirer has ended. The caller has mu.
 func (co *cohort) acquirerEnded() {
 	co.cancel()
 	co.unanswered.Stop()
@@ -331,204 +451,195 @@ func (co *cohort) acquirerEnded() {
 
 // noteRefusal keeps a definite answer for those who wait. It fails the first, for whom the store
 // was asked, if that one asked for it and would wait too long.
-func (c *core) noteRefusal(w *wait, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	co := w.cohort
-	co.refusal, co.trouble, co.asking = err, nil, time.Time{}
-	for co.first != nil && !co.first.deadline.IsZero() {
-		vain := wouldTimeout(co.first.deadline, err)
+func (co *cohort) noteRefusal(err error) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	co.asking, co.refusal, co.trouble = time.Time{}, err, nil
+	var held *HeldError
+	if errors.As(err, &held) {
+		co.turn = held.Wait / time.Duration(max(held.Position, 1))
+	}
+	// Only the first is asked for, and only its own deadline counts: with it gone the next is.
+	for w := co.first; w != nil; w = co.first {
+		vain := wouldTimeout(w.failBy, err)
 		if vain == nil {
 			break
 		}
-		co.pop().ready <- outcome{err: vain, stopped: co.stopped}
+		co.fail(w, vain)
 	}
-	if co.first == nil && co.cancel != nil {
+	if co.waiting == 0 && co.cancel != nil {
 		co.cancel()
 	}
 }
 
-// noteAttempt takes note that the store owes an answer from now on.
-func (c *core) noteAttempt(co *cohort) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// noteAttempt takes note that the store owes an answer from now on. It keeps the first of several that
+// are not answered: those who wait are counted from it.
+func (co *cohort) noteAttempt() {
+	co.mu.Lock()
+	defer co.mu.Unlock()
 	if co.asking.IsZero() {
 		co.asking = time.Now()
 	}
 }
 
 // noteTrouble keeps why the store gave no answer.
-func (c *core) noteTrouble(co *cohort, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (co *cohort) noteTrouble(err error) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
 	co.trouble = err
 }
 
 // failUnanswered fails those who have waited for longer than StoreTimeout without any answer of the
-// store, and looks again when the next one may have.
-func (c *core) failUnanswered(co *cohort) {
-	timeout := c.storeTimeout(co.id.ttl)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// store, and looks again when the next one may have. Each has a time of its own, as those who came
+// later have not waited for as long; when nobody is left the acquirer is cancelled, and withdraws
+// what it asked for (TestStoreTimeoutInACohort, TestStoreTimeoutIsAboutSilenceOnly).
+func (co *cohort) failUnanswered() {
+	c := co.core
+	limit := timeout(c.cfg.StoreTimeout, co.id.ttl)
+	co.mu.Lock()
+	defer co.mu.Unlock()
 	if co.unanswered == nil { // the acquirer has ended
 		return
 	}
-	for co.first != nil {
-		since := co.first.since
+	// Those in front have waited the longest, so the first whose time is not over ends the loop,
+	// and the timer is set for it. Nobody is failed while the store owes no answer: then it has
+	// said who holds.
+	for w := co.first; w != nil; w = co.first {
+		since := w.since
 		if co.asking.After(since) {
 			since = co.asking
 		}
-		if co.asking.IsZero() || !c.unanswered(since, timeout) {
-			next := timeout - time.Since(since)
+		if co.asking.IsZero() || !c.timedOut(since, limit) {
+			next := limit - time.Since(since)
 			if next <= 0 {
-				next = timeout / 8
+				next = limit / 8
 			}
 			co.unanswered.Reset(next)
 			return
 		}
-		co.pop().ready <- outcome{err: errUnanswered(timeout, co.trouble), stopped: co.stopped}
+		co.fail(w, errUnanswered(limit, co.trouble))
 	}
 	co.cancel()
 }
 
-// pass hands the lease of a hold that is over to the next in the cohort, if somebody waits, the
-// budget allows it and the lease is good for a while; good says that it is. The next hold has a
-// token of its own, one of those that the grant has reserved. Nobody else touches the lease's
-// tokens meanwhile: the last hold is over, and the next has not begun.
-func (c *core) pass(l *lease, now instant, good bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	co := l.cohort
-	if co == nil || co.lease != l || co.first == nil || !good || c.closed || l.passes >= c.cfg.Wait.Passes ||
-		time.Duration(now-l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 {
+// pass hands the lease of a hold that is over to the next in the cohort, if somebody waits and the
+// budget allows it and the lease is good for a while.
+//
+// Safety: the next hold has a token of its own, one of those that the grant has reserved, and each
+// is given out once: nobody else touches the lease's tokens, as the last hold is over and the next
+// has not begun. Whoever comes when nobody waits finds the lease until it is removed, and is the
+// acquirer's from then on, as removed and join are steps under mu
+// (TestLeaseIsHandedOnInOrderWithOwnTokens, TestNoMoreTokensThanReserved, TestCrewStorm).
+func (co *cohort) pass(l *lease, now instant) bool {
+	c := co.core
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	if co.waiting == 0 || co.lease != l || !l.good(now) || c.closing.Err() != nil || l.passes >= c.cfg.Wait.Passes ||
+		time.Duration(now-l.granted) >= c.cfg.Wait.PassTime || c.caps.Fencing && l.spare == 0 { // safeguard: reserved-tokens
 		return false
 	}
 	if c.caps.Fencing {
-		l.token++
+		l.token++ // safeguard: token-each
 		l.spare--
 	}
 	l.passes++
+	l.info.TookOver = 0 // safeguard: took-over-first
 	co.spare = l.waiter // whose hold is over: it has got its outcome long ago
-	co.give(l)
+	co.give(co.first, l)
 	return true
 }
 
-// drop ends a lease that is lost, or about to be released, and takes it from its cohort: those who
-// wait in it are the acquirer's from now on. Its first attempt may come before the release or after
-// it: before, it is queued and handed the key; after, it is granted if it is the first. finish is
-// to be called at the end of the release, if there is one: it ends the operation for the observer.
-func (c *core) drop(ctx context.Context, l *lease) (finish func()) {
-	l.mu.Lock()
-	l.halt()
-	lost := l.lost
-	l.mu.Unlock()
-	c.mu.Lock()
-	_, first := c.leases[l]
-	delete(c.leases, l)
-	info := l.info
-	info.Token = l.token
-	if co := l.cohort; co != nil && co.lease == l {
+// removed has those who wait served by an acquirer from now on, as the lease is over.
+func (co *cohort) removed(ctx context.Context, l *lease) {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	if co.lease == l {
 		co.lease = nil
-		c.next(ctx, co, &l.claim, l.info)
+		co.next(ctx, &l.claim, l.info)
 	}
-	c.mu.Unlock()
-	if !first || l.finish == nil {
-		return func() {}
-	}
-	return func() { l.finish(info, lost) }
 }
 
-// giveBack deals with a lease that came too late for the one who waited for it.
-func (c *core) giveBack(ctx context.Context, l *lease) {
-	now := c.now()
-	if c.pass(l, now, l.good(now)) {
-		return
+// passOrRelease deals with a lease that came too late for the one who waited for it.
+func (co *cohort) passOrRelease(ctx context.Context, l *lease) {
+	c := co.core
+	if !co.pass(l, c.now()) {
+		_ = l.release(ctx, nil)
 	}
-	_ = c.giveUp(ctx, l)
 }
 
-// give gives the lease to the first. The caller has mu.
-func (co *cohort) give(l *lease) {
-	l.waiter = co.pop()
-	l.waiter.ready <- outcome{lease: l}
-}
-
-// join adds a waiter at the end. The caller has mu.
-func (co *cohort) join(ctx context.Context, o *call) *waiter {
-	me := co.spare
+// enqueue adds one who waits, at the end or in front. The caller has mu.
+func (co *cohort) enqueue(ctx context.Context, o *call, inFront bool) *waiter {
+	me := co.spare // used again with its channel, which is most of what a waiter costs
 	if co.spare = nil; me == nil {
 		me = &waiter{ready: make(chan outcome, 1)}
 	}
-	*me = waiter{ready: me.ready, queued: true, ctx: ctx, since: time.Now(), prev: co.last}
-	if o.failFast {
-		me.deadline, _ = ctx.Deadline()
+	*me = waiter{ready: me.ready, queued: true, ctx: ctx, since: time.Now(), failBy: o.failBy, done: o.done}
+	switch {
+	case co.first == nil:
+		co.first, co.last = me, me
+	case inFront:
+		me.next, me.number = co.first, co.first.number-1
+		co.first.prev, co.first = me, me
+	default:
+		me.prev, me.number = co.last, co.last.number+1
+		co.last.next, co.last = me, me
+		co.joinCrowd(me)
 	}
-	if co.last == nil {
-		co.first = me
-	} else {
-		co.last.next = me
-	}
-	co.last = me
 	co.waiting++
 	return me
 }
 
-// joinFirst adds the one who came first, as it asked the store for itself meanwhile. The caller has
-// mu.
-func (co *cohort) joinFirst(ctx context.Context, o *call, since time.Time) *waiter {
-	me := co.join(ctx, o)
-	me.since = since
-	if me.prev != nil {
-		co.last = me.prev
-		co.last.next = nil
-		me.prev, me.next = nil, co.first
-		co.first.prev = me
-		co.first = me
+// dequeue takes one who waits out of the queue: what it gets now is its outcome, or it wants none. The
+// caller has mu.
+func (co *cohort) dequeue(w *waiter) {
+	if c := w.crowd; c != nil && c.first == w { // the next of it is right behind, or there is none
+		if c.first = w.next; c.first == nil || c.first.crowd != c {
+			c.first = nil
+			close(c.empty)
+		}
 	}
-	return me
-}
-
-// pop removes the first. The caller has mu.
-func (co *cohort) pop() *waiter {
-	me := co.first
-	co.remove(me)
-	return me
-}
-
-// remove takes a waiter out. The caller has mu.
-func (co *cohort) remove(me *waiter) {
-	if me.prev == nil {
-		co.first = me.next
+	if w.prev == nil {
+		co.first = w.next
 	} else {
-		me.prev.next = me.next
+		w.prev.next = w.next
 	}
-	if me.next == nil {
-		co.last = me.prev
+	if w.next == nil {
+		co.last = w.prev
 	} else {
-		me.next.prev = me.prev
+		w.next.prev = w.prev
 	}
-	me.prev, me.next, me.queued = nil, nil, false
+	w.prev, w.next, w.queued = nil, nil, false
+	w.ctx = nil // it may be a guard's, which is not dropped as long as somebody has it; safeguard: waiter-ctx
 	co.waiting--
 }
 
-// failAll tells everybody who waits why there is no lease; nil for Close. The acquirer ends. The
-// caller has mu.
-func (co *cohort) failAll(err error) {
-	for co.first != nil {
-		co.pop().ready <- outcome{err: err, stopped: co.stopped}
+// give gives one who waits the lease. Its channel has a slot, so the sender never waits. The caller
+// has mu.
+func (co *cohort) give(to *waiter, l *lease) {
+	co.dequeue(to)
+	l.waiter = to
+	to.ready <- outcome{lease: l}
+}
+
+// fail tells one who waits why there is no lease. The caller has mu.
+func (co *cohort) fail(w *waiter, err error) {
+	co.dequeue(w)
+	w.ready <- outcome{err: err, stopped: co.stopped}
+}
+
+// endWaits tells everybody who waits why there is no lease. The acquirer ends. The caller has mu.
+func (co *cohort) endWaits(err error) {
+	for w := co.first; w != nil; w = co.first {
+		co.fail(w, err)
 	}
 	if co.cancel != nil {
 		co.cancel()
 	}
 }
 
-// ahead returns how many wait before me. The caller has mu.
-func (co *cohort) ahead(me *waiter) (n int) {
-	if !me.queued {
-		return 0
-	}
-	for w := me.prev; w != nil; w = w.prev {
-		n++
-	}
-	return n
+// close ends the waits because of Close.
+func (co *cohort) close() {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	co.endWaits(cmp.Or(co.blocked(0), error(ErrClosed)))
 }

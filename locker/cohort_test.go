@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/waiting"
 )
@@ -50,7 +52,7 @@ func count() *counted {
 		b.mu.Lock()
 		delete(b.waiting, c.Owner)
 		b.mu.Unlock()
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	return b
 }
@@ -384,4 +386,91 @@ func TestCrewStorm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowTurn is an EventObserver under which whoever is handed a lease is slow to take it up.
+type slowTurn struct {
+	record
+	by time.Duration
+}
+
+func (s *slowTurn) Event(_ context.Context, e locker.Event) {
+	if e.Kind == locker.EventWake && e.Reason == locker.WakePass {
+		time.Sleep(s.by)
+	}
+}
+
+// The store's word that the lease is gone comes while the lease is on its way from one goroutine to
+// the next, and nobody holds: the next one's hold begins lost.
+// covers: B5
+func TestLeaseRefutedWhileItIsHandedOn(t *testing.T) {
+	b := count()
+	var refutes atomic.Bool
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		if refutes.Load() {
+			return backend.ErrLost
+		}
+		return b.Backend.Renew(ctx, c)
+	}
+	cfg := locker.Config{
+		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}, Observer: &slowTurn{by: 3 * time.Second},
+	}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		first := mustLock(t, l, "k")
+		next := make(chan *locker.Guard[struct{}])
+		go func() { next <- mustLock(t, l, "k") }()
+		time.Sleep(8500 * time.Millisecond) // it is renewed after 9 to 11 seconds
+		refutes.Store(true)
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		n := <-next
+		if b.renews.Load() != 1 {
+			t.Fatalf("%d renewals while the lease was handed on, want 1", b.renews.Load())
+		}
+		_, err := n.Value()
+		wantErr(t, err, locker.ErrLost, backend.ErrLost)
+		wantErr(t, context.Cause(n.Context()), locker.ErrLost)
+		wantErr(t, n.Unlock(), locker.ErrLost)
+	})
+}
+
+// A signal that the lease is gone comes while the lease is on its way, and there is no hold to ask
+// the store for: it is asked as soon as there is, and not at the next renewal.
+// covers: B5
+func TestSignalOfALossWhileTheLeaseIsHandedOn(t *testing.T) {
+	b := count()
+	caps := *b.caps
+	caps.Loss = true
+	b.caps = &caps
+	var refutes atomic.Bool
+	b.renew = func(ctx context.Context, c backend.Claim) error {
+		if refutes.Load() {
+			return backend.ErrLost
+		}
+		return b.Backend.Renew(ctx, c)
+	}
+	cfg := locker.Config{
+		TTL: 30 * time.Second, Wait: waiting.Config{PassTime: time.Hour}, Observer: &slowTurn{by: time.Second},
+	}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		gone := make(chan backend.Wake)
+		b.watch = func(context.Context, backend.Claim) (<-chan backend.Wake, error) { return gone, nil }
+		first := mustLock(t, l, "k")
+		next := make(chan *locker.Guard[struct{}])
+		go func() { next <- mustLock(t, l, "k") }()
+		time.Sleep(5 * time.Second)
+		refutes.Store(true)
+		began := time.Now()
+		time.AfterFunc(500*time.Millisecond, func() { gone <- backend.Wake{} })
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		n := <-next
+		<-n.Lost()
+		if d := time.Since(began); d > 3*time.Second { // it is renewed 5 seconds from the beginning, or more
+			t.Errorf("lost after %v, which is the renewal's doing", d)
+		}
+		wantErr(t, n.Unlock(), locker.ErrLost)
+	})
 }

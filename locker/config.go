@@ -1,10 +1,12 @@
 package locker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,17 +50,36 @@ type Config struct {
 	// accident. Two different pairs of namespace and key never meet, see [backend.Namespaced].
 	Namespace string
 
-	// Service names this program to those who wait for its locks. Default: the executable's name.
+	// Service names this program to those who wait for its locks. Default: OTEL_SERVICE_NAME of the
+	// environment, else the executable's name.
 	Service string
+
+	// Classes are the kinds of locks that there are, for observers: patterns of keys as of
+	// [path.Match], such as "order-*". A key is of the first that fits it, and [ClassOf] says what the
+	// class is called. Keys are matched without the namespace, and a * matches no slash. A key that none
+	// fits has no class: keys may hold the names of people, and there may be any number of them.
+	Classes []string
 
 	// Wait says how Lock waits.
 	Wait waiting.Config
+
+	// BreakDeadlocks has one Lock of a deadlock fail with [ErrDeadlock]: of those who wait for each other
+	// the one whose caller's hold, that another waits for, has the greatest token, if its Client has this
+	// set; so two never both fail. Without it deadlocks are logged, and told to the Observer.
+	//
+	// Deadlocks are seen among those who give Lock the context of the guard that they hold, or one
+	// derived from it, and wait for exclusive or shared locks. (A shared Lock that waits behind a
+	// writer for readers is not followed.) In one process they are found at once; across processes, on
+	// stores with a queue, when those who wait have done so for a second or more, see docs/tracing.md.
+	// Who uses the context in several goroutines, and unlocks in one while another waits, must know
+	// that such a wait counts as one of the holder.
+	BreakDeadlocks bool
 
 	// Require makes New fail with errors.ErrUnsupported unless the backend has all of these.
 	Require backend.Capabilities
 
 	Observer Observer     // told what happens; nil for nobody
-	Logger   *slog.Logger // lost and leaked locks, at level Warn; default slog.Default()
+	Logger   *slog.Logger // lost and leaked locks, and deadlocks, at level Warn; default slog.Default()
 }
 
 // withDefaults returns cfg complete, or an *[backend.InvalidError] that names the first bad field.
@@ -87,12 +108,14 @@ func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 			return cfg, fmt.Errorf("namespace: %w", err)
 		}
 	}
-	if cfg.Service == "" {
-		cfg.Service = filepath.Base(os.Args[0])
+	cfg.Classes = slices.Clone(cfg.Classes)
+	for _, pattern := range cfg.Classes {
+		if _, err := ClassOf(pattern); err != nil {
+			return cfg, err
+		}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Service = cmp.Or(cfg.Service, os.Getenv("OTEL_SERVICE_NAME"), filepath.Base(os.Args[0]))
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	var err error
 	if cfg.Wait, err = cfg.Wait.WithDefaults(); err != nil {
 		return cfg, &backend.InvalidError{Field: "Wait", Reason: err.Error()}

@@ -103,3 +103,57 @@ func TestContextThatManyLookAt(t *testing.T) {
 		}
 	})
 }
+
+// Whoever works under a hold finds it in the ctx, with a Client of whatever type; of several the
+// innermost, and also when it is over.
+func TestHoldFrom(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		want := func(ctx context.Context, key string, token uint64) locker.Hold {
+			t.Helper()
+			h, ok := locker.HoldFrom(ctx)
+			if !ok || h.Key != key || h.Token == 0 || token != 0 && h.Token != token {
+				t.Errorf("HoldFrom = %+v, %v, want %q with token %d", h, ok, key, token)
+			}
+			return h
+		}
+		for _, ctx := range []context.Context{t.Context(), (*locker.Guard[int])(nil).Context(), (&locker.Guards[int]{}).Context()} {
+			if h, ok := locker.HoldFrom(ctx); ok || h != (locker.Hold{}) {
+				t.Errorf("HoldFrom without a hold = %+v", h)
+			}
+		}
+		all, err := locker.All(t.Context(), l, []string{"b", "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(all.Context(), "b", all.Guard("b").Hold().Token)
+		_ = all.Unlock()
+
+		outer := mustLock(t, l, "outer")
+		tokens := map[uint64]bool{}
+		fn := func(ctx context.Context, _ struct{}) error {
+			ctx, cancel := context.WithCancel(context.WithValue(ctx, word{}, "hello"))
+			defer cancel()
+			tokens[want(ctx, "inner", 0).Token] = true
+			return nil
+		}
+		for name, err := range map[string]error{
+			"Do":   locker.Do(outer.Context(), l, "inner", fn),
+			"Lead": locker.Lead(outer.Context(), l, "inner", fn),
+			"Once": not(locker.Once(outer.Context(), l, "inner", time.Hour, fn)),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if len(tokens) != 3 {
+			t.Errorf("three holds have %d tokens", len(tokens))
+		}
+		ctx := outer.Context()
+		want(ctx, "outer", outer.Hold().Token)
+		_ = outer.Unlock()
+		want(ctx, "outer", outer.Hold().Token)
+		want(context.WithoutCancel(ctx), "outer", outer.Hold().Token)
+		wantErr(t, outer.Check(ctx), locker.ErrUnlocked)
+		wantErr(t, context.Cause(ctx), locker.ErrUnlocked)
+	})
+}

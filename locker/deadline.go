@@ -27,7 +27,7 @@ func (c *core) now() instant { return c.instant(time.Now()) }
 // for whatever is compared with a later instant.
 func (c *core) instant(t time.Time) instant {
 	slept := c.suspended(t)
-	if before := c.slept.Load(); slept-time.Duration(before) > napless {
+	if before := c.slept.Load(); slept-time.Duration(before) > napless { // safeguard: suspend
 		c.slept.CompareAndSwap(before, int64(slept)) // else another has found at least as much
 	} else {
 		slept = time.Duration(before)
@@ -39,11 +39,11 @@ func (c *core) instant(t time.Time) instant {
 // counted from before the request was sent: the store's lease began later than that, so it ends
 // later than the deadline (docs/guarantees.md, Lemma L).
 func deadlineOf(sent instant, ttl time.Duration) instant {
-	return sent + instant(ttl-ttl/driftRate-margin)
+	return sent + instant(ttl-ttl/driftRate-margin) // safeguard: drift
 }
 
-// local is i on the monotonic clock, if the machine does not sleep from now on.
-func (c *core) local(i instant) time.Time {
+// toTime converts i to a time.Time, assuming no further suspend.
+func (c *core) toTime(i instant) time.Time {
 	now := time.Now()
 	return now.Add(time.Duration(i - c.instant(now)))
 }

@@ -53,20 +53,13 @@ func (h *hold) detach() (t Ticket, err error) {
 	if err := h.valid(); err != nil {
 		return t, err
 	}
-	l.mu.Lock()
-	if h.unlocking {
-		l.mu.Unlock()
-		return t, ErrUnlocked
-	}
-	h.detached = true
-	l.mu.Unlock()
-	if err := h.unlock(); err != nil {
+	if err := h.unlock(byDetach); err != nil {
 		return t, err
 	}
-	l.mu.Lock()
-	until := c.local(l.until)
-	l.mu.Unlock()
-	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, until}, nil
+	if h.how != byDetach { // an Unlock was first
+		return t, ErrUnlocked
+	}
+	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, c.toTime(l.deadline())}, nil
 }
 
 // Adopt takes over the hold of a ticket: of those who have the ticket, one gets a guard. It makes
@@ -79,27 +72,4 @@ func (c *Client[T]) Adopt(ctx context.Context, t Ticket) (*Guard[T], error) {
 		return nil, &Error{opAdopt, t.Key, &backend.InvalidError{Field: "ticket", Reason: "has no owner or no hold"}}
 	}
 	return c.acquire(ctx, opAdopt, t.Key, []Option{TTL(t.TTL), Reentrant(t.Owner), func(o *call) { o.ticket = t.Hold }})
-}
-
-// adopt gives a lease that was just granted to the ticket's owner the place of the hold that was
-// detached, by releasing that.
-//
-// Safety: the store answers a release with a yes to one only, and only if that hold lasted until
-// then. So of those who enter with a ticket, one is told yes, and the others give back what they
-// got; and as the owner held until then, by that hold and by this lease, nobody else did since it
-// was detached. Without an answer it may have been either, so this lease is given back, too.
-func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
-	detached := l.claim
-	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil
-	ctx, end := c.observe(ctx, OpRelease, l.info)
-	err := c.b.Release(ctx, detached)
-	end(l.info, err)
-	if err == nil {
-		return nil
-	}
-	_ = c.giveUp(ctx, l)
-	if errors.Is(err, backend.ErrLost) {
-		return lostBecause(fmt.Errorf("the ticket was used before, or its lease has ended: %w", err))
-	}
-	return unanswered(err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -147,11 +148,11 @@ func TestAdoptUnanswered(t *testing.T) {
 		b.release = func(ctx context.Context, c backend.Claim) error {
 			if silent.CompareAndSwap(true, false) {
 				if executed {
-					_ = b.Backend.Release(ctx, c)
+					_, _ = b.Backend.Release(ctx, c)
 				}
 				return errSilence
 			}
-			return b.Backend.Release(ctx, c)
+			return storetest.Release(ctx, b.Backend, c)
 		}
 		bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
 			ticket := detached(t, detachable(t, l))

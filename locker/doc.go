@@ -1,9 +1,44 @@
 // Package locker hands out locks that other processes respect, as typed guards.
 //
-//	l, err := locker.New(b, locker.Fixed(accounts), locker.Config{})
-//	err = locker.Do(ctx, l, "account-7", func(ctx context.Context, a *Accounts) error { … })
+//	package main
 //
-// The backend b decides where locks live; see [github.com/holdfast-go/holdfast/backend.Open].
+//	import (
+//		"context"
+//		"fmt"
+//
+//		"github.com/holdfast-go/holdfast/backend"
+//		_ "github.com/holdfast-go/holdfast/backend/membackend" // for mem://, as redisbackend for redis://
+//		"github.com/holdfast-go/holdfast/locker"
+//	)
+//
+//	func main() {
+//		ctx := context.Background()
+//		b, err := backend.Open(ctx, "mem://") // or redis://host:6379, etcd://host:2379: nothing below changes
+//		if err != nil {
+//			panic(err)
+//		}
+//		l, err := locker.New(b, locker.Bare, locker.Config{})
+//		if err != nil {
+//			panic(err)
+//		}
+//		guard, err := l.Lock(ctx, "report") // waits for whoever has it
+//		if err != nil {
+//			panic(err)
+//		}
+//		work := guard.Context() // for what is done under the lock: it ends if the lock is lost
+//		fmt.Println("nobody else writes the report now:", work.Err() == nil)
+//		fmt.Println("nor did while it was held:", guard.Unlock() == nil)
+//	}
+//
+// Begin with [Client.Lock], which waits, [Client.TryLock], which does not, and [Do], which locks, runs a function
+// and unlocks. How to wait, for how long to hold, and who may share a lock are each an [Option]. A [Binder] puts the
+// value that the lock protects into its [Guard], where nobody reaches it without the lock: here [Bare], which has
+// none. [All] locks many keys at once, [Lead] elects a leader, [Once] runs a job once in a period, and a [Store]
+// keeps a value that only the holder of its lock can save.
+//
+// The backend decides where locks live, see [backend.Open]. To see what happens to locks, give Config.Observer an
+// Observer of package tracing; only who writes another needs [Op] and [EventKind]. The [cookbook] has whole programs
+// for twelve jobs, the [guarantees] what each store keeps under which fault.
 //
 // # What a lock promises
 //
@@ -23,16 +58,22 @@
 //
 // # What is protected
 //
-// A [Binder] makes the value of a guard. [Scoped] gives it an end; a [Store] keeps it with its
-// lock, so that only its holder can save it. [Once] runs a job once in a period.
+// A [Binder] makes the value of a guard, and then no code has the value without the lock:
+//
+//	open := func(key string) (*Account, error) { return &Account{Name: key}, nil }
+//	l, err := locker.New(b, locker.PerKey(open), locker.Config{})
+//	err = locker.Do(ctx, l, "account-7", func(ctx context.Context, a *Account) error { … })
+//
+// [PerKey] keeps one for each key, for the process: one caller at a time has it, and other processes have
+// others. [Scoped] gives it an end with each hold. A [Store] keeps it with its lock, for all processes.
 //
 // # Errors
 //
 // Errors are an *[Error] with the operation and the key, and work with errors.Is and errors.As:
 //
 //   - [ErrNotAcquired]: nothing is held. Together with [backend.ErrHeld] (as *[HeldError], which
-//     names the holder and estimates the wait), with ctx.Err() and its cause, or with the store's
-//     error.
+//     names the holder and estimates the wait), with [ErrEarly] (as *[EarlyError]: see [OncePer]),
+//     with ctx.Err() and its cause, or with the store's error.
 //   - [ErrLost]: the hold ended although nobody unlocked it. [ErrMaxHold]: it was ended by
 //     Config.MaxHold.
 //   - [ErrUnlocked]: the guard was unlocked before. [ErrClosed]: the client was closed; a hold that
@@ -43,4 +84,7 @@
 // Three durations are independent of each other: ctx (or [WaitLimit]) bounds the wait, the TTL
 // bounds how long a crashed holder blocks others, and Config.MaxHold bounds a hold however
 // diligently it is renewed. Choose a TTL of at least ten round trips to the store.
+//
+// [cookbook]: https://github.com/holdfast-go/holdfast/blob/main/docs/cookbook.md
+// [guarantees]: https://github.com/holdfast-go/holdfast/blob/main/docs/guarantees.md
 package locker

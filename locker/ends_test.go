@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/waiting"
 )
@@ -280,7 +283,7 @@ func TestOwedReleasesAreBounded(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	bubble(t, b, locker.Config{TTL: time.Hour}, func(t *testing.T, l *locker.Client[struct{}]) {
 		before := runtime.NumGoroutine()
@@ -296,7 +299,9 @@ func TestOwedReleasesAreBounded(t *testing.T) {
 			}
 			all.Wait()
 		}
-		if n := runtime.NumGoroutine() - before; n > 20 {
+		synctest.Wait() // requests whose callers have just returned
+		// While a goroutine ends, the runtime may count 32 too many: those it moves from one list of free ones to the other.
+		if n := runtime.NumGoroutine() - before; n > 200 {
 			t.Errorf("%d goroutines are left of 2000 calls", n)
 		}
 		if n := most.Load(); n > 51 { // the first fifty find out together
@@ -480,4 +485,80 @@ func TestStandingBackIsRare(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An Unlock says nil for a hold that Close has ended only until the hold's deadline, while Close
+// waits for it and afterwards: from then on another may have held the lock.
+// covers: C10
+func TestUnlockAfterCloseAndTheDeadline(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration // Close begins; the deadline is after 6s
+		lost  bool
+	}{
+		"while Close waits, in time":     {4 * time.Second, false},
+		"while Close waits, too late":    {9 * time.Second, true},
+		"after Close, and much too late": {time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := hook()
+				b.renew = func(context.Context, backend.Claim) error { return errSilence }
+				l := start(t, b, locker.Config{TTL: 6 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+				g := mustLock(t, l, "k")
+				closed := make(chan error, 1)
+				go func() { closed <- l.Close() }()
+				time.Sleep(test.after)
+				err := g.Unlock()
+				if test.lost {
+					wantErr(t, err, locker.ErrLost)
+				} else if err != nil {
+					t.Errorf("Unlock in time = %v", err)
+				}
+				<-closed //nolint:errcheck // what Close says of it is tested elsewhere
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// The bound holds however often a store that stays silent is asked: what was in flight does not
+// come back into a list that has filled up meanwhile. Beyond the bound the oldest are left to their
+// leases.
+// covers: X10
+func TestOwedReleasesAreBoundedWhileTheyAreRetried(t *testing.T) {
+	const bound, times = 1 << 12, 3
+	b := plain()
+	var answers atomic.Bool
+	var mu sync.Mutex
+	var freed []string
+	b.acquire = func(context.Context, backend.Claim) (backend.Grant, error) { return backend.Grant{}, errSilence }
+	b.release = func(ctx context.Context, c backend.Claim) error {
+		if !answers.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		freed = append(freed, c.Key)
+		return nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, b, locker.Config{TTL: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		for i := range times * bound {
+			if _, err := l.TryLock(t.Context(), fmt.Sprint(i)); !errors.Is(err, errSilence) {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond) // a request is given up now and then, and goes back into the list
+		}
+		answers.Store(true)
+		if err := l.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if len(freed) < bound-1 || len(freed) > bound+1 { // one was in flight
+			t.Errorf("%d releases were owed of %d, want %d", len(freed), times*bound, bound)
+		}
+		if !slices.Contains(freed, fmt.Sprint(times*bound-1)) {
+			t.Error("the last was left to its lease, and not the oldest")
+		}
+	})
 }

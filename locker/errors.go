@@ -19,9 +19,18 @@ var (
 	ErrMaxHold     = errors.New("lock held for longer than MaxHold")
 	ErrClosed      = errors.New("locker is closed")
 
-	// ErrWouldDeadlock: the ctx given to Lock comes from a guard of the same key, so Lock would
-	// wait for its own caller.
-	ErrWouldDeadlock = errors.New("lock is held by the caller")
+	// ErrDeadlock: Lock waited for somebody who waited, perhaps by way of others, for a lock of its own
+	// caller, and was the one of them to give up, see [Config].BreakDeadlocks. It is a *[DeadlockError].
+	// Unlock what the caller holds, so that the others go on, and begin again.
+	ErrDeadlock = errors.New("deadlock")
+
+	// ErrWouldDeadlock, which is an ErrDeadlock, too: the ctx given to Lock comes from a guard of the
+	// same key, so Lock would wait for its own caller.
+	ErrWouldDeadlock = fmt.Errorf("%w: lock is held by the caller", ErrDeadlock)
+
+	// ErrEarly: a try with [OncePer] came within the period of the last run. Always an
+	// *[EarlyError], together with ErrNotAcquired.
+	ErrEarly = backend.ErrEarly
 
 	// ErrWouldTimeout: a Lock with [FailFast] did not wait, as its time would most likely have run
 	// out first. Always a *[WouldTimeoutError].
@@ -35,7 +44,7 @@ var (
 
 // An Error is what every method of this package fails with.
 type Error struct {
-	Op  string // lock, trylock, bind, value, check, unlock, do, lead, once, update, get, detach, adopt
+	Op  string // lock, trylock, bind, value, check, unlock, do, lead, once, update, get, detach, adopt, holders
 	Key string // as the caller gave it, without the namespace
 	Err error
 }
@@ -52,6 +61,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// An EarlyError is [ErrEarly] with the time that is left of the period, by the store's clock.
+type EarlyError = backend.EarlyError
 
 // A HeldError is a *[backend.HeldError] with what this client makes of it.
 type HeldError struct {
@@ -83,7 +95,7 @@ func (e *HeldError) Unwrap() error { return e.Err }
 type WouldTimeoutError struct {
 	RetryAfter time.Duration // the estimated wait, which is longer than Left; see [HeldError], Wait
 	Left       time.Duration // of the time that the caller had for waiting
-	Position   int           // in line, 1 is next; 0 unknown
+	Position   int           // in the queue, 1 is next; 0 unknown
 	Holder     backend.Meta  // zero if unknown
 	Err        error         // the answer behind it: a *[HeldError] or a *[backend.QuarantineError]
 }
@@ -123,8 +135,8 @@ func notAcquired(ctx context.Context, last error) error {
 	return &causes{errs}
 }
 
-// unanswered says of err that it is no answer, if so.
-func unanswered(err error) error {
+// wrapUnknown marks err if the outcome is unknown.
+func wrapUnknown(err error) error {
 	if backend.AnswerOf(err) == backend.Unknown && !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("no answer from the store: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// The README shows the body of this example.
+// Do locks, runs and unlocks. The URL decides where the lock is kept.
 func Example() {
 	ctx := context.Background()
 	b := must(backend.Open(ctx, "mem://")) // or redis://host:6379, etcd://host:2379: nothing below changes
@@ -17,7 +17,7 @@ func Example() {
 	l := must(locker.New(b, locker.Bare, locker.Config{}))
 	defer l.Close()
 	err := locker.Do(ctx, l, "sku-1", func(ctx context.Context, _ struct{}) error {
-		return sell(ctx) // nobody else is here, in any process; ctx ends if the lock is lost
+		return sell(ctx) // ctx ends if the lock is lost
 	})
 	fmt.Println(err)
 	// Output:

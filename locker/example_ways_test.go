@@ -1,9 +1,11 @@
 package locker_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -62,8 +64,9 @@ func ExampleWaitLimit() {
 func ExampleAll() {
 	ctx, b := context.Background(), membackend.New()
 	defer b.Close()
-	accounts := map[string]int{"ann": 100, "bob": 20}
-	l, err := locker.New(b, locker.Fixed(accounts), locker.Config{})
+	type account struct{ cents int }
+	open := func(string) (*account, error) { return &account{100}, nil }
+	l, err := locker.New(b, locker.PerKey(open), locker.Config{})
 	if err != nil {
 		panic(err)
 	}
@@ -73,12 +76,16 @@ func ExampleAll() {
 	if err != nil {
 		panic(err)
 	}
-	accounts["ann"] -= 30
-	accounts["bob"] += 30
-	fmt.Println(both.Keys(), accounts)
+	accounts, err := both.Values()
+	if err != nil {
+		panic(err)
+	}
+	accounts[0].cents -= 30
+	accounts[1].cents += 30
+	fmt.Println(both.Keys(), accounts[0].cents, accounts[1].cents)
 	fmt.Println(both.Unlock())
 	// Output:
-	// [ann bob] map[ann:70 bob:50]
+	// [ann bob] 70 130
 	// <nil>
 }
 
@@ -206,30 +213,67 @@ func ExampleReentrant() {
 	// <nil>
 }
 
-// The same value for every hold, which only a guard gives away: a sync.Mutex with its value inside,
-// for all processes.
-func ExampleFixed() {
+// A value for each key, which only its guard gives away: a sync.Mutex with its value inside, for all
+// who lock. The value is this process's.
+func ExamplePerKey() {
 	ctx, b := context.Background(), membackend.New()
 	defer b.Close()
-	l, err := locker.New(b, locker.Fixed(map[string]int{"sku-1": 2}), locker.Config{})
+	type shelf struct{ left int }
+	open := func(sku string) (*shelf, error) { return &shelf{left: 2}, nil }
+	l, err := locker.New(b, locker.PerKey(open), locker.Config{})
 	if err != nil {
 		panic(err)
 	}
 	defer l.Close()
 
-	g, err := l.Lock(ctx, "sku-1") // *locker.Guard[map[string]int]
+	for _, sku := range []string{"sku-1", "sku-1", "sku-2"} {
+		g, err := l.Lock(ctx, sku) // *locker.Guard[*shelf]
+		if err != nil {
+			panic(err)
+		}
+		s, err := g.Value()
+		if err != nil {
+			panic(err)
+		}
+		s.left--
+		fmt.Println(sku, s.left)
+		_ = g.Unlock()
+		_, err = g.Value()
+		fmt.Println(errors.Is(err, locker.ErrUnlocked))
+	}
+	// Output:
+	// sku-1 1
+	// true
+	// sku-1 0
+	// true
+	// sku-2 1
+	// true
+}
+
+// One value for all keys: guards of two keys have it at once, so it is one that is safe for
+// concurrent use.
+func ExampleFixed() {
+	ctx, b := context.Background(), membackend.New()
+	defer b.Close()
+	var audit bytes.Buffer
+	l, err := locker.New(b, locker.Fixed(log.New(&audit, "", 0)), locker.Config{})
 	if err != nil {
 		panic(err)
 	}
-	stock, err := g.Value()
-	fmt.Println(stock["sku-1"], err)
-	fmt.Println(g.Unlock())
-	_, err = g.Value()
-	fmt.Println(errors.Is(err, locker.ErrUnlocked))
+	defer l.Close()
+
+	for _, sku := range []string{"sku-1", "sku-2"} {
+		err = locker.Do(ctx, l, sku, func(_ context.Context, audit *log.Logger) error {
+			audit.Println("sold", sku)
+			return nil
+		})
+	}
+	fmt.Println(err)
+	fmt.Print(audit.String())
 	// Output:
-	// 2 <nil>
 	// <nil>
-	// true
+	// sold sku-1
+	// sold sku-2
 }
 
 // A caller with little time learns at once that it would wait in vain. The estimate comes from how
@@ -314,4 +358,39 @@ func ExampleClient_List() {
 	// Output:
 	// report/daily is held by reports
 	// <nil>
+}
+
+// Who leads: first who does now, then each change.
+func ExampleClient_Holders() {
+	ctx, b := context.Background(), membackend.New()
+	defer b.Close()
+	l, err := locker.New(b, locker.Bare, locker.Config{Service: "reports"})
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+
+	var leader *locker.Guard[struct{}]
+	for state, err := range l.Holders(ctx, "leader") {
+		switch {
+		case err != nil:
+			fmt.Println("the store does not answer:", err)
+		case len(state.Holders) > 0:
+			fmt.Println("leads:", state.Holders[0].Meta.Service)
+			err = leader.Unlock()
+		case leader == nil:
+			fmt.Println("nobody leads yet")
+			leader, err = l.Lock(ctx, "leader")
+		default:
+			fmt.Println("nobody leads any more")
+			return
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// nobody leads yet
+	// leads: reports
+	// nobody leads any more
 }

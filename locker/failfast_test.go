@@ -83,7 +83,7 @@ func TestFailFastCountsTheLine(t *testing.T) {
 		refusedAtOnce(t, err, began, locker.WouldTimeoutError{
 			RetryAfter: 40 * time.Second, Left: 39 * time.Second, Position: 4, Holder: backend.Meta{Service: "them"},
 		})
-		g, err := l.Lock(t.Context(), "k", locker.FailFast(), locker.WaitLimit(time.Minute)) // 55s in truth
+		g, err := l.Lock(t.Context(), "k", locker.FailFast(), locker.WaitLimit(70*time.Second)) // 55s in truth, and by a heartbeat's answer then 65
 		if err != nil {
 			t.Fatalf("a wait that has time enough: %v", err)
 		}

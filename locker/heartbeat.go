@@ -35,21 +35,21 @@ type heartbeats struct {
 	none atomic.Bool // the backend cannot
 
 	mu    sync.Mutex
-	due   byDue          // the places that are in no request
-	keys  map[string]int // how many places there are of each key
-	count int            // and of all
-	timer *time.Timer    // for the first that is due; nil before the first
-	at    time.Time      // when it fires; zero: it does not
+	due   minHeap[*place] // the places that are in no request
+	keys  map[string]int  // how many places there are of each key
+	count int             // and of all
+	timer *time.Timer     // for the first that is due; nil before the first
+	at    time.Time       // when it fires; zero: it does not
 }
 
 // A place is where a claim waits in the queue of its key, while its wait sleeps. heartbeats.mu
-// guards it until it is left.
+// guards it until it is removed.
 type place struct {
 	wait     *wait
 	at       time.Time     // when its next heartbeat is
 	interval time.Duration // between heartbeats
 	index    int           // in due; notDue
-	left     bool
+	removed  bool
 
 	sent  instant            // before the last attempt or heartbeat that was answered
 	held  *backend.HeldError // that answer
@@ -58,10 +58,11 @@ type place struct {
 	ask chan struct{} // one slot: tells the wait to ask, as it may not be in the queue any more
 }
 
-const notDue = -1 // it is in a request, was told to ask, or left
+const notDue = removedFromHeap // it is in a request, was told to ask, or is removed
 
-// enter has the place of w kept until leave.
-func (b *heartbeats) enter(w *wait, held *backend.HeldError) *place {
+// add has the place of w kept until remove: from the time of the answer that told of the place on, as
+// it lasts from then.
+func (b *heartbeats) add(w *wait, held *backend.HeldError) *place {
 	p := &place{wait: w, ask: make(chan struct{}, 1), sent: w.queued, held: held}
 	p.at = b.next(p.sent, waiting.Jitter(b.core.cfg.Wait.Fallback), held)
 	b.mu.Lock()
@@ -82,14 +83,14 @@ func (b *heartbeats) next(sent instant, interval time.Duration, held *backend.He
 	if held.RetryAfter > 0 {
 		interval = min(interval, held.RetryAfter+waiting.Jitter(2*time.Millisecond))
 	}
-	return b.core.local(sent + instant(interval))
+	return b.core.toTime(sent + instant(interval))
 }
 
-// leave ends what enter began. What a request under way brings is nobody's.
-func (b *heartbeats) leave(p *place) {
+// remove ends what add began. What a request under way brings is nobody's.
+func (b *heartbeats) remove(p *place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p.left = true
+	p.removed = true
 	if p.index != notDue {
 		heap.Remove(&b.due, p.index)
 	}
@@ -100,7 +101,8 @@ func (b *heartbeats) leave(p *place) {
 	}
 }
 
-// interval is how often a place of key is kept. The caller has mu.
+// interval is how often a place of key is kept: the more there are, the less often each, so that the
+// store has the same to do. The caller has mu.
 func (b *heartbeats) interval(key string) time.Duration {
 	stretch := max((b.keys[key]+perKey-1)/perKey, (b.count+perClient-1)/perClient)
 	return b.core.cfg.Wait.Fallback * time.Duration(min(stretch, longestInterval))
@@ -119,7 +121,8 @@ func (b *heartbeats) set() {
 	}
 }
 
-// tick sends the requests that are due.
+// tick sends the requests that are due. A request takes along what is due within half an interval, so
+// that places which came one by one are kept together after a while.
 func (b *heartbeats) tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +135,7 @@ func (b *heartbeats) tick() {
 	for len(b.due) > 0 && !b.due[0].at.After(now) {
 		var places []*place
 		for len(b.due) > 0 && len(places) < backend.MaxHeartbeat && !b.due[0].at.After(soon) {
-			p := heap.Pop(&b.due).(*place) //nolint:errcheck,forcetypeassert // nothing else is pushed
+			p := b.due.pop()
 			p.interval = b.interval(p.wait.claim.Key)
 			places = append(places, p)
 		}
@@ -145,6 +148,14 @@ func (b *heartbeats) tick() {
 // send makes one request. One that takes longer than two intervals is left to itself, as there is
 // time for another within the third. It is cancelled, and has no deadline of its own: a client
 // library closes the connection at the deadline of a slow request, under all others.
+//
+// Safety: what is written is how long the places of these claims last, which the store refuses for
+// a claim that is not in the queue: so a heartbeat puts nobody into it. If the lease that blocks
+// has ended, the first of the queue is let in by it, as by an attempt, and told by a wake-up. The
+// answer is taken for the claim as if it had asked: with the time before the request, read once for
+// all, and the key's last token then, which is what a hand-over is judged by. The claims are copied
+// before the request, and a place that is removed meanwhile takes no answer
+// (TestHandOverAfterAHeartbeat, TestHeartbeatWithoutAnAnswer, TestHeartbeatOfAWaitThatEnds).
 func (b *heartbeats) send(places []*place) {
 	c := b.core
 	defer c.done()
@@ -154,7 +165,7 @@ func (b *heartbeats) send(places []*place) {
 		claims[i].WaiterTTL = min(max(3*p.interval, claims[i].WaiterTTL), backend.MaxTTL)
 		limit = min(limit, p.interval)
 	}
-	sent := c.now()
+	sent := c.now() // safeguard: heartbeat-deadline
 	b.noteSent(places)
 	ctx, cancel := context.WithCancel(c.closing)
 	slow := time.AfterFunc(2*limit, cancel)
@@ -176,20 +187,21 @@ func (b *heartbeats) send(places []*place) {
 		if err == nil {
 			answer = answers[i]
 		}
-		if !p.left {
+		if !p.removed {
 			b.answer(p, sent, answer, time.Duration(p.interval.Seconds()*float64(jitter)))
 		}
 	}
 	b.set()
 }
 
-// noteSent takes note that the store owes an answer to the cohorts that wait in places.
+// noteSent takes note that the store owes an answer to the cohorts that wait in places. As
+// answer does, it takes the mutex of a cohort beside heartbeats.mu; see the order in lease.go.
 func (b *heartbeats) noteSent(places []*place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range places {
-		if p.wait.cohort != nil && !p.left {
-			b.core.noteAttempt(p.wait.cohort)
+		if p.wait.cohort != nil && !p.removed {
+			p.wait.cohort.noteAttempt()
 		}
 	}
 }
@@ -203,58 +215,34 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 	var held *backend.HeldError
 	switch {
 	case errors.As(err, &held) && held.Position > 0:
-		c.heard()
+		c.noteReply()
 		if held.Holder == (backend.Meta{}) {
 			held.Holder = p.held.Holder
 		}
-		p.sent, p.held, p.asked = sent, held, time.Time{}
+		p.sent, p.held, p.asked = sent, held, time.Time{} // together: the token is of the answer to what was sent then
 		p.at = b.next(sent, interval, held)
 		if w.cohort != nil {
-			c.noteRefusal(w, c.estimate(&w.claim, held, 0))
+			w.cohort.noteRefusal(c.estimate(&w.claim, held))
 		}
 	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable):
 		if p.asked.IsZero() {
-			p.asked = c.local(sent)
+			p.asked = c.toTime(sent)
 		}
 		if w.cohort != nil {
-			c.noteTrouble(w.cohort, err)
-		} else if c.unanswered(p.asked, c.storeTimeout(w.claim.TTL)) {
+			w.cohort.noteTrouble(err)
+		} else if c.timedOut(p.asked, timeout(c.cfg.StoreTimeout, w.claim.TTL)) {
 			p.ask <- struct{}{}
 			return
 		}
-		if p.at = c.local(sent + instant(interval)); p.at.Before(time.Now()) {
+		if p.at = c.toTime(sent + instant(interval)); p.at.Before(time.Now()) {
 			p.at = time.Now()
 		}
 	default:
-		p.ask <- struct{}{}
+		p.ask <- struct{}{} // never blocks: it is sent once, and the place is in no list from then on
 		return
 	}
 	heap.Push(&b.due, p)
 }
 
-// byDue is a heap.
-type byDue []*place
-
-func (b byDue) Len() int           { return len(b) }
-func (b byDue) Less(i, j int) bool { return b[i].at.Before(b[j].at) }
-func (b byDue) Swap(i, j int) {
-	b[i], b[j] = b[j], b[i]
-	b[i].index, b[j].index = i, j
-}
-
-// Push implements [heap.Interface].
-func (b *byDue) Push(x any) {
-	p := x.(*place) //nolint:errcheck,forcetypeassert // nothing else is pushed
-	p.index = len(*b)
-	*b = append(*b, p)
-}
-
-// Pop implements [heap.Interface].
-func (b *byDue) Pop() any {
-	old := *b
-	p := old[len(old)-1]
-	p.index = notDue
-	old[len(old)-1] = nil
-	*b = old[:len(old)-1]
-	return p
-}
+func (p *place) before(other *place) bool { return p.at.Before(other.at) }
+func (p *place) moved(to int)             { p.index = to }

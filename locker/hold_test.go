@@ -3,12 +3,17 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -242,7 +247,7 @@ func TestRenewalIsJoinedBeforeRelease(t *testing.T) {
 		if renewing.Load() {
 			t.Error("released while a renewal was under way")
 		}
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	bubble(t, b, locker.Config{TTL: 30 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
@@ -306,6 +311,42 @@ func TestCheckReturnsWithItsCtx(t *testing.T) {
 		wantErr(t, g.Check(ctx), context.DeadlineExceeded)
 		if _, err := g.Value(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The first hold after one whose lease ran out is told of it, and no later one.
+//
+// covers: G6
+func TestTookOver(t *testing.T) {
+	b := membackend.New()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for _, waits := range []bool{true, false} {
+			key := fmt.Sprint("waits ", waits)
+			dead := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: 5 * time.Second, Reserve: 4}
+			grant, err := b.TryAcquire(t.Context(), dead)
+			storetest.Want(t, "acquire", err, nil)
+			last := grant.Token + uint64(grant.Reserved) - 1
+			if !waits {
+				time.Sleep(dead.TTL)
+			}
+			var mu sync.Mutex
+			var told []uint64
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					g, err := l.Lock(t.Context(), key)
+					storetest.Want(t, "lock", err, nil)
+					mu.Lock()
+					told = append(told, g.Hold().TookOver)
+					mu.Unlock()
+					storetest.Want(t, "unlock", g.Unlock(), nil)
+				})
+			}
+			all.Wait()
+			if !slices.Equal(told, []uint64{last, 0, 0}) {
+				t.Errorf("%s: holds took over from %v, want from token %d once", key, told, last)
+			}
 		}
 	})
 }

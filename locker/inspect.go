@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"iter"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -18,7 +19,8 @@ func (c *Client[T]) Inspect(ctx context.Context, key string) (backend.State, err
 }
 
 // List tells of the locks of the Client's namespace whose keys begin with prefix and that somebody
-// holds or waits for, in no order, see [backend.Backend]. An error ends it.
+// holds or waits for, in no order, see [backend.Backend]. An error ends it. What long waits leave in
+// the store for [Config].BreakDeadlocks is left out.
 func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		namespace := c.core.cfg.Namespace
@@ -28,7 +30,7 @@ func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.L
 				return
 			}
 			key, ok := backend.InNamespace(namespace, l.Key)
-			if l.Key = key; ok && !yield(l, nil) {
+			if l.Key = key; ok && !strings.HasPrefix(key, recordPrefix) && !yield(l, nil) {
 				return
 			}
 		}

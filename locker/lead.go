@@ -43,7 +43,7 @@ func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx conte
 			return err
 		case called:
 			retry.Reset()
-		case backend.Refused(err), errors.Is(err, ErrClosed), errors.Is(err, ErrWouldDeadlock):
+		case backend.Refused(err), errors.Is(err, ErrClosed), errors.Is(err, ErrDeadlock):
 			return err
 		default: // no answer, or a WaitLimit that ran out
 			waiting.Pause(ctx, retry.Next())

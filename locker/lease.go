@@ -3,14 +3,92 @@ package locker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/jitter"
 	"github.com/holdfast-go/holdfast/waiting"
 )
+
+// The states. A lease is what the store granted to this process, a hold one caller's use of it; one
+// field each says in which state it is, and these are all who move it:
+//
+//	lease          from        by
+//	leaseGood      –           leaseOf, with the grant
+//	leaseLast      good        tick, at MaxHold: renewed no more, until the deadline or its Unlock
+//	leaseReleased  good        remove: the store is told, or nobody tells it (Detach)
+//	               last        hold.unlock, or remove
+//	leaseLost      good, last  setLost: the deadline, a refused renewal or Check (a loss signal has one
+//	                           made), a dropped guard, Close out of time; lease.cause says which
+//
+//	hold           from        by
+//	holdGood       –           newHold
+//	holdEnded      good        hold.end: a loss, MaxHold or Close; hold.cause says which
+//	holdUnlocking  good, ended hold.unlock, the first; hold.end then sets the cause if there is none
+//	holdUnlocked   unlocking   hold.unlock: hold.outcome is what each Unlock returns
+//
+// Both ends are for good: a lease that is released or lost, and a hold that has a cause, never go
+// back. The pairs that exist; "none" is a lease without a hold, before the first and between two:
+//
+//	               none   good   ended             unlocking   unlocked
+//	leaseGood      yes    yes    by Close          yes         -
+//	leaseLast      -      -      by MaxHold        -           -
+//	leaseReleased  yes    -      -                 yes         yes
+//	leaseLost      yes    (*)    by any but Unlock yes         yes
+//
+// (*) for a moment: setLost and hold.end are two steps. hold.valid looks at the deadline itself, so
+// at the deadline belief is over at once.
+//
+// The mutexes, in the order in which they may be taken; who has one takes none to its left:
+//
+//	heartbeats.mu → cohort.mu → core.mu   (an answer goes to the cohort; one that is over leaves the map)
+//	cohort.mu, renewals.mu, resources → lease.mu
+//	nestedWaits.mu → lease.mu
+//	pending.mu                            (with nothing beside it)
+//
+// A lease's mutex guards its hold, too. No request is made, no observer called and no channel waited
+// for with any of them.
+
+type leaseState uint8
+
+const (
+	leaseGood leaseState = iota
+	leaseLast
+	leaseReleased
+	leaseLost
+)
+
+type holdState uint8
+
+const (
+	holdGood holdState = iota
+	holdEnded
+	holdUnlocking
+	holdUnlocked
+)
+
+// A way is how Unlock ends a hold.
+type way uint8
+
+const (
+	byUnlock way = iota
+	byForgo      // without the mark of a job, see OncePer
+	byDetach     // without a release, see Detach
+)
+
+// An endHook is what a recipe has done at the end of a hold, see atEnd. It is called
+//
+//   - after a loss, MaxHold or Close with the cause and no claim, in a goroutine of its own; nothing
+//     is released by it;
+//   - by Unlock with neither, when belief is over: it may take its time, the lease is renewed;
+//   - by Unlock with the claim, right before the lease is handed on or released, with why the hold
+//     had ended before; nil if it lasted. What it puts into the claim goes to the store with the
+//     release, and its error is joined to Unlock's;
+//   - by Unlock with the cause and no claim, if the release finds that the hold was lost.
+//
+// Leases that are handed on are a cohort's, whose holds have no hook that puts anything into a claim.
+type endHook func(cause error, claim *backend.Claim) error
 
 // A lease is what the store granted to this process: under one hold, or under one after the other
 // in a cohort. It is renewed every third of its TTL, and has the deadline until which it is
@@ -22,34 +100,34 @@ import (
 // (rueidislock was 1.4 s late, waiting for a reply). A lease that was lost never comes back, even
 // if a late reply says yes: another may have been granted the key in between.
 type lease struct {
-	core   *core
-	claim  backend.Claim
-	info   Hold              // key and mode, for the observer
-	finish func(Hold, error) // ends its operation, for a lease that the acquirer got; else nil
+	core  *core
+	claim backend.Claim
+	info  Hold // key, class and mode, for the observer, and what the next hold took over
 
-	// In a cohort, guarded by core.mu; without one, only its hold uses them.
-	cohort  *cohort // nil without one
-	token   uint64  // the present hold's
-	spare   int     // how many tokens above that belong to the grant: one for each time it is handed on
-	passes  int     // how often it was handed on
+	cohort sharer // nil without one
+
+	// In a cohort, guarded by its mutex; without one, only its hold uses them.
+	token   uint64 // the present hold's
+	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
+	passes  int    // how often it was handed on
 	granted instant
-	queued  bool    // it was waited for in the store's queue, so that those behind may not know of it
 	waiter  *waiter // that got the lease for the present hold; nil for the first
 
-	state     []byte        // what was stored when the lease was granted, for a Store
-	save      []byte        // what its release saves; nil if nothing
-	notBefore time.Duration // of the mark that its release leaves
+	stored []byte // what was stored when the lease was granted, for a Store
 
 	mu       sync.Mutex // guards what follows, and the hold
 	hold     *hold      // the present one; nil before the first, and while the lease is handed on
 	until    instant    // the deadline
-	over     bool       // released, lost, or left to run out: renewed no more
-	lost     error      // why, if it was lost
+	state    leaseState
+	named    bool              // a record in the store names it, see deadlock.go: it is handed on no more
+	waiting  bool              // a renewal is due and waits for its turn, see renewals
+	queued   bool              // it was waited for in the store's queue, so that those behind may not know of it; never changes
+	cause    error             // why it was lost; nil if it was not
+	finish   func(Hold, error) // ends its operation, for a lease that the acquirer got, once; else nil
 	renewAt  instant
 	watchAt  instant // when to begin to watch for its loss; zero: not, or begun
 	unwatch  context.CancelFunc
 	timer    *time.Timer        // for whichever of the three is next
-	waiting  bool               // a renewal is due and waits for its turn, see renewals
 	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
 	stop     context.CancelFunc // ends that
 	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
@@ -57,119 +135,179 @@ type lease struct {
 	firstHold hold // most leases have no other, so it is made with them
 }
 
-// watchAfter is how long a lease lasts before it is watched, or a sixth of its TTL if that is less:
-// most holds are shorter, and a watch costs the store as much as the lock.
-const watchAfter = time.Second
+// A sharer is whose lease goes from hold to hold, and in whose name one goroutine asks the store: a
+// cohort.
+type sharer interface {
+	noteAttempt()          // the store owes an answer from now on
+	noteRefusal(err error) // its answer: not yet
+	noteTrouble(err error) // why there was none
 
-// leaseOf starts to look after what the store has just granted.
-func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
-	c, l := w.core, w.room
-	if w.room = nil; l == nil {
-		l = &lease{}
-	}
-	l.core, l.claim, l.info, l.finish = c, w.claim, w.info, w.finish
-	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
-	l.claim.NoneInFlight = !w.unsure
-	l.claim.Before, l.queued = w.before, w.refToken != 0
-	l.claim.Load, l.claim.NotBefore, l.state = false, 0, g.State
-	// A lease that was handed over by the store is short until it is renewed for the first time.
-	l.renewAt = now + min(l.interval(), (until-now)/3)
-	if c.caps.Loss {
-		l.watchAt = now + instant(min(watchAfter, l.claim.TTL/6))
-	}
-	c.mu.Lock()
-	c.leases[l] = struct{}{}
-	c.mu.Unlock()
-	l.mu.Lock() // before the timer can look
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.next(now), l.tick)
-	return l
+	// pass hands the lease of a hold that is over to the next, if it may, and reports whether it did.
+	pass(l *lease, now instant) bool
+
+	// removed is called when the lease is lost, or about to be released.
+	removed(ctx context.Context, l *lease)
 }
 
-// interval is a third of the TTL, a tenth more or less, so that locks taken together are not
-// renewed together.
-func (l *lease) interval() instant {
-	third := l.claim.TTL / 3
-	return instant(third - third/10 + jitter.N(third/5+1))
+// A hold is one caller's use of a lease, until it ends.
+type hold struct {
+	lease  *lease
+	info   Hold
+	parent context.Context // Lock's, as the observer has it
+	site   site
+	maxAt  instant // when MaxHold ends it; zero without
+
+	// Guarded by lease.mu.
+	state   holdState
+	how     way   // of its Unlock
+	hooking bool  // onEnd is at work after a loss, and is counted
+	cause   error // why it ended; nil while it lasts
+	ended   instant
+	onEnd   endHook           // nil if nothing is to be done; no other once there is a cause
+	report  func(Hold, error) // ends the operation that the observer saw begin; nil: it was called
+	outcome error             // what Unlock returns, when it is holdUnlocked
+	done    chan struct{}     // made by a second Unlock that waits for the first
+	lost    chan struct{}     // closed on loss; made when asked for
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // of ctx; both made when somebody looks
+	strong  *handle                 // keeps the guard, until the first renewal
+	weak    weak.Pointer[handle]    // knows it, from then on
 }
 
-// next is how long it is until the timer has something to do. The caller has mu.
-func (l *lease) next(now instant) time.Duration {
-	at := l.until
-	if l.renewing == nil && !l.waiting {
-		at = min(at, l.renewAt)
-	}
-	if l.watchAt != 0 {
-		at = min(at, l.watchAt)
-	}
-	if l.hold != nil && l.hold.maxAt != 0 {
-		at = min(at, l.hold.maxAt)
-	}
-	return time.Duration(max(at-now, 0))
-}
+var noHandle weak.Pointer[handle]
 
-// tick is the timer's function: it does what is due. It sets the timer again before it asks the
-// store, so that no answer is waited for past the deadline.
-func (l *lease) tick() {
+var (
+	errExpired = lostBecause(ErrExpired)
+	errLeaked  = lostBecause(ErrLeaked)
+)
+
+// closedChan stands for a channel that was closed on loss.
+var closedChan = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// valid returns nil while the hold is provably good, else why it is not. It looks at the clock
+// itself: a timer can be late.
+func (h *hold) valid() error {
+	l := h.lease
 	now := l.core.now()
 	l.mu.Lock()
-	h := l.hold
-	if l.lost != nil || l.over && (h == nil || h.unlocking) {
-		l.mu.Unlock()
-		return
-	}
-	switch {
-	case now >= l.until:
-		l.mu.Unlock()
+	cause, left := h.cause, time.Duration(l.until-now)
+	l.mu.Unlock()
+	if cause == nil && left <= 0 { // safeguard: belief
 		_ = l.lose(errExpired)
-		return
-	case h != nil && h.maxAt != 0 && now >= h.maxAt:
-		l.mu.Unlock()
-		h.end(now, ErrMaxHold)
-		return
-	case l.over: // ended by MaxHold: until the deadline only its Unlock is awaited
-		l.timer.Reset(time.Duration(l.until - now))
-		l.mu.Unlock()
-		return
+		return errExpired
 	}
-	if l.watchAt != 0 && now >= l.watchAt {
-		l.watchAt = 0
-		var ctx context.Context
-		ctx, l.unwatch = context.WithCancel(context.Background())
-		l.core.add()
-		go l.watch(ctx)
+	return cause
+}
+
+// leaked reports whether the guard was dropped without Unlock. Its lease is then renewed no more,
+// and not released either: code that copied the value out of the guard may still be at work, and
+// the lease gives it until its end. The caller has lease.mu.
+func (h *hold) leaked() bool {
+	if h.strong != nil {
+		h.weak, h.strong = weak.Make(h.strong), nil
+		return false
 	}
-	due := l.renewing == nil && !l.waiting && now >= l.renewAt
-	if due && h != nil && h.leaked() {
-		l.mu.Unlock()
-		_ = l.lose(errLeaked)
-		return
+	return h.weak != noHandle && h.weak.Value() == nil
+}
+
+// end ends the hold because of cause, unless it has ended before, and reports whether it lasted
+// until now: a deadline that has passed unnoticed is a loss, and must not be called an unlock. It is
+// immediate: no I/O, nothing waited for. After MaxHold and Close the lease is still there, until
+// Unlock or the deadline, and after a loss it is lost as well.
+func (h *hold) end(now instant, cause error) (lasted bool) {
+	// If the parent has ended first, the hold's context says so: it is made before the hold has a
+	// cause, and so as the parent's child. Without a context yet nobody has looked, and what is
+	// made later says what ended the hold.
+	if h.parent.Err() != nil {
+		h.context()
 	}
-	l.waiting = l.waiting || due
-	l.timer.Reset(l.next(now))
+	l := h.lease
+	l.mu.Lock()
+	if now >= l.until && errors.Is(cause, ErrUnlocked) { // safeguard: unlock-expired
+		cause = errExpired
+	}
+	first := h.cause == nil
+	if first {
+		h.cause, h.ended, h.strong = cause, now, nil
+		if h.state == holdGood {
+			h.state = holdEnded
+		}
+	}
+	// What follows calls others, and so is done without the mutex: who sees the context end may call
+	// Unlock, or Value, at once, and finds the cause.
+	cancel, stands, byUnlock := h.cancel, h.cause, errors.Is(cause, ErrUnlocked)
+	if !byUnlock {
+		h.endedOtherwise(first, cause)
+	}
 	l.mu.Unlock()
-	if due {
-		l.core.renewals.run(l)
+	if first && cancel != nil {
+		cancel(cause)
+	}
+	if first && !byUnlock {
+		l.core.cfg.Logger.Warn("holdfast: hold ended", "key", h.info.Key, "token", h.info.Token, "cause", cause, "locked at", &h.site)
+	}
+	// A loss is reported at once: its Unlock may never come, and Close must not wait for it. After
+	// MaxHold and Close the lease is still there, and the hold is finished by its Unlock.
+	if errors.Is(cause, ErrLost) {
+		if errors.Is(stands, ErrUnlocked) { // it was lost while its Unlock was at work
+			stands = cause
+		}
+		h.finish(stands)
+	}
+	return first && byUnlock
+}
+
+// endedOtherwise closes the channel of losses, and starts the hook, if the hold ended without its
+// Unlock. The caller has lease.mu.
+func (h *hold) endedOtherwise(first bool, cause error) {
+	lost := errors.Is(cause, ErrLost)
+	if lost && h.lost != nil && h.lost != closedChan && !errors.Is(h.cause, ErrMaxHold) && !errors.Is(h.cause, ErrUnlocked) {
+		close(h.lost)
+		h.lost = closedChan
+	}
+	if first && h.onEnd != nil && h.state == holdEnded { // else Unlock calls it; safeguard: hook-at-loss
+		h.hooking = true
+		h.lease.core.add()
+		go h.runHook(h.onEnd, cause)
 	}
 }
 
-// renewDue renews the lease now that its turn has come, unless it is over or was renewed meanwhile.
-func (l *lease) renewDue() {
-	now := l.core.now()
-	l.mu.Lock()
-	l.waiting = false
-	if l.over || l.renewing != nil || now < l.renewAt || now >= l.until {
-		if !l.over {
-			l.timer.Reset(l.next(now))
-		}
-		l.mu.Unlock()
-		return
+// runHook runs the hook of a hold that ended without an Unlock, which may take its time: what ended
+// the hold does not wait for it. Close does if it has time. An Unlock that comes meanwhile calls
+// the hook as well: so a hook that closes something closes it once, and has the second call wait
+// for the first.
+func (h *hold) runHook(hook endHook, cause error) {
+	if err := hook(cause, nil); err != nil {
+		h.lease.core.cfg.Logger.Warn("holdfast: could not close what a guard protected", "key", h.info.Key, "error", err)
 	}
-	h := l.hold
-	ctx := l.begin(context.Background(), h, l.claim.TTL/6)
-	l.timer.Reset(l.next(now))
-	l.mu.Unlock()
-	_ = l.renew(ctx, h)
+	h.hookDone()
+}
+
+// hookDone has Close wait for the hook no more.
+func (h *hold) hookDone() {
+	h.lease.mu.Lock()
+	counted := h.hooking
+	h.hooking = false
+	h.lease.mu.Unlock()
+	if counted {
+		h.lease.core.done()
+	}
+}
+
+// finish reports the end once and drops the reference that Close waits for.
+func (h *hold) finish(err error) {
+	h.lease.mu.Lock()
+	report := h.report
+	h.report = nil
+	h.lease.mu.Unlock()
+	if report != nil {
+		report(h.info, err)
+		h.lease.core.done()
+	}
 }
 
 // deadline returns until when the lease is provably good.
@@ -179,159 +317,35 @@ func (l *lease) deadline() instant {
 	return l.until
 }
 
-// begin makes a renewal or a Check the one under way; renew ends it. The caller has mu.
-func (l *lease) begin(ctx context.Context, h *hold, limit time.Duration) context.Context {
-	if h != nil && ctx == context.Background() {
-		ctx = context.WithoutCancel(h.parent)
-	}
-	limit = max(min(limit, time.Duration(l.until-l.core.now())), time.Millisecond)
-	ctx, l.stop = context.WithTimeout(ctx, limit)
-	l.renewing = make(chan struct{})
-	l.core.add()
-	return ctx
-}
+// expired reports whether the deadline has passed.
+func (l *lease) expired(now instant) bool { return now >= l.deadline() }
 
-// renew asks the store once to extend the lease, and acts on the answer. Only a yes moves the
-// deadline, and only a definite no ends the hold; without an answer the lease is as good as before,
-// and the store is asked again soon. The error is the store's, or why the hold ended.
-func (l *lease) renew(ctx context.Context, h *hold) error {
-	c, info := l.core, l.info
-	defer c.done()
-	if h != nil {
-		info = h.info
-	}
-	ctx, end := c.observe(ctx, OpRenew, info)
-	sent := c.now() // before the request: see deadlineOf
-	err := c.b.Renew(ctx, l.claim)
-	end(info, err)
-	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign)
-
+// lost returns why the lease was lost; nil if it was not.
+func (l *lease) lost() error {
 	l.mu.Lock()
-	l.stop()
-	close(l.renewing)
-	l.renewing, l.stop = nil, nil
-	now := c.now()
-	switch {
-	case refuted, now >= l.until: // too late, even for a yes: belief had ended
-		cause := errExpired
-		if refuted {
-			cause = lostBecause(fmt.Errorf("the store says so: %w", err))
-		}
-		// In the step that ends the renewal: an Unlock that waits for it must not hand the lease
-		// on.
-		h, cause, first := l.setLost(cause)
-		l.mu.Unlock()
-		if first {
-			l.endLost(h, cause)
-		}
-		return cause
-	case err == nil:
-		c.heard()
-		l.retry = nil
-		l.until = max(l.until, deadlineOf(sent, l.claim.TTL))
-		l.renewAt = sent + l.interval()
-	case now >= l.renewAt: // a renewal was due, and is
-		if l.retry == nil {
-			l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
-		}
-		l.renewAt = now + instant(l.retry.Next())
-	}
 	defer l.mu.Unlock()
-	if l.over {
-		return l.lost
-	}
-	l.timer.Reset(l.next(now))
-	return err
+	return l.cause
 }
 
-// check is renew for a caller, after any renewal that is under way. A caller that leaves does not
-// end the renewal: many who are given too little time must not keep the lease from being renewed.
-func (l *lease) check(ctx context.Context, h *hold) error {
-	for {
-		if err := h.valid(); err != nil {
-			return err
-		}
-		l.mu.Lock()
-		under := l.renewing
-		if under == nil && h.cause == nil && !l.over {
-			asked := l.begin(context.WithoutCancel(ctx), h, l.claim.TTL/6)
-			l.mu.Unlock()
-			answer := make(chan error, 1)
-			go func() { answer <- l.renew(asked, h) }()
-			select {
-			case err := <-answer:
-				if cause := h.valid(); cause != nil {
-					return cause
-				}
-				return err
-			case <-ctx.Done():
-				return ctx.Err() // not its cause, which may be another hold's loss
-			}
-		}
-		l.mu.Unlock()
-		if under != nil {
-			select {
-			case <-under:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
-}
-
-// watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the
-// store is asked, as by Check, and its answer does. A request without an answer is repeated.
-func (l *lease) watch(ctx context.Context) {
-	defer l.core.done()
-	claim := l.claim
-	claim.Queue = false // it waits in no queue
-	retry := waiting.NewBackoff(retryFirst, max(retryMost, claim.TTL/12))
-	for {
-		wakes, err := l.core.b.Watch(ctx, claim)
-		if backend.Refused(err) {
-			l.verified(ctx) // the key may be no lock any more
-		}
-		for open := err == nil; open; {
-			for !l.verified(ctx) { // first, as nobody is told of what came before: another may hold by now
-				if !waiting.Pause(ctx, retry.Next()) {
-					return
-				}
-			}
-			retry.Reset()
-			select {
-			case _, open = <-wakes:
-			case <-ctx.Done():
-				return
-			}
-		}
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
-			return // the renewal decides
-		}
-	}
-}
-
-// verified asks the store for the present hold, and reports whether it answered that all is well.
-// While the lease is handed on there is nobody to ask for.
-func (l *lease) verified(ctx context.Context) bool {
-	h := l.holder()
-	return h != nil && l.check(ctx, h) == nil
-}
-
-// holder returns the present hold, or nil.
+// holder returns the present hold, or nil if there is none or its Unlock is under way: for those who
+// end holds, or ask the store for one.
 func (l *lease) holder() *hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hold == nil || l.hold.unlocking {
+	if l.hold == nil || l.hold.state >= holdUnlocking {
 		return nil
 	}
 	return l.hold
 }
 
-// good reports whether the lease is good for a while yet, as far as is known.
+// good reports whether the lease may be handed on, and is good for a while yet, as far as is known.
 func (l *lease) good(now instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lost == nil && !l.over && time.Duration(l.until-now) >= min(l.claim.TTL/2, l.core.cfg.Wait.Fallback)
+	if l.state != leaseGood || l.named { // safeguard: named-lease
+		return false
+	}
+	return time.Duration(l.until-now) >= min(l.claim.TTL/2, l.core.cfg.Wait.Fallback)
 }
 
 // lose ends the lease, and with it its hold, because of cause, and returns the cause that stands.
@@ -348,27 +362,28 @@ func (l *lease) lose(cause error) error {
 // setLost takes note that the lease is lost, unless it was lost or released before, and returns its
 // hold and the cause that stands. The caller has mu.
 func (l *lease) setLost(cause error) (h *hold, stands error, first bool) {
-	if l.lost != nil || l.over && (l.hold == nil || l.hold.unlocking) {
-		return nil, l.lost, false
+	if l.state >= leaseReleased {
+		return nil, l.cause, false
 	}
-	l.lost = cause
-	l.halt()
+	l.state, l.cause = leaseLost, cause
+	l.stopAll()
 	return l.hold, cause, true
 }
 
 // endLost ends the hold of a lease that was lost just now, and has its cohort get another lease.
+// Belief is over before anybody of this process asks the store for the key again.
 func (l *lease) endLost(h *hold, cause error) {
 	ctx := context.Background()
 	if h != nil {
 		ctx = h.parent
 		h.end(l.core.now(), cause)
 	}
-	l.core.drop(ctx, l)()
+	l.remove(ctx)()
 }
 
-// halt ends the renewals, the watch and the timer. The caller has mu.
-func (l *lease) halt() {
-	l.over = true
+// stopAll ends the renewals, the watch and the timer. What of them is under way is not waited for: it
+// finds the lease's state when it is back. The caller has mu.
+func (l *lease) stopAll() {
 	l.timer.Stop()
 	if l.unwatch != nil {
 		l.unwatch()
@@ -378,7 +393,62 @@ func (l *lease) halt() {
 	}
 }
 
-var (
-	errExpired = lostBecause(ErrExpired)
-	errLeaked  = lostBecause(ErrLeaked)
-)
+// remove takes a lease that is lost, or about to be released, from its Client and its cohort: those
+// who wait in it are an acquirer's from now on. Its first attempt may come before the release or
+// after it: before, it is queued and handed the key; after, it is granted if it is the first. finish
+// is to be called at the end of the release, if there is one: it ends the operation for the observer.
+func (l *lease) remove(ctx context.Context) (finish func()) {
+	c := l.core
+	l.mu.Lock()
+	if l.state < leaseReleased {
+		l.state = leaseReleased
+	}
+	l.stopAll()
+	cause, report := l.cause, l.finish
+	l.finish = nil // it is told of once
+	l.mu.Unlock()
+	if l.cohort != nil {
+		l.cohort.removed(ctx, l) // from here on nobody is given another token
+	} else {
+		c.mu.Lock()
+		delete(c.alone, l)
+		c.mu.Unlock()
+	}
+	if report == nil {
+		return func() {}
+	}
+	info := l.info
+	info.Token = l.token
+	return func() { report(info, cause) }
+}
+
+// release tells the store that a lease is over, which is nobody's by now. claim is what
+// claimForRelease made of its own, with what a hook has put into it; nil is that without a hook.
+//
+// Safety: no hold of this process believes in the lease any more, as the caller has ended the last,
+// or none has begun. The release names the claim's owner, which no other claim has, so it ends
+// nothing but this lease however late the store executes it; a lease that another has got by then
+// is another owner's (TestUnlockOfATakenLockSaysSo, TestUnlockClaimsNoLossAfterAnOutage,
+// backendtest release).
+func (l *lease) release(ctx context.Context, claim *backend.Claim) error {
+	defer l.remove(ctx)()
+	if claim == nil {
+		claim = l.core.claimForRelease(l)
+	}
+	err := l.core.release(ctx, claim, Hold{Key: l.info.Key, Class: l.info.Class, Mode: l.info.Mode, Token: l.token})
+	if errors.Is(err, errReleasedBefore) && claim.Save == nil && !l.expired(l.core.now()) { // safeguard: mark-unconfirmed
+		return nil // until now only that release can have ended the hold, and left its mark
+	}
+	return err
+}
+
+// observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is
+// another's to look at.
+func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
+	granted := Lease{Claim: l.claim.Meta}
+	if kind == EventGrant {
+		granted.Until = c.toTime(l.deadline())
+		granted.Token, granted.Passes, granted.TookOver = l.token, l.passes, l.info.TookOver
+	}
+	c.events.Event(ctx, Event{Kind: kind, Lease: granted})
+}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,7 +49,7 @@ func TestSlowHandOver(t *testing.T) {
 			if err := k.valid(); err != nil {
 				t.Errorf("taken up after %v: %v", slow, err)
 			}
-			if err := k.unlock(); err != nil {
+			if err := k.unlock(byUnlock); err != nil {
 				t.Error(err)
 			}
 		}
@@ -58,11 +58,15 @@ func TestSlowHandOver(t *testing.T) {
 		if err := k.valid(); !errors.Is(err, ErrLost) {
 			t.Errorf("taken up after the lease was over: %v", err)
 		}
-		_ = k.unlock()
+		_ = k.unlock(byUnlock)
+		alone, err := l.TryLock(t.Context(), "another")
+		if err != nil || alone.Unlock() != nil {
+			t.Errorf("trylock, and unlock: %v", err)
+		}
 		if err := l.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := len(l.core.leases) + len(l.core.cohorts); n != 0 {
+		if n := len(l.core.alone) + len(l.core.cohorts); n != 0 {
 			t.Errorf("%d leases and cohorts are left", n)
 		}
 	})
@@ -121,47 +125,20 @@ func TestHoldTimesForget(t *testing.T) {
 	var p holdTimes
 	now := time.Now()
 	for i := range 3 * holdTimeKeys {
-		p.add(fmt.Sprint(i), 1, time.Second, now)
+		p.remember(fmt.Sprint(i)).add(1, time.Second, now)
 	}
-	if n := len(p.keys); n != holdTimeKeys {
+	if n := p.count.Load(); n != holdTimeKeys {
 		t.Errorf("%d keys remembered, want %d", n, holdTimeKeys)
 	}
-	p.add("k", 1, time.Second, now)
-	p.add("k", 64, 64*time.Hour, now)
-	if d := p.of("k"); d < 59*time.Minute || d > time.Hour {
+	p.remember("k").add(1, time.Second, now)
+	p.remember("k").add(64, 64*time.Hour, now)
+	if d := p.of("k").guess(now); d < 59*time.Minute || d > time.Hour {
 		t.Errorf("%v after 64 holds of an hour", d)
 	}
-	p.add("old", 1, time.Hour, now.Add(-5*time.Hour))
-	if d := p.of("old"); d != 0 {
+	p.remember("old").add(1, time.Hour, now.Add(-5*time.Hour))
+	if d := p.of("old").guess(now); d != 0 {
 		t.Errorf("%v of what was seen long ago", d)
 	}
-}
-
-// A program that does nothing else collects its garbage now and then while a lock is held, so that
-// a guard that was dropped is noticed; one that allocates does so by itself.
-// covers: B14
-func TestIdleProgramCollectsGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var runs atomic.Int64
-		runGC = func() { runs.Add(1) }
-		defer func() { runGC = runtime.GC }()
-		l, err := New(membackend.New(), Bare, Config{TTL: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := l.Lock(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Minute)
-		if n := runs.Load(); n < 3 || n > 10 {
-			t.Errorf("%d collections in five minutes, want one each half minute or so", n)
-		}
-		_ = g.Unlock()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // A store that answers a part of the renewals in time keeps that part of the leases, and none of
@@ -216,5 +193,57 @@ func TestRenewalsBeyondWhatTheStoreCanTake(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// When more renewals are due than may be in flight, the one whose lease ends first is sent first,
+// and not the one that became due first.
+// covers: B2
+func TestRenewalsInTheOrderOfTheirDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &turnBackend{Backend: membackend.New()}
+		sent, answer := make(chan string, 3), make(chan struct{})
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			sent <- c.Key
+			<-answer
+			return b.Backend.Renew(ctx, c)
+		}
+		l, err := New(b, Bare, Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.core.renewals.sent = maxRenewals // stands for as many that are in flight
+		var held []*Guard[struct{}]
+		lock := func(key string, ttl time.Duration) {
+			g, err := l.Lock(t.Context(), key, TTL(ttl))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, g)
+		}
+		lock("due first", 100*time.Second) // after 30 to 37 seconds, ends after 100
+		time.Sleep(19 * time.Second)
+		lock("due next", time.Minute) // after 37 to 41, ends after 79
+		time.Sleep(16 * time.Second)
+		lock("due last", 30*time.Second) // after 44 to 46, ends after 65
+		time.Sleep(12 * time.Second)
+		if len(sent) > 0 {
+			t.Fatalf("%d are in flight, and %q as well", maxRenewals, <-sent)
+		}
+		var order []string
+		for n := range int64(3) {
+			l.core.renewals.settle(n + 1)
+			order = append(order, <-sent)
+		}
+		if !slices.Equal(order, []string{"due last", "due next", "due first"}) {
+			t.Errorf("renewed in the order %q", order)
+		}
+		close(answer)
+		for _, g := range held {
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = l.Close()
 	})
 }

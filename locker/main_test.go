@@ -64,12 +64,12 @@ func (h *hooked) Renew(ctx context.Context, c backend.Claim) error {
 	return h.Backend.Renew(ctx, c)
 }
 
-func (h *hooked) Release(ctx context.Context, c backend.Claim) error {
+func (h *hooked) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	h.releases.Add(1)
 	if h.release != nil {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a backend bounds each request
 		defer cancel()
-		return h.release(ctx, c)
+		return backend.Released{}, h.release(ctx, c)
 	}
 	return h.Backend.Release(ctx, c)
 }

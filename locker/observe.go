@@ -8,30 +8,34 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// The operations that an [Observer] is told of. Each begins under the ctx of the one that it
+// An Op is an operation that an [Observer] is told of. It is a string, under another name so that the page of this
+// package has these constants here, and not before Lock; so are [EventKind] and [WakeReason].
+type Op = string
+
+// The operations. Each begins under the ctx of the one that it
 // belongs to.
 const (
 	// OpLock is one Lock or TryLock, from the call to the end of the hold, the release included. If
 	// nothing is granted, it ends with Lock's error; after EventGrant it ends with nil after
 	// Unlock, and else with why the hold ended.
-	OpLock = "lock"
+	OpLock Op = "lock"
 
 	// OpWait belongs to an OpLock that has to wait: from the first attempt that came to nothing, or
 	// from joining the cohort, to the grant (it ends with nil) or the failure.
-	OpWait = "wait"
+	OpWait Op = "wait"
 
 	// OpLease is the lease of a cohort: from when the process asks the store on behalf of those who
 	// wait, under the ctx of the first of them, to the end of the lease (with nil, or why it was
 	// lost), or to the failure. EventGrant says that the store has granted. Several OpLocks may use
 	// the lease, one after the other.
-	OpLease = "lease"
+	OpLease Op = "lease"
 
 	// OpAttempt is one attempt of an OpLock or an OpLease. It ends with a *backend.HeldError if
 	// another holds.
-	OpAttempt = "attempt"
+	OpAttempt Op = "attempt"
 
-	OpRenew   = "renew"   // one renewal, or Check, of an OpLock
-	OpRelease = "release" // one release, by Unlock or of a claim that came to nothing
+	OpRenew   Op = "renew"   // one renewal, or Check, of an OpLock
+	OpRelease Op = "release" // one release, by Unlock or of a claim that came to nothing
 )
 
 // An Observer is told what happens to locks. Package tracing has one that makes spans and metrics
@@ -42,10 +46,10 @@ type Observer interface {
 	// ctx that it returns, which must be derived from ctx; that of an OpLock is the parent of the
 	// guard's Context. The function it returns is called once, when op ends, with what is known of
 	// the hold by then and the operation's error.
-	Begin(ctx context.Context, op string, h Hold) (context.Context, func(Hold, error))
+	Begin(ctx context.Context, op Op, h Hold) (context.Context, func(Hold, error))
 }
 
-// An EventObserver is an [Observer] that is also told what happens inside of operations.
+// An EventObserver is an [Observer] that is also told what happens during operations.
 type EventObserver interface {
 	Observer
 
@@ -53,31 +57,49 @@ type EventObserver interface {
 	Event(ctx context.Context, e Event)
 }
 
+// An EventKind is what an [Event] says: a string, see [Op].
+type EventKind = string
+
 // The kinds of events.
 const (
-	EventWake  = "wake"  // an OpWait or an OpLease goes on after it slept; Reason says why
-	EventGrant = "grant" // an OpLock or an OpLease has got Lease: from now on it is held
-	EventPass  = "pass"  // an OpLock hands Lease on to the next of its cohort, and is about to end
+	EventWake  EventKind = "wake"  // an OpWait or an OpLease goes on after it slept; Reason says why
+	EventGrant EventKind = "grant" // an OpLock or an OpLease has got Lease: from now on it is held
+	EventPass  EventKind = "pass"  // an OpLock hands Lease on to the next of its cohort, and is about to end
+
+	// EventRelease: the store has confirmed an OpRelease, and Released says who waited. There is none
+	// if it tells of nobody, or the release had to be repeated.
+	EventRelease EventKind = "release"
+
+	// EventDeadlock: an OpWait waits for others that wait for it, see Cycle. It comes once for each
+	// cycle, and concurrently to other events of the OpWait.
+	EventDeadlock EventKind = "deadlock"
 )
+
+// A WakeReason is why an [EventWake] came: a string, see [Op].
+type WakeReason = string
 
 // The reasons of EventWake.
 const (
-	WakeSignal = "signal" // the store said that the key may be free
-	WakeGrant  = "grant"  // the store granted the key together with the wake-up
-	WakeClosed = "closed" // the store sends no wake-ups any more
-	WakeDue    = "due"    // the blocking lease should have run out, or it was time to ask anyway
-	WakeCohort = "cohort" // the cohort was granted a lease
-	WakePass   = "pass"   // a holder of the cohort handed its lease on
+	WakeSignal WakeReason = "signal" // the store said that the key may be free
+	WakeGrant  WakeReason = "grant"  // the store granted the key together with the wake-up
+	WakeClosed WakeReason = "closed" // the store sends no wake-ups any more
+	WakeDue    WakeReason = "due"    // the blocking lease should have run out, or it was time to ask anyway
+	WakeCohort WakeReason = "cohort" // the cohort was granted a lease
+	WakePass   WakeReason = "pass"   // a holder of the cohort handed its lease on
 )
 
-// An Event is something that happens inside of an operation.
+// An Event is something that happens during an operation.
 type Event struct {
-	Kind   string
-	Reason string // of EventWake
-	Lease  Lease  // of EventGrant and EventPass
+	Kind   EventKind
+	Reason WakeReason // of EventWake
+	Lease  Lease      // of EventGrant and EventPass
 
 	// Before, of EventWake, is who held the key until now, the latest last, as far as they told it.
 	Before []backend.Past
+
+	Released backend.Released // of EventRelease
+
+	Cycle []Waiting // of EventDeadlock; the first is the OpWait itself
 }
 
 // A Lease is what the store granted, and what holds of one process may use one after the other.
@@ -86,13 +108,22 @@ type Lease struct {
 	Token  uint64       // of EventGrant: the fencing token
 	Until  time.Time    // of EventGrant: the local deadline
 	Passes int          // of EventGrant: how often the lease was handed on before
+
+	TookOver uint64 // of EventGrant: as in [Hold]
 }
 
 // A Hold is what is known of one hold of a lock.
 type Hold struct {
 	Key   string // as the caller gave it, without the namespace
+	Class string // what kind of lock it is, by [Config.Classes]; "" if none of them fits Key
 	Mode  backend.Mode
 	Token uint64 // rises strictly from holder to holder of Key; 0 if the backend has no fencing
+
+	// TookOver, of an exclusive hold, is the last token of the hold before if its lease ran out before
+	// the store had its release: as a rule that holder died, or was stopped or cut off for too long, and
+	// may have left its work half done (EOWNERDEAD of a robust mutex). The first hold since is told. 0
+	// proves nothing: see [backend.Capabilities].TookOver for which stores tell.
+	TookOver uint64
 
 	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about
 	// the hold; empty until it is granted.
@@ -205,17 +236,6 @@ func (c *core) observeTurn(ctx context.Context, l *lease) {
 	} else {
 		c.observeWake(ctx, WakeCohort)
 	}
-}
-
-// observeLease reports to the EventObserver what becomes of a lease. Once it was passed on, it is
-// another's to look at.
-func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
-	told := Lease{Claim: l.claim.Meta}
-	if kind == EventGrant {
-		told.Until = c.local(l.deadline())
-		told.Token, told.Passes = l.token, l.passes
-	}
-	c.events.Event(ctx, Event{Kind: kind, Lease: told})
 }
 
 // sign puts into claim the traceparent that the observer gave the operation. (Without an observer,

@@ -31,24 +31,19 @@ import (
 func Once[T any](ctx context.Context, l Locker[T], key string, every time.Duration,
 	fn func(ctx context.Context, v T) error, opts ...Option,
 ) (ran bool, err error) {
-	switch {
-	case fn == nil:
+	if fn == nil {
 		return false, &Error{"once", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
-	case every < time.Millisecond || every > backend.MaxNotBefore:
-		return false, &Error{"once", key, &backend.InvalidError{
-			Field: "every", Value: every.String(), Reason: "must be 1ms to " + backend.MaxNotBefore.String(),
-		}}
 	}
-	g, err := l.Lock(ctx, key, append(slices.Clone(opts), func(c *call) { c.every = every })...)
-	if errors.Is(err, backend.ErrEarly) {
+	g, err := l.Lock(ctx, key, append(slices.Clone(opts), func(c *call) { c.every, c.once, c.waits = every, true, true })...)
+	if errors.Is(err, ErrEarly) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	g.h.every, g.h.began = every, time.Now()
+	end := g.Unlock
 	defer func() {
-		if unlock := g.Unlock(); unlock != nil {
+		if unlock := end(); unlock != nil {
 			err = errors.Join(err, unlock)
 		}
 	}()
@@ -58,18 +53,7 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	}
 	err = fn(g.Context(), v)
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrMaxHold) { // cut off, even if the hold is still good
-		g.h.every = 0
+		end = g.Forgo
 	}
 	return true, err
-}
-
-// leave has the release of the lease leave for later holders what h has for them.
-//
-// Safety: the time of a mark that is still to come is counted here before the release is sent, and
-// by the store from when it executes that. So the mark ends no sooner than h.every after h began.
-func (l *lease) leave(h *hold) {
-	l.save = h.save
-	if h.every > 0 {
-		l.notBefore = max(h.every-time.Since(h.began), 0)
-	}
 }

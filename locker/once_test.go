@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -141,7 +142,7 @@ func TestOnceCrash(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !crash {
-				time.AfterFunc(time.Second, func() { _ = b.Release(context.Background(), c) })
+				time.AfterFunc(time.Second, func() { _, _ = b.Release(context.Background(), c) })
 			}
 			if ran := once(t, l, time.Hour); ran != crash {
 				t.Errorf("the other crashed: %v, and it ran here: %v", crash, ran)
@@ -236,4 +237,204 @@ func TestOnceDoesNotCountARunThatWasCutOff(t *testing.T) {
 			t.Errorf("run %d: %v, want %v", i+1, ran, c.ran)
 		}
 	}
+}
+
+// What a scheduler with several instances makes of it: the job runs once in each period, however
+// short it is, and whether it fails or not. (By TryLock alone it ran two or three times in each.)
+func TestSchedulerRunsAJobOnceAPeriod(t *testing.T) {
+	const (
+		instances = 3
+		periods   = 6
+		period    = time.Hour
+	)
+	b := hook()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		runs := map[int]int{}
+		var all sync.WaitGroup
+		for i := range instances {
+			all.Go(func() {
+				l, err := locker.New(b, locker.Bare, locker.Config{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer l.Close()
+				var s schedulerLocker = perPeriod{l, period * 3 / 4}
+				time.Sleep(time.Duration(i) * period / 2 / (instances - 1)) // its clock is late
+				for n := range periods {
+					if lock, err := s.Lock(t.Context(), "job"); err == nil {
+						mu.Lock()
+						runs[n]++
+						mu.Unlock()
+						if err := lock.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					} else if !errors.Is(err, locker.ErrEarly) {
+						t.Error(err)
+					}
+					time.Sleep(period)
+				}
+			})
+		}
+		all.Wait()
+		for n := range periods {
+			if runs[n] != 1 {
+				t.Errorf("period %d: %d runs", n, runs[n])
+			}
+		}
+	})
+}
+
+// tryOnce is a try of a job; ok says that it is to be run.
+func tryOnce(t *testing.T, l locker.Locker[struct{}], every time.Duration) (g *locker.Guard[struct{}], ok bool) {
+	t.Helper()
+	g, err := l.TryLock(t.Context(), "job", locker.OncePer(every))
+	if err == nil {
+		return g, true
+	}
+	wantErr(t, err, locker.ErrNotAcquired, locker.ErrEarly)
+	return nil, false
+}
+
+// Within the period the error says how much of it is left, which counts from when the run began.
+func TestOncePer(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for range 2 {
+			g, ok := tryOnce(t, l, time.Hour)
+			if !ok {
+				t.Fatal("early")
+			}
+			time.Sleep(20 * time.Minute) // the job is slow
+			_, err := l.TryLock(t.Context(), "job", locker.OncePer(time.Hour))
+			wantErr(t, err, backend.ErrHeld)
+			if err := g.Unlock(); err != nil {
+				t.Error(err)
+			}
+			wantHeld(t, b, "job", false)
+			_ = mustLock(t, l, "job").Unlock() // others do not heed it
+			time.Sleep(10 * time.Minute)
+			_, err = l.TryLock(t.Context(), "job", locker.OncePer(time.Minute)) // the run's period counts
+			var early *locker.EarlyError
+			if !errors.As(err, &early) || early.RetryAfter != 30*time.Minute {
+				t.Errorf("TryLock = %v, want 30 minutes left", err)
+			}
+			wantErr(t, err, locker.ErrNotAcquired, locker.ErrEarly)
+			if once(t, l, time.Minute) {
+				t.Error("Once does not heed it")
+			}
+			time.Sleep(30 * time.Minute)
+		}
+		if !once(t, l, time.Hour) {
+			t.Error("the period is over")
+		}
+		if _, ok := tryOnce(t, l, time.Hour); ok {
+			t.Error("it does not heed Once")
+		}
+	})
+}
+
+// The period is given back by Forgo, and not used up by who did not run: a binder that failed, a
+// hold that was lost, or a try whose answer was lost.
+func TestOncePerLeavesNoMarkWithoutARun(t *testing.T) {
+	b, renew, release := switchable()
+	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+		run := func(what string) *locker.Guard[struct{}] {
+			t.Helper()
+			g, ok := tryOnce(t, l, time.Hour)
+			if !ok {
+				t.Fatalf("a mark was left by %s", what)
+			}
+			return g
+		}
+		g := run("nobody")
+		for range 2 {
+			if err := g.Forgo(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := g.Unlock(); err != nil { // too late for another outcome
+			t.Error(err)
+		}
+		unbound, err := locker.New(b, func(context.Context, locker.Hold) (int, error) { return 0, errSilence }, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unbound.Close()
+		_, err = unbound.TryLock(t.Context(), "job", locker.OncePer(time.Hour))
+		wantErr(t, err, errSilence)
+		g = run("a binder that failed")
+		renew(func(context.Context, backend.Claim) error { return errSilence })
+		<-g.Lost()
+		renew(nil)
+		wantErr(t, g.Unlock(), locker.ErrLost)
+		time.Sleep(time.Minute)
+		g = run("a hold that was lost")
+		release(func(ctx context.Context, c backend.Claim) error { // is executed, and the answer lost
+			_, _ = b.Backend.Release(ctx, c)
+			release(nil)
+			return errSilence
+		})
+		if err := g.Forgo(); err != nil {
+			t.Error(err)
+		}
+		b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+			_, _ = b.Backend.TryAcquire(ctx, c)
+			return backend.Grant{}, errSilence
+		}
+		_, err = l.TryLock(t.Context(), "job", locker.OncePer(time.Hour))
+		wantErr(t, err, locker.ErrNotAcquired, errSilence)
+		b.acquire = nil
+		g = run("a try without an answer")
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := g.Forgo(); err != nil { // too late
+			t.Error(err)
+		}
+		if _, ok := tryOnce(t, l, time.Hour); ok {
+			t.Error("Forgo after Unlock took the mark away")
+		}
+		wantErr(t, (*locker.Guard[int])(nil).Forgo(), locker.ErrUnlocked)
+	})
+}
+
+// OncePer is refused by name where it makes no sense, before the store is asked.
+func TestOncePerRefuses(t *testing.T) {
+	b, unable := hook(), plain()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		m, err := locker.New(unable, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		per := locker.OncePer(time.Hour)
+		fn := func(context.Context, struct{}) error { t.Error("fn ran"); return nil }
+		for name, err := range map[string]error{
+			"Lock":      not(l.Lock(t.Context(), "job", per)),
+			"Do":        locker.Do(t.Context(), l, "job", fn, per),
+			"Lead":      locker.Lead(t.Context(), l, "job", fn, per),
+			"All":       not(locker.All(t.Context(), l, []string{"a", "b"}, per)),
+			"Shared":    not(l.TryLock(t.Context(), "job", per, locker.Shared())),
+			"Permit":    not(l.TryLock(t.Context(), "job", locker.Permit(2), per)),
+			"Reentrant": not(l.TryLock(t.Context(), "job", per, locker.Reentrant("o"))),
+			"no time":   not(l.TryLock(t.Context(), "job", locker.OncePer(0))),
+			"negative":  not(l.TryLock(t.Context(), "job", locker.OncePer(-1))),
+			"too long":  not(l.TryLock(t.Context(), "job", locker.OncePer(backend.MaxNotBefore+1))),
+			"quorum":    not(m.TryLock(t.Context(), "job", per)),
+		} {
+			wantErr(t, err, locker.ErrNotAcquired)
+			kind := backend.ErrInvalid
+			if name == "quorum" {
+				kind = errors.ErrUnsupported
+			}
+			if !errors.Is(err, kind) || !strings.Contains(err.Error(), "OncePer") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if b.acquires.Load()+unable.acquires.Load() != 0 {
+			t.Error("a store was asked")
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -21,11 +22,16 @@ type call struct {
 	reentrant bool
 	ticket    string        // the hold to adopt
 	load      bool          // the state, for Store
-	every     time.Duration // of Once
+	every     time.Duration // of OncePer and Once, if once
+	once      bool          // the mark of a job is heeded and left
+	waits     bool          // by Once, which waits while another runs the job
 	maxHold   time.Duration
 	waitLimit time.Duration
 	failFast  bool
-	wait      waiting.Mode // in place of Config.Wait's; empty for that
+	failBy    time.Time       // the end of the wait, if failFast; zero for none
+	wait      waiting.Mode    // in place of Config.Wait's; empty for that
+	err       error           // why it cannot be had
+	done      <-chan struct{} // of the context of a wait in a cohort
 	site      site
 }
 
@@ -87,8 +93,9 @@ func WaitLimit(d time.Duration) Option {
 
 // FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is
 // estimated to be longer than its ctx and WaitLimit allow: when it begins, and whenever it asks the
-// store again. The estimate is that of [backend.HeldError], and can be wrong either way. Where this
-// client has not held the key within the last minute or so there is none, and the call waits.
+// store again. The estimate is that of [HeldError], and can be wrong either way. Where this client has
+// not held the key within the last minute or so, or for less than a millisecond and with nobody
+// waiting for it, there is none, and the call waits.
 // waiting.Config.FailFast is the same for all calls.
 func FailFast() Option { return func(c *call) { c.failFast = true } }
 
@@ -96,3 +103,75 @@ func FailFast() Option { return func(c *call) { c.failFast = true } }
 // refuses the call with [errors.ErrUnsupported]. Calls of one process with different modes share no
 // leases.
 func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }
+
+// OncePer makes a TryLock the try of a job that many instances run, once in d: within d of when the
+// last run began it fails with [ErrEarly], an *[EarlyError] that says how long that lasts. Unlock
+// leaves the mark by which later tries know, in the request that releases, whatever became of the
+// job; [Guard.Forgo] leaves none. So does a hold that was lost, and a process that crashed: then
+// another may run the job in the same period. It is for schedulers that have a locker of their own
+// (see the example); [Once] does the whole for whoever has just a function, and says more of d.
+//
+// It is for TryLock: a Lock, [Do] and [All] with it fail with an *[backend.InvalidError], as they do
+// together with [Shared], [Permit] and [Reentrant], and a d that is not between 1ms and
+// [backend.MaxNotBefore]. A backend that keeps no such marks (Capabilities.NotBefore: a quorum, and
+// the layouts of other libraries) refuses with [errors.ErrUnsupported].
+func OncePer(d time.Duration) Option {
+	return func(c *call) { c.every, c.once, c.waits = d, true, false }
+}
+
+// checkOnce refuses what OncePer and Once cannot have, before anything is asked.
+func (c *core) checkOnce(op string, o *call) error {
+	invalid := func(reason string) error {
+		return &backend.InvalidError{Field: "OncePer", Value: o.every.String(), Reason: reason}
+	}
+	switch {
+	case op == opLock && !o.waits:
+		return invalid("is for TryLock: a Lock would wait for the period to end; Once waits for who runs the job")
+	case o.every < time.Millisecond || o.every > backend.MaxNotBefore:
+		return invalid("must be 1ms to " + backend.MaxNotBefore.String())
+	}
+	if err := onlyOne("OncePer", o.mode, o.reentrant); err != nil {
+		return err
+	}
+	if err := c.caps.Missing(backend.Capabilities{NotBefore: true}); err != nil {
+		return fmt.Errorf("OncePer: %w", err)
+	}
+	return nil
+}
+
+// onlyOne refuses a lock that several hold for who, which is for one.
+func onlyOne(who string, mode backend.Mode, reentrant bool) error {
+	value := mode.String()
+	switch {
+	case reentrant:
+		value = "reentrant"
+	case mode == backend.Exclusive:
+		return nil
+	}
+	return &backend.InvalidError{Field: "mode", Value: value, Reason: "is not for one holder at a time, as " + who + " needs it"}
+}
+
+// validate refuses what the options of a call ask for, if it cannot be had, before the store is asked.
+func (c *core) validate(op string, o *call) error {
+	if o.load && (o.mode != backend.Exclusive || o.reentrant) {
+		return &backend.InvalidError{Field: "mode", Value: o.mode.String(), Reason: "is not exclusive: a value has one writer"}
+	}
+	if c.oneHolder {
+		if err := onlyOne("PerKey", o.mode, o.reentrant); err != nil {
+			return err
+		}
+	}
+	if o.once {
+		if err := c.checkOnce(op, o); err != nil {
+			return err
+		}
+	}
+	switch o.wait {
+	case waiting.Auto, waiting.Handoff, waiting.Notify, waiting.Poll:
+		if err := c.caps.Missing(modeNeeds(o.wait)); err != nil {
+			return err
+		}
+		return validateTTL(o.ttl, c.caps)
+	}
+	return &backend.InvalidError{Field: "WaitMode", Value: string(o.wait), Reason: "is none of handoff, notify, poll"}
+}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -159,7 +161,7 @@ func unlockAfterOutage(t *testing.T) {
 			if time.Since(down) < 9*time.Second {
 				return backend.ErrUnavailable // certainly not executed
 			}
-			return b.Backend.Release(ctx, c)
+			return storetest.Release(ctx, b.Backend, c)
 		}
 		if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
 			t.Errorf("the hold had 7.9s left when Unlock was called, and Unlock says: %v", err)
@@ -175,7 +177,7 @@ func unlockSlowly(t *testing.T) {
 		time.Sleep(9850 * time.Millisecond) // 47 ms before the deadline
 		b.release = func(ctx context.Context, c backend.Claim) error {
 			time.Sleep(200 * time.Millisecond) // a slow network: one request, one answer
-			return b.Backend.Release(ctx, c)
+			return storetest.Release(ctx, b.Backend, c)
 		}
 		if err := g.Unlock(); errors.Is(err, locker.ErrLost) {
 			t.Errorf("the hold was good when Unlock was called, and Unlock says: %v", err)
@@ -302,5 +304,142 @@ func TestGoexit(t *testing.T) {
 		if err := l2.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A renewal that is in flight when Unlock is called says that the hold is gone. So it was lost,
+// whatever the release comes to: it may be answered when the lease would have ended by itself, or be
+// repeated because it was not answered, and what it was to save is not saved.
+//
+// covers: B3, B8
+func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
+	const ttl = 10 * time.Second
+	refuted := func() *hooked {
+		b := hook()
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			<-ctx.Done() // until Unlock tells it to stop; the store had answered before
+			if _, err := b.ForceRelease(context.Background(), c.Key, 0); err != nil {
+				return err
+			}
+			return backend.ErrLost
+		}
+		return b
+	}
+	silentOnce := func(b *hooked) func(context.Context, backend.Claim) error {
+		return func(ctx context.Context, c backend.Claim) error {
+			if b.releases.Load() == 1 {
+				return errSilence
+			}
+			return storetest.Release(ctx, b.Backend, c)
+		}
+	}
+	unlock := func(t *testing.T, release func(*hooked)) {
+		t.Helper()
+		b := refuted()
+		release(b)
+		bubble(t, b, locker.Config{TTL: ttl}, func(t *testing.T, l *locker.Client[struct{}]) {
+			g := mustLock(t, l, "k")
+			for b.renews.Load() == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			wantErr(t, g.Unlock(), locker.ErrLost)
+		})
+	}
+	t.Run("answered late", func(t *testing.T) {
+		unlock(t, func(b *hooked) {
+			b.release = func(ctx context.Context, c backend.Claim) error {
+				time.Sleep(ttl)
+				return storetest.Release(context.WithoutCancel(ctx), b.Backend, c)
+			}
+		})
+	})
+	t.Run("not answered", func(t *testing.T) {
+		unlock(t, func(b *hooked) { b.release = silentOnce(b) })
+	})
+	t.Run("not saved", func(t *testing.T) {
+		b := refuted()
+		b.release = silentOnce(b)
+		synctest.Test(t, func(t *testing.T) {
+			s, err := locker.NewStore(b, locker.JSON[int](), locker.Config{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			err = s.Update(t.Context(), "k", func(int) (int, error) {
+				for b.renews.Load() == 0 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				return 1, nil
+			})
+			wantErr(t, err, locker.ErrLost)
+		})
+	})
+}
+
+// A backend may be a value that Go cannot compare, such as a struct with a function.
+func TestBackendThatCannotBeCompared(t *testing.T) {
+	type logged struct {
+		backend.Backend
+		log func(string)
+	}
+	l, err := locker.New(logged{hook(), func(string) {}}, locker.Bare, locker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	g := mustLock(t, l, "k")
+	_, err = l.Lock(g.Context(), "k")
+	wantErr(t, err, locker.ErrWouldDeadlock)
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stalled is an EventObserver that keeps the lease that an acquirer got, once, until it is over: as a
+// process does that was stopped just then.
+type stalled struct {
+	locker.Observer
+	by atomic.Int64 // how long
+}
+
+func (o *stalled) Event(_ context.Context, e locker.Event) {
+	if by := o.by.Load(); e.Kind == locker.EventGrant && e.Lease.Passes == 0 && by > 0 {
+		o.by.Store(0)
+		time.Sleep(time.Duration(by))
+	}
+}
+
+// A lease that is over when its acquirer gives it to the first who waits is lost to that one; the
+// others are an acquirer's at once, and not when the first gets round to its Unlock.
+func TestLeaseThatIsLostBeforeItIsGiven(t *testing.T) {
+	b := hook()
+	b.renew = func(context.Context, backend.Claim) error { return errSilence }
+	o := &stalled{Observer: locker.Observers()}
+	bubble(t, b, locker.Config{TTL: 10 * time.Second, Observer: o}, func(t *testing.T, l *locker.Client[struct{}]) {
+		held := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		if _, err := b.Backend.TryAcquire(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		first, second := make(chan *locker.Guard[struct{}], 1), make(chan *locker.Guard[struct{}], 1)
+		go func() { first <- mustLock(t, l, "k") }()
+		synctest.Wait()
+		go func() { second <- mustLock(t, l, "k") }()
+		synctest.Wait()
+		o.by.Store(int64(11 * time.Second))
+		if _, err := b.Backend.Release(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		g := <-first
+		_, err := g.Value()
+		wantErr(t, err, locker.ErrLost)
+		select {
+		case other := <-second:
+			if err := other.Unlock(); err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the second waits for the Unlock of a hold that was lost")
+		}
+		wantErr(t, g.Unlock(), locker.ErrLost)
 	})
 }

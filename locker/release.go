@@ -1,6 +1,8 @@
 package locker
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,77 +21,51 @@ const withdrawGrace = 100 * time.Millisecond
 // longer.
 const maxTimeout = 30 * time.Second
 
-// storeTimeout is how long a store may be silent.
-func (c *core) storeTimeout(ttl time.Duration) time.Duration {
-	if c.cfg.StoreTimeout > 0 {
-		return c.cfg.StoreTimeout
-	}
-	return min(ttl, maxTimeout)
-}
-
-// releaseTimeout is how long a release may take.
-func (c *core) releaseTimeout(ttl time.Duration) time.Duration {
-	if c.cfg.ReleaseTimeout > 0 {
-		return c.cfg.ReleaseTimeout
-	}
-	return min(ttl, maxTimeout)
-}
-
-// giveUp ends a lease and releases it in the store.
-func (c *core) giveUp(ctx context.Context, l *lease) error {
-	defer c.drop(ctx, l)()
-	claim := c.claimForRelease(l)
-	leaves := l.save != nil || l.notBefore > 0
-	if leaves {
-		with := *claim
-		with.Save, with.NotBefore = l.save, l.notBefore
-		claim = &with
-	}
-	err := c.release(ctx, claim, Hold{Key: l.info.Key, Mode: l.info.Mode, Token: l.token})
-	if leaves && errors.Is(err, errReleasedBefore) && !l.expired(c.now()) {
-		return nil // until now only that release can have ended the hold
-	}
-	return err
+// timeout is how long the store may be silent, or a release may take: as configured, or else the TTL.
+func timeout(configured, ttl time.Duration) time.Duration {
+	return cmp.Or(configured, min(ttl, maxTimeout))
 }
 
 // errReleasedBefore is what a release comes to that leaves something, was not answered, and finds
-// the hold gone when it is repeated: the first has left it, or else the lease ran out before it.
+// the hold gone when it is repeated: the first has left it, or else the hold ended before it.
 var errReleasedBefore = errors.New("the lease is over, and a release before was not answered")
 
-// expired reports whether the deadline has passed.
-func (l *lease) expired(now instant) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return now >= l.until
-}
-
-// release tells the store to forget claim, again and again until it answers or the timeout is over.
+// release tells the store that claim is over, again and again until it answers or the timeout is over.
 // It never runs on the caller's ctx, which may be long done and gives values alone: a release under
 // a dead ctx is not sent at all, and the lock stays for a TTL (redsync, open-match#1578, ncps#913).
 // What it leaves to the lease's end when the store stays silent is not an error of safety.
+//
+// Safety: what is written is the end of the hold of this claim's owner, and no other's: a store
+// compares the owner, so a release that lands late, or twice, or after the lease was granted to
+// another, ends nothing that is in use. With the release goes a state or a mark, which the store
+// writes only if it ends a hold by it; so what a holder saves that was lost is refused however late
+// it comes (TestUnlockOfATakenLockSaysSo, TestStoreSaveThatComesTooLate, backendtest release).
 //
 // Nearly every release is answered at once, and the backend bounds each request: so the first has
 // a ctx that never ends, unless a timeout is configured that may be shorter.
 func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (err error) {
 	ctx, end := c.observe(context.WithoutCancel(ctx), OpRelease, info)
 	defer func() { end(info, err) }()
-	began := time.Now()
 	if c.cfg.ReleaseTimeout > 0 {
-		limited, cancel := context.WithTimeout(ctx, c.cfg.ReleaseTimeout)
-		err = c.b.Release(limited, *claim)
-		cancel()
-	} else {
-		err = c.b.Release(ctx, *claim)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.ReleaseTimeout)
+		defer cancel()
 	}
+	began := time.Now() // what the first takes counts against the timeout of all
+	told, err := c.b.Release(ctx, *claim)
 	if err != nil && !released(err) {
-		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim.TTL)-time.Since(began))
+		return c.releaseAgain(ctx, claim, info, err, timeout(c.cfg.ReleaseTimeout, claim.TTL)-time.Since(began))
 	}
-	c.heard()
+	if told.Waiting > 0 && c.events != nil {
+		c.events.Event(ctx, Event{Kind: EventRelease, Released: told})
+	}
+	c.noteReply()
 	return err
 }
 
 // detached returns a context with the values of ctx, which ends after limit, or when Close runs out
-// of time. After that, an Unlock that comes late still asks the store.
+// of time. After that, an Unlock that comes late still asks the store: it has nobody who waits for it
+// but its own caller.
 func (c *core) detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	if c.cut.Err() != nil {
@@ -99,12 +75,20 @@ func (c *core) detached(ctx context.Context, limit time.Duration) (context.Conte
 	return ctx, func() { stop(); cancel() }
 }
 
-// released reports whether err is an answer that repeating the release cannot change.
+// released reports whether err is an answer that repeating the release cannot change: a yes, a no,
+// or a refusal, such as of wrong credentials.
 func released(err error) bool {
 	return err == nil || errors.Is(err, backend.ErrLost) || backend.Refused(err)
 }
 
-// releaseAgain repeats a release that was not answered.
+// releaseAgain repeats a release that was not answered, until it is or rest is over; then it goes on
+// behind the caller. A repeated release is the same write, which a store executes once with effect.
+// So ErrLost says two things: that an earlier one has ended the hold, if one of them was not
+// answered; that the hold was gone before, if each was refused or never arrived. A release that
+// leaves something cannot tell the first from a hold that ended otherwise, see errReleasedBefore. So
+// whether it saved is looked up: a state has the token of the hold that saved it, and no other hold
+// writes the same. If another has saved since, nobody knows (TestUnlockAfterALostReply,
+// TestUnlockRefusedAndThenLost, TestStoreSaveWithoutAnAnswer).
 func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold, err error, rest time.Duration) error {
 	ctx, cancel := c.detached(ctx, rest)
 	defer cancel()
@@ -114,19 +98,27 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 	for {
 		unknown = unknown || backend.AnswerOf(err) == backend.Unknown
 		if !waiting.Pause(ctx, retry.Next()) {
-			c.owed.add(ctx, claim, info)
+			c.pending.add(ctx, claim, info)
 			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", cause)
 		}
-		err = c.b.Release(ctx, *claim)
+		_, err = c.b.Release(ctx, *claim)
 		if ctx.Err() == nil { // the last request is cut short, and only says so
 			cause = err
 		}
 		switch {
-		case errors.Is(err, backend.ErrLost) && unknown:
+		case errors.Is(err, backend.ErrLost) && unknown: // safeguard: release-refused-before
 			// Whoever releases believed in the hold when it did. Until that belief's deadline only
 			// a release of this claim can have ended the hold, and the one that was not answered is
-			// such a release.
-			if claim.Save != nil || claim.NotBefore > 0 {
+			// such a release. After it, there is nothing to tell the caller: the hold was good until
+			// the call.
+			if claim.Save != nil {
+				saved, failed := c.b.Saved(ctx, claim.Key)
+				if failed == nil && bytes.Equal(saved, claim.Save) { // safeguard: save-unconfirmed
+					return nil
+				}
+				return errReleasedBefore
+			}
+			if claim.NotBefore > 0 {
 				return errReleasedBefore // whoever knows the deadline decides
 			}
 			return nil
@@ -136,157 +128,240 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 	}
 }
 
-// forget releases a claim that came to nothing, and returns when the store has confirmed it or
-// withdrawGrace is over. It then goes on behind the caller, for as long as the claim's lease could
-// last. While the store owes answers to others, it does not wait at all.
-func (c *core) forget(ctx context.Context, claim *backend.Claim, info Hold) {
-	if !c.owed.empty() {
-		c.owed.add(ctx, claim, info)
-		return
-	}
-	if !released(c.releaseWithin(ctx, withdrawGrace, claim, info)) {
-		c.owed.add(ctx, claim, info)
-	}
+// withdraw releases a claim that came to nothing, and returns when that was tried, or the store has
+// been silent for too long; then it goes on behind the caller, for as long as the claim's lease could
+// last.
+//
+// Thousands may be withdrawn at once, and the store may have as many attempts of theirs to answer
+// first. Each caller waits for its own as long as those before it are answered: when all have
+// returned, nothing of them is in the store.
+func (c *core) withdraw(ctx context.Context, claim *backend.Claim, info Hold) {
+	c.pending.await(c.pending.add(ctx, claim, info)) // safeguard: withdrawn-before-return
 }
 
-// releaseWithin makes one request that lasts no longer than limit.
-func (c *core) releaseWithin(ctx context.Context, limit time.Duration, claim *backend.Claim, info Hold) error {
-	ctx, cancel := c.detached(ctx, limit)
-	defer cancel()
-	ctx, end := c.observe(ctx, OpRelease, info)
-	err := c.b.Release(ctx, *claim)
-	end(info, err)
-	return err
-}
-
-// abandon unlocks a hold that its caller will never see, and goes on behind the caller if that
-// takes long.
-func (c *core) abandon(h *hold) {
-	done := make(chan struct{})
-	c.add()
-	go func() {
-		defer c.done()
-		defer close(done)
-		_ = h.unlock()
-	}()
-	patiently(done)
-}
-
-// patiently waits until done is closed, for withdrawGrace at most. Nil is nothing to wait for.
-func patiently(done <-chan struct{}) {
+// waitGrace waits until done is closed, for withdrawGrace at most, and reports whether it was. Nil is
+// nothing to wait for.
+func waitGrace(done <-chan struct{}) bool {
 	if done == nil {
-		return
+		return true
 	}
 	grace := time.NewTimer(withdrawGrace)
 	defer grace.Stop()
 	select {
 	case <-done:
+		return true
 	case <-grace.C:
+		return false
 	}
 }
 
-// owed are releases that the store has not confirmed, of claims whose callers have gone on. One
-// goroutine sees to them, one request at a time: while the store is silent that is one probe, and
-// when it answers they go one after the other. What is not confirmed within the claim's TTL has run
-// out by itself.
-type owed struct {
-	core *core
-
-	mu      sync.Mutex
-	list    []debt // oldest first
-	working bool
-	dropped int // since the last log
+// behind calls f, and goes on behind the caller if that takes long. It reports whether f has returned.
+func behind(f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return waitGrace(done)
 }
 
-// maxOwed bounds the list. Beyond, the oldest is left to its lease.
-const maxOwed = 1 << 12
+// pending are releases that the store has not confirmed, of claims that nobody wants. Up to maxWorkers
+// goroutines see to them, each with one request at a time, the oldest first; while the store is
+// silent, to the rest of the client as well, that is one, as a probe: what is sent to a store that is
+// away only waits in the client library. What is not confirmed within the claim's TTL has run out by
+// itself.
+//
+// Nothing here is needed for safety: a lease that is never released ends by itself. It is for those
+// who wait for the key, and for the store, which would have a place in the queue for each. So the
+// list may be bounded when the store has been silent for long, and Close may leave what is in it.
+type pending struct {
+	core *core
 
-// A debt is one release that is owed.
-type debt struct {
+	mu          sync.Mutex
+	list        []pendingRelease // oldest first
+	workers     int
+	lastReply   time.Time // when one was answered, last, or the first of the present ones was added
+	unconfirmed int       // releases left to their leases since the last log
+}
+
+const (
+	// maxPending bounds the list when the store has been silent for StoreTimeout. Beyond, the oldest is
+	// left to its lease.
+	maxPending = 1 << 12
+
+	// maxWorkers is how many releases are in flight at once.
+	maxWorkers = 64
+
+	// fewPending are answered within withdrawGrace by any store that is at work, and more within firstTry,
+	// which is how long the first request of each may take.
+	fewPending = 8
+	firstTry   = time.Second
+)
+
+// A pendingRelease is one of them.
+type pendingRelease struct {
 	ctx   context.Context // for its values
 	claim backend.Claim
 	info  Hold
 	until time.Time
+	tried chan struct{} // closed when it was tried once
 }
 
-// empty reports whether nothing is owed.
-func (o *owed) empty() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.working
+// patience is for how much longer the store may answer nothing before it counts as silent: it has
+// more time if many are pending, as it was asked for much then, and answers each late. The caller has mu.
+func (p *pending) patience() time.Duration {
+	all := withdrawGrace
+	if p.workers+len(p.list) > fewPending {
+		all = firstTry
+	}
+	return all - time.Since(p.lastReply)
 }
 
-// add has claim released behind the caller.
-func (o *owed) add(ctx context.Context, claim *backend.Claim, info Hold) {
-	d := debt{context.WithoutCancel(ctx), *claim, info, time.Now().Add(claim.TTL + maxTimeout)}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.core.cut.Err() != nil {
-		o.dropped++
-		return
+// silent reports whether the store answers nobody, and is only probed. One that answers others of this
+// client may have a single shard that is away, which must not keep the others' releases waiting. The
+// caller has mu.
+func (p *pending) silent() bool {
+	if p.core.silence() < firstTry { // safeguard: shard-away
+		return false
 	}
-	if len(o.list) == maxOwed {
-		o.list = o.list[1:]
-		o.dropped++
+	return p.patience() <= 0
+}
+
+// add has claim released behind the caller. tried is closed when that was tried; nil if it is not.
+func (p *pending) add(ctx context.Context, claim *backend.Claim, info Hold) (tried <-chan struct{}) {
+	d := pendingRelease{context.WithoutCancel(ctx), *claim, info, time.Now().Add(claim.TTL + maxTimeout), make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.core.cut.Err() != nil { // Close has no more time: with mu, so that close counts it, or this does
+		p.unconfirmed++
+		return nil
 	}
-	o.list = append(o.list, d)
-	if !o.working {
-		o.working = true
-		o.core.add()
-		go o.work()
+	if p.workers == 0 {
+		p.lastReply = time.Now()
+	}
+	p.put(d)
+	if !p.silent() {
+		p.help()
+	}
+	return d.tried
+}
+
+// put puts d at the end of the list. The list is bounded once the store has been silent for StoreTimeout,
+// when those who wait have given up as well, and not before: thousands that give up at once may have
+// so much in flight that nothing is answered for seconds on a busy machine, and what is left out keeps
+// its place in a queue, in front of others, until that lapses. Until then the list is as long as what
+// was given up meanwhile, and shortens by itself. The caller has mu.
+func (p *pending) put(d pendingRelease) {
+	p.list = append(p.list, d)
+	limit := timeout(p.core.cfg.StoreTimeout, d.claim.TTL)
+	if n := len(p.list) - maxPending; n > 0 && p.core.timedOut(p.lastReply, limit) { // safeguard: owed-bound
+		p.list = p.list[n:]
+		p.unconfirmed += n
 	}
 }
 
-// drop forgets what is owed, as Close has run out of time, and returns how many releases that were.
-func (o *owed) drop() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := len(o.list) + o.dropped
-	o.list, o.dropped = nil, 0
+// help starts another worker, if there is work for it. The caller has mu.
+func (p *pending) help() {
+	if len(p.list) > 0 && p.workers < maxWorkers {
+		p.workers++
+		p.core.add()
+		go p.work()
+	}
+}
+
+// await waits until a release was tried, for as long as others are answered: so of thousands the last
+// waits for as long as the store needs, and none waits for a store that is silent.
+func (p *pending) await(tried <-chan struct{}) {
+	for tried != nil {
+		p.mu.Lock()
+		rest := p.patience()
+		p.mu.Unlock()
+		if rest <= 0 {
+			return
+		}
+		patience := time.NewTimer(rest)
+		select {
+		case <-tried:
+			tried = nil
+		case <-p.core.cut.Done():
+			tried = nil
+		case <-patience.C:
+		}
+		patience.Stop()
+	}
+}
+
+// close ends it, as Close has run out of time, and returns how many releases were still pending.
+func (p *pending) close() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.list) + p.unconfirmed
+	p.list, p.unconfirmed = nil, 0
 	return n
 }
 
-// work sees to the list until it is empty. What is not answered goes to the end, as another may be
-// (of another shard).
-func (o *owed) work() {
-	c := o.core
+// work sees to the list until it is empty, or the store is silent and another is at it. What is not
+// answered goes to the end, as another may be (of another shard).
+func (p *pending) work() {
+	c := p.core
 	defer c.done()
 	retry := waiting.NewBackoff(retryFirst, 4*retryMost)
 	for {
-		o.mu.Lock()
-		if len(o.list) == 0 {
-			o.working = false
-			dropped := o.dropped
-			o.dropped = 0
-			o.mu.Unlock()
-			if dropped > 0 {
-				c.cfg.Logger.Warn("holdfast: releases that the store did not confirm were given up; the leases run out by themselves",
-					"releases", dropped)
-			}
-			return
+		p.mu.Lock()
+		if len(p.list) == 0 || p.workers > 1 && p.silent() {
+			break
 		}
-		d := o.list[0]
-		o.list = o.list[1:]
-		o.mu.Unlock()
-		err := c.releaseWithin(d.ctx, c.releaseTimeout(d.claim.TTL), &d.claim, d.info)
-		switch {
-		case released(err):
+		d := p.list[0]
+		p.list = p.list[1:]
+		p.mu.Unlock()
+		if p.try(d) {
 			retry.Reset()
-			if err != nil && !errors.Is(err, backend.ErrLost) {
-				c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", d.info.Key, "error", err)
-			}
-			continue
-		case time.Now().After(d.until):
-			o.mu.Lock()
-			o.dropped++
-			o.mu.Unlock()
-		default:
-			o.mu.Lock()
-			if c.cut.Err() == nil {
-				o.list = append(o.list, d)
-			}
-			o.mu.Unlock()
+		} else { // what comes back at once without an answer must not be asked again at once
+			waiting.Pause(c.cut, retry.Next())
 		}
-		waiting.Pause(c.cut, retry.Next())
 	}
+	p.workers--
+	left := 0
+	if p.workers == 0 {
+		left, p.unconfirmed = p.unconfirmed, 0
+	}
+	p.mu.Unlock()
+	if left > 0 {
+		c.cfg.Logger.Warn("holdfast: releases that the store did not confirm were not repeated any more; the leases run out by themselves",
+			"releases", left)
+	}
+}
+
+// try makes one release, and puts it back if it is not answered and still matters: as long as the
+// claim's lease, or an attempt of it that is in flight, may last. It reports whether it was answered.
+func (p *pending) try(d pendingRelease) (answered bool) {
+	c := p.core
+	limit := timeout(c.cfg.ReleaseTimeout, d.claim.TTL)
+	if d.tried != nil {
+		limit = min(limit, firstTry)
+	}
+	limited, cancel := c.detached(d.ctx, limit)
+	ctx, end := c.observe(limited, OpRelease, d.info)
+	_, err := c.b.Release(ctx, d.claim)
+	end(d.info, err)
+	cancel()
+	if answered = released(err); answered && err != nil && !errors.Is(err, backend.ErrLost) {
+		c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", d.info.Key, "error", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d.tried != nil {
+		close(d.tried)
+		d.tried = nil
+	}
+	switch {
+	case answered:
+		p.lastReply = time.Now()
+		p.help()
+	case time.Now().After(d.until):
+		p.unconfirmed++
+	case c.cut.Err() == nil:
+		p.put(d)
+	}
+	return answered
 }

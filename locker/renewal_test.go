@@ -88,3 +88,46 @@ func TestSlowCheckDoesNotEndRenewal(t *testing.T) {
 		_ = l.Shutdown(context.Background())
 	})
 }
+
+// The timer has fired for MaxHold when Unlock is quicker, and hands the lease on: it is renewed for the
+// next hold.
+func TestUnlockIsQuickerThanMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := membackend.New()
+		l, err := New(store, Bare, Config{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Lock(t.Context(), "k", MaxHold(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := make(chan *Guard[struct{}], 1)
+		go func() {
+			next, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			turn <- next
+		}()
+		synctest.Wait()
+		h := g.h
+		h.lease.timer.Stop() // it has fired: tick has found that MaxHold is over, and has the mutex no more
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		next := <-turn
+		if next.h.lease != h.lease {
+			t.Fatal("the lease was not handed on")
+		}
+		h.end(l.core.now(), ErrMaxHold) // what is left for tick to do
+		h.lease.endRenewal(h)
+		time.Sleep(10 * time.Minute)
+		if _, err := next.Value(); err != nil {
+			t.Errorf("the next hold after ten minutes: %v", err)
+		}
+		if err := errors.Join(next.Unlock(), l.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}

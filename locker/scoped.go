@@ -39,9 +39,9 @@ func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
 	}
 	return func(ctx context.Context, info Hold) (v T, err error) {
 		var none T
-		of, ok := ctx.Value(holdKey{}).(holdContext)
-		if !ok || of.h.info != info {
-			return none, &backend.InvalidError{Field: "ctx", Reason: "is not that of the hold: Scoped needs the one that the Binder got"}
+		of, err := holdOf(ctx, info, "Scoped")
+		if err != nil {
+			return none, err
 		}
 		r := &resource{hold: of.h, done: make(chan struct{})}
 		if err := r.enter(of); err != nil {
@@ -50,7 +50,7 @@ func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
 		opened := false
 		defer func() {
 			if !opened { // open failed, or panicked
-				r.leave()
+				r.closed()
 			}
 		}()
 		if v, err = open(ctx, info); err != nil {
@@ -58,11 +58,20 @@ func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
 		}
 		opened = true
 		r.closing = func() error { return closing(v) }
-		if cause := of.h.protect(r); cause != nil { // it ended while open was at work
-			return none, errors.Join(cause, r.close())
+		if cause := of.h.atEnd(r.close); cause != nil { // it ended while open was at work
+			return none, errors.Join(cause, r.close(nil, nil))
 		}
 		return v, nil
 	}
+}
+
+// holdOf returns the hold that a Binder of ours, who, was called for.
+func holdOf(ctx context.Context, info Hold, who string) (of holdContext, err error) {
+	of, ok := ctx.Value(holdKey{}).(holdContext)
+	if !ok || of.h.info != info {
+		err = &backend.InvalidError{Field: "ctx", Reason: "is not that of the hold: " + who + " needs the one that the Binder got"}
+	}
+	return of, err
 }
 
 // A resource is what a hold's guard protects, from before it is opened until it is closed.
@@ -71,15 +80,13 @@ type resource struct {
 	closing func() error
 	done    chan struct{} // closed when it is closed
 	err     error         // of closing, when done is closed
-	inner   *resource     // that the same hold opened before
-
-	// Guarded by resources.
-	taken   bool // somebody closes it
-	counted bool // by the Client, which waits for it when it is closed itself
+	taken   bool          // somebody closes it; guarded by resources
 }
 
 // resources are those that are open in this process, by key. They are few: one for each key that is
-// held with a Scoped binder.
+// held with a Scoped binder. They are the process's and not a Client's, as that is what is promised:
+// of two Clients of one Backend, with binders of different types, one may be handed the key that the
+// other has just lost, and what the other opened may still be open.
 var resources = struct {
 	sync.Mutex
 	open map[string][]*resource
@@ -133,8 +140,8 @@ func (r *resource) excludedBy(other *resource) bool {
 	return mine.claim.Mode == backend.Permit && theirs.holder() != other.hold
 }
 
-// leave is the end of what enter began.
-func (r *resource) leave() {
+// closed is the end of what enter began.
+func (r *resource) closed() {
 	key := r.hold.lease.claim.Key
 	resources.Lock()
 	defer resources.Unlock()
@@ -145,9 +152,9 @@ func (r *resource) leave() {
 	close(r.done)
 }
 
-// close ends r and returns when it has ended, with the error of closing and of those that were
-// opened before r. Only its first call runs closing.
-func (r *resource) close() error {
+// close is what the end of the hold calls, however it ended. It returns when r is closed, with the
+// error of closing. Only its first call runs that.
+func (r *resource) close(error, *backend.Claim) error {
 	resources.Lock()
 	first := !r.taken
 	r.taken = true
@@ -156,15 +163,12 @@ func (r *resource) close() error {
 		r.run()
 	}
 	<-r.done
-	if r.inner != nil {
-		return errors.Join(r.err, r.inner.close())
-	}
 	return r.err
 }
 
-// run runs closing, and leaves whatever becomes of it.
+// run runs closing; r is closed then, whatever becomes of it.
 func (r *resource) run() {
-	defer r.leave()
+	defer r.closed()
 	defer func() {
 		if p := recover(); p != nil {
 			r.err = fmt.Errorf("close: panic: %v", p)
@@ -174,33 +178,6 @@ func (r *resource) run() {
 	}()
 	if err := r.closing(); err != nil {
 		r.err = fmt.Errorf("close: %w", err)
-	}
-}
-
-// closeBehind closes r in a goroutine of its own, as the hold has ended without an Unlock. The
-// Client is not closed before, if it has time.
-func (r *resource) closeBehind() {
-	c := r.hold.lease.core
-	resources.Lock()
-	r.counted = true
-	resources.Unlock()
-	c.add()
-	go func() {
-		if err := r.close(); err != nil {
-			c.cfg.Logger.Warn("holdfast: could not close what a guard protected", "key", r.hold.info.Key, "error", err)
-		}
-		r.uncount()
-	}()
-}
-
-// uncount has the Client wait for r no more.
-func (r *resource) uncount() {
-	resources.Lock()
-	counted := r.counted
-	r.counted = false
-	resources.Unlock()
-	if counted {
-		r.hold.lease.core.done()
 	}
 }
 
@@ -219,39 +196,9 @@ func (c *core) stillOpen() (keys []string) {
 	resources.Unlock()
 	for _, r := range open {
 		keys = append(keys, fmt.Sprintf("%q", r.hold.info.Key))
-		r.hold.leave(lostBecause(ErrClosed)) // unless it has: its Unlock waits for closing
-		r.uncount()
+		r.hold.finish(lostBecause(ErrClosed)) // unless it has: its Unlock waits for closing
+		r.hold.hookDone()
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// protect has the end of the hold close r. If it has ended already, that is the caller's to do, and
-// the cause is returned.
-func (h *hold) protect(r *resource) error {
-	h.lease.mu.Lock()
-	defer h.lease.mu.Unlock()
-	if h.cause != nil {
-		return h.cause
-	}
-	r.inner, h.resource = h.resource, r
-	return nil
-}
-
-// closeFirst closes what the hold protects before its lease is given up, which is renewed
-// meanwhile. It returns the time, and whether the lease lasted.
-func (h *hold) closeFirst() (now instant, lasted bool) {
-	l := h.lease
-	now = l.core.now()
-	l.mu.Lock()
-	h.strong, h.weak = nil, noHandle // its guard is not dropped: it is being unlocked
-	if h.maxAt = 0; !l.over {
-		l.timer.Reset(l.next(now))
-	}
-	l.mu.Unlock()
-	h.closed = h.resource.close()
-	now = l.core.now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return now, l.lost == nil && now < l.until
 }

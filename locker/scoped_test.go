@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -31,7 +32,7 @@ func switchable() (b *hooked, renew, release func(verb)) {
 		return run, func(do verb) { now.Store(&do) }
 	}
 	b.renew, renew = of(b.Backend.Renew)
-	b.release, release = of(b.Backend.Release)
+	b.release, release = of(func(ctx context.Context, c backend.Claim) error { return storetest.Release(ctx, b.Backend, c) })
 	return b, renew, release
 }
 
@@ -196,7 +197,7 @@ func TestScopedNextWaitsForTheLast(t *testing.T) {
 						return b.Backend.Renew(ctx, c)
 					})
 				case "dropped, and taken by TryLock":
-					_ = b.Backend.Release(t.Context(), mine)
+					_, _ = b.Backend.Release(t.Context(), mine)
 				}
 				locked := make(chan *locker.Guard[int])
 				go func() {
@@ -250,13 +251,14 @@ func TestScopedWaitEndsWithCtx(t *testing.T) {
 // A lease is renewed while its resource is closed, whatever MaxHold says; if it is lost then,
 // Unlock says so, as another may have had the key meanwhile.
 func TestScopedSlowClose(t *testing.T) {
-	for _, lost := range []bool{false, true} {
+	for _, answer := range []error{nil, backend.ErrLost, errSilence} {
+		lost := answer != nil
 		b, renew, _ := switchable()
 		v := &valve{closing: func() error { time.Sleep(10 * time.Minute); return nil }}
 		scoped(t, b, locker.Config{TTL: time.Minute, MaxHold: 2 * time.Second}, v, func(t *testing.T, l *locker.Client[int]) {
 			g := mustScope(t, l, "k")
 			if lost {
-				renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+				renew(func(context.Context, backend.Claim) error { return answer })
 			}
 			time.Sleep(time.Second)
 			go func() {

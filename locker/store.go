@@ -134,27 +134,37 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(T) (T, error)
 		return &Error{"update", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
 	var g handle
-	if err := s.core.acquire(ctx, opLock, key, append(slices.Clone(opts), loading), &g); err != nil {
+	o := s.core.options(opLock, append(slices.Clone(opts), func(c *call) { c.load = true }))
+	if err := s.core.acquire(ctx, opLock, key, &o, &g); err != nil {
 		return &Error{"update", key, err}
 	}
+	var state []byte // to save; nil until fn has returned it
+	ended := g.h.atEnd(func(cause error, claim *backend.Claim) error {
+		if claim != nil && cause == nil {
+			claim.Save = state
+		}
+		return nil
+	})
 	defer func() { // which also keeps g, without which the lease would be renewed no more
-		saves := g.h.save != nil
-		unlocked := g.h.unlock()
-		if saves && unlocked != nil && !errors.Is(unlocked, ErrLost) && !errors.Is(unlocked, ErrMaxHold) {
+		unlocked := g.h.unlock(byUnlock)
+		if state != nil && unlocked != nil && !errors.Is(unlocked, ErrLost) && !errors.Is(unlocked, ErrMaxHold) {
 			unlocked = &causes{[]error{ErrUnknown, unlocked}}
 		}
 		if err = errors.Join(err, unlocked); err != nil {
 			err = &Error{"update", key, err}
 		}
 	}()
-	v, _, err := s.decode(g.h.lease.state)
+	if ended != nil {
+		return ended
+	}
+	v, _, err := s.decode(g.h.lease.stored)
 	if err != nil {
 		return err
 	}
 	if v, err = fn(v); err != nil {
 		return err
 	}
-	g.h.save, err = s.encode(g.h.info.Token, v)
+	state, err = s.encode(g.h.info.Token, v)
 	return err
 }
 
@@ -225,6 +235,3 @@ func (s *Store[T]) decode(state []byte) (v T, token uint64, err error) {
 	}
 	return v, token, nil
 }
-
-// loading makes a claim of Update.
-func loading(c *call) { c.load = true }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -100,10 +101,14 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 	}
 	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
 		for what, lose := range map[string]func(){
-			"the store says so":     func() { _ = b.Backend.Release(t.Context(), mine) },
-			"the holder knows":      func() { _ = b.Backend.Release(t.Context(), mine); time.Sleep(time.Minute) },
-			"it was cut off":        func() { renew(silent); time.Sleep(2 * time.Minute) },
-			"it was paused":         func() { renew(silent); time.Sleep(59 * time.Second); _ = b.Backend.Release(t.Context(), mine) },
+			"the store says so": func() { _, _ = b.Backend.Release(t.Context(), mine) },
+			"the holder knows":  func() { _, _ = b.Backend.Release(t.Context(), mine); time.Sleep(time.Minute) },
+			"it was cut off":    func() { renew(silent); time.Sleep(2 * time.Minute) },
+			"it was paused": func() {
+				renew(silent)
+				time.Sleep(59 * time.Second)
+				_, _ = b.Backend.Release(t.Context(), mine)
+			},
 			"it holds for too long": func() { time.Sleep(time.Hour) },
 		} {
 			before := wantNow(t, s)
@@ -170,7 +175,7 @@ func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 		"request lost":               {false, true, 0, false, 1},
 		"no answer, executed":        {true, false, 0, true, 1},
 		"no answer, not executed":    {false, false, 0, true, 0},
-		"reply lost, long ago":       {true, true, 2900 * time.Millisecond, true, 1},
+		"reply lost, long ago":       {true, true, 2900 * time.Millisecond, false, 1},
 		"request lost, for too long": {false, true, 2900 * time.Millisecond, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,10 +184,10 @@ func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 				var n atomic.Int64
 				release(func(ctx context.Context, c backend.Claim) error {
 					if n.Add(1) > 1 && test.first {
-						return b.Backend.Release(ctx, c)
+						return storetest.Release(ctx, b.Backend, c)
 					}
 					if test.executed {
-						_ = b.Backend.Release(context.Background(), c)
+						_, _ = b.Backend.Release(context.Background(), c)
 					}
 					time.Sleep(test.takes)
 					return errSilence
@@ -205,13 +210,33 @@ func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// A save that got no answer is not taken for made because the hold is gone: somebody may have ended it
+// meanwhile, as a person by force, and another may have saved since.
+//
+// covers: A2
+func TestStoreSaveAfterTheHoldWasEnded(t *testing.T) {
+	b, _, release := switchable()
+	stock(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, s *locker.Store[int]) {
+		release(func(ctx context.Context, c backend.Claim) error {
+			state, err := b.Inspect(ctx, "k")
+			if err == nil {
+				_, err = b.ForceRelease(ctx, "k", state.Holders[0].Token)
+			}
+			release(nil)
+			return errors.Join(errSilence, err)
+		})
+		wantErr(t, s.Update(t.Context(), "k", add(1)), locker.ErrUnknown)
+		wantStock(t, s, "k", 0)
+	})
+}
+
 // A save that is under way when the lease ends, and is refused, was not made.
 func TestStoreSaveThatComesTooLate(t *testing.T) {
 	b, _, release := switchable()
 	stock(t, b, locker.Config{TTL: 2 * time.Second}, func(t *testing.T, s *locker.Store[int]) {
 		release(func(ctx context.Context, c backend.Claim) error {
 			time.Sleep(2500 * time.Millisecond)
-			return b.Backend.Release(ctx, c)
+			return storetest.Release(ctx, b.Backend, c)
 		})
 		err := s.Update(t.Context(), "k", add(1))
 		release(nil)
@@ -271,7 +296,7 @@ func TestStoreCodecErrorsLoseNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw.Save = []byte("7")
-		if err := b.Release(t.Context(), raw); err != nil {
+		if _, err := b.Release(t.Context(), raw); err != nil {
 			t.Fatal(err)
 		}
 		var codec *locker.CodecError

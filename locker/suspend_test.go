@@ -101,36 +101,39 @@ func (b slow) Renew(ctx context.Context, c backend.Claim) error {
 
 // The machine is suspended while a renewal is in flight, and wakes up past the deadline: the
 // timers do not know yet, and the renewal's yes is about a lease that nobody may believe in any
-// more.
+// more, also when the lease that it extended would last for a while yet.
 // covers: B8, B13
 func TestLateYesAfterSuspendDoesNotRevive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var slept atomic.Int64
-		suspend := new(false)
-		b := slow{membackend.New(), func() {
-			if *suspend {
-				slept.Store(int64(time.Minute))
+	for _, nap := range []time.Duration{time.Minute, 25 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var slept atomic.Int64
+			suspend := new(false)
+			b := slow{membackend.New(), func() {
+				if *suspend {
+					slept.Store(int64(nap))
+				}
+			}}
+			l, err := New(b, Bare, Config{TTL: 30 * time.Second})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}}
-		l, err := New(b, Bare, Config{TTL: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.core.suspended = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
-		g, err := l.Lock(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		*suspend = true
-		if err := g.Check(t.Context()); !errors.Is(err, ErrLost) {
-			t.Fatalf("Check: %v, want ErrLost", err)
-		}
-		<-g.Lost()
-		if err := g.Unlock(); !errors.Is(err, ErrLost) {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		_ = l.Shutdown(t.Context())
-	})
+			l.core.suspended = func(time.Time) time.Duration { return time.Duration(slept.Load()) }
+			g, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(8 * time.Second)
+			*suspend = true
+			if err := g.Check(t.Context()); !errors.Is(err, ErrLost) {
+				t.Fatalf("Check after %v: %v, want ErrLost", nap, err)
+			}
+			<-g.Lost()
+			if err := g.Unlock(); !errors.Is(err, ErrLost) {
+				t.Errorf("Unlock after %v: %v, want ErrLost", nap, err)
+			}
+			_ = l.Shutdown(t.Context())
+		})
+	}
 }
 
 // The machine is suspended between the attempt and the grant: the lease began before.

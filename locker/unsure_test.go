@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -54,7 +55,7 @@ func TestUnansweredClaimIsWithdrawn(t *testing.T) {
 		if c.NoneInFlight {
 			t.Error("released as if none were in flight: an attempt that lands late would hold the lock for a TTL")
 		}
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	cfg := locker.Config{TTL: 30 * time.Second, StoreTimeout: 5 * time.Second}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
@@ -179,7 +180,7 @@ func TestWithdrawGoesOnBehindTheCaller(t *testing.T) {
 		if !back.Load() {
 			return errSilence
 		}
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	bubble(t, b, locker.Config{TTL: 30 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -210,7 +211,7 @@ func TestReleaseAfterAnUnansweredAttemptLeavesATombstone(t *testing.T) {
 	var released backend.Claim
 	b.release = func(ctx context.Context, c backend.Claim) error {
 		released = c
-		return b.Backend.Release(ctx, c)
+		return storetest.Release(ctx, b.Backend, c)
 	}
 	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
 		if err := mustLock(t, l, "k").Unlock(); err != nil {

@@ -17,7 +17,7 @@ import (
 func TestAllocationsOfAPair(t *testing.T) {
 	srv, most := testserver.SharedRedis(t), 17.0
 	if redistest.HasIFEQ(srv) {
-		most = 26
+		most = 23
 	}
 	url := srv.URL()
 	o, err := redis.ParseURL(url)

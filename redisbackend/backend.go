@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -62,17 +62,47 @@ type Config struct {
 	Replicas int
 }
 
-// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use, and
-// does not change the client it was given.
+// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is safe
+// for concurrent use, and does not change the client it was given. What is to be said of this one:
+//
+//   - Capabilities are all there are; in the string dialect exclusive locks, without a queue.
+//   - TryAcquire makes one attempt in one script or command. The first one also checks the server, and
+//     is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
+//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for each
+//     key. With Config.Dialect the error is [errors.ErrUnsupported].
+//   - Renew and Release are one script, or a command, and work when the server is out of memory.
+//   - Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
+//     handed over to it. All watches of a backend share one connection, which is restored when it
+//     breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
+//     server has confirmed the subscription, when ctx is done, or after RequestTimeout. The error is
+//     [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then nobody would be
+//     woken.
+//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
+//     given.
+//   - Observe has a connection of its own to key's primary, on which the server tells of changes
+//     (CLIENT TRACKING): of every hold that lasts for longer than two round trips. It connects with the
+//     settings of the client, and with RESP3. The error is [errors.ErrUnsupported] if the server, or a
+//     proxy before it, has no CLIENT TRACKING or no RESP3, if the user may not use it, and if the
+//     client is neither a *redis.Client nor a *redis.ClusterClient.
+//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With Config.Dialect
+//     the error is [errors.ErrUnsupported].
+//   - Saved reads key's stored state from the primary. In the string dialect there is none.
+//   - Identity returns the server's replication id, which changes when it restarts or is promoted. A
+//     cluster has none: the error is [errors.ErrUnsupported].
+//   - Diagnose reads INFO of every primary.
 type Backend struct {
-	backend.Base
+	verbs
 	store  *store.Store
 	client redis.UniversalClient
-	owned  bool   // opened by us, so closed by us
-	reload func() // makes a cluster client look who the primaries are; nil otherwise
+	owned  bool        // opened by us, so closed by us
+	closed atomic.Bool // by the first Close
+	reload func()      // makes a cluster client look who the primaries are; nil otherwise
 	cfg    store.Config
 	pipe   *pipeline
 }
+
+// verbs are those that are the store's as they are.
+type verbs = backend.Backend
 
 var _ backend.Backend = (*Backend)(nil)
 
@@ -90,9 +120,10 @@ var _ backend.Backend = (*Backend)(nil)
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 	b := &Backend{client: client, cfg: store.Config(cfg)}
 	var err error
-	if b.store, err = store.New(&b.cfg); err != nil {
+	if b.store, err = store.New(&b.cfg, "redis"); err != nil {
 		return nil, err
 	}
+	b.verbs = b.store
 	if err := b.adopt(client); err != nil {
 		return nil, err
 	}
@@ -103,7 +134,7 @@ func New(client redis.UniversalClient, cfg Config) (*Backend, error) {
 // adopt looks at how the client was set up.
 func (b *Backend) adopt(client redis.UniversalClient) error {
 	refuse := func(why string) error { return &backend.InvalidError{Field: "client", Reason: why} }
-	b.pipe = &pipeline{client: client, timeout: b.cfg.RequestTimeout, most: clusterSenders, alone: true}
+	b.pipe = &pipeline{client: client, timeout: b.cfg.RequestTimeout, most: store.ClusterInFlight, alone: true}
 	switch c := client.(type) {
 	case nil:
 		return refuse("is nil")
@@ -148,51 +179,6 @@ func bounded(o *redis.Options, timeout time.Duration) bool {
 	return true
 }
 
-// clusterSenders is how many requests of a cluster client are under way; more wait for one of
-// them.
-const clusterSenders = 256
-
-// Capabilities are all there are; in the string dialect exclusive locks, without a queue.
-func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
-
-// TryAcquire makes one attempt in one script or command, as [backend.Backend] says. The first one
-// also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is
-// not fit.
-func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	return b.store.TryAcquire(ctx, c)
-}
-
-// Heartbeat keeps places in queues, in one script for up to 64 keys, as [backend.Backend] says; on
-// a cluster in one for each key. With Config.Dialect the error is [errors.ErrUnsupported].
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
-	return b.store.Heartbeat(ctx, claims)
-}
-
-// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out
-// of memory.
-func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
-
-// Release ends the claim in one script or command, as [backend.Backend] says. It works when the
-// server is out of memory.
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error { return b.store.Release(ctx, c) }
-
-// Watch signals when c.Key is released, by anybody; for a claim in the queue, when the key is
-// handed over to it. All watches of a backend share one connection, which is restored when it
-// breaks; then every watcher is signalled, as it may have missed a message. Watch returns when the
-// server has confirmed the subscription, when ctx is done, or after RequestTimeout.
-//
-// The error is [errors.ErrUnsupported] if the user may not subscribe, or may not publish: then
-// nobody would be woken.
-func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
-	return b.store.Watch(ctx, c)
-}
-
-// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
-// given.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
-	return b.store.Inspect(ctx, key)
-}
-
 // Fenced runs script, Lua with its own KEYS and ARGV, in one step with the proof that token is one
 // of the present hold of key: as long as the lock names that hold, nobody was granted it since. The
 // error is [backend.ErrLost] if it is not, and nothing ran. Every other error of the server says so
@@ -208,38 +194,13 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 // its hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
-// List finds locks by SCAN, a page at a time on each primary, and reads each, as [backend.Backend]
-// says. With Config.Dialect the error is [errors.ErrUnsupported].
-func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
-	return b.store.List(ctx, prefix)
-}
-
-// ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
-func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
-	return backend.ForceReleaseBy(ctx, b, key, token)
-}
-
-// Saved reads key's stored state from the primary. In the string dialect there is none.
-func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
-	return b.store.Saved(ctx, key)
-}
-
-// Identity returns the server's replication id, which changes when it restarts or is promoted. A
-// cluster has none: the error is [errors.ErrUnsupported].
-func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
-
-// Diagnose reads INFO of every primary, as [backend.Backend] says.
-func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
-	return b.store.Diagnose(ctx)
-}
-
-// Close ends the subscription, waits for requests that are under way (RequestTimeout at most, or
+// Close ends the subscription, waits for requests in flight (RequestTimeout at most, or
 // the client's ReadTimeout if that is longer and the client ignores contexts), and closes the
 // client if the backend was opened by URL.
 func (b *Backend) Close() error {
-	first := b.store.Close()
+	_ = b.store.Close()
 	b.pipe.close()
-	if first && b.owned {
+	if b.owned && !b.closed.Swap(true) {
 		return b.client.Close()
 	}
 	return nil
@@ -255,14 +216,14 @@ func (t transport) Run(ctx context.Context, r store.Request) (reply any, replica
 	if r.Replicas > 0 {
 		return t.acknowledged(ctx, r)
 	}
-	cmd := t.command(ctx, "evalsha", r.Script.SHA1, r)
+	cmd := t.command(ctx, "evalsha", r.Script.SHA1(), r)
 	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
 	if reply, err = cmd.Result(); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return reply, 0, err
 	}
-	cmd = t.command(ctx, "eval", r.Script.Source, r)
+	cmd = t.command(ctx, "eval", r.Script.Source(), r)
 	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return nil, 0, err
 	}
@@ -304,9 +265,9 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 		return run, wait, err
 	}
 	began, limit := time.Now(), t.cfg.RequestTimeout/2
-	run, wait, err := send("evalsha", r.Script.SHA1, limit)
+	run, wait, err := send("evalsha", r.Script.SHA1(), limit)
 	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") { // and WAIT may have waited all the same
-		run, wait, err = send("eval", r.Script.Source, min(limit, (t.cfg.RequestTimeout-time.Since(began))/2))
+		run, wait, err = send("eval", r.Script.Source(), min(limit, (t.cfg.RequestTimeout-time.Since(began))/2))
 	}
 	if err != nil {
 		return nil, 0, err

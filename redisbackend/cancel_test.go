@@ -9,13 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // clients are the ways in which a program may have set up go-redis.
-func clients(t *testing.T, addr string, timeout time.Duration) map[string]*Backend {
+func clients(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend {
 	cfg := Config{RequestTimeout: timeout}
-	return map[string]*Backend{
+	return map[string]backend.Backend{
 		"ours":         opened(t, "redis://"+addr+"?request_timeout="+timeout.String()),
 		"defaults":     on(t, client(t, addr, nil), cfg),
 		"with context": on(t, client(t, addr, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), cfg),
@@ -54,34 +55,7 @@ func TestContextEndsEveryVerb(t *testing.T) {
 	}
 }
 
-// Without a deadline RequestTimeout is one, and it is not mistaken for the caller's.
-//
-// covers: E2
-func TestRequestTimeout(t *testing.T) {
-	srv := testserver.Redis(t)
-	for name, b := range clients(t, srv.Addr(), 400*time.Millisecond) {
-		answers(t, b)
-		srv.Stop()
-		for kind, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": t.Context()} {
-			start := time.Now()
-			err := b.Renew(ctx, claim(key(t)))
-			if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s, %s: %v", name, kind, err)
-			}
-			if took := time.Since(start); took < 300*time.Millisecond || took > 4*time.Second {
-				t.Errorf("%s, %s: it took %v", name, kind, took)
-			}
-		}
-		srv.Cont()
-		answers(t, b)
-	}
-}
-
-// answers waits until the server does, within a request timeout that is short for a busy machine.
-func answers(t *testing.T, b *Backend) {
-	t.Helper()
-	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
-}
+func TestRequestTimeout(t *testing.T) { redistest.RequestTimeout(t, clients) }
 
 // An answer that has come counts, even if the context ends at the same time.
 func TestAnswerBeatsCancel(t *testing.T) {
@@ -127,24 +101,4 @@ func TestCloseWaits(t *testing.T) {
 	want(t, "close", <-closed, nil)
 }
 
-// However the client was set up, a silent server does not keep Close.
-//
-// covers: E2
-func TestCloseIsBounded(t *testing.T) {
-	srv := testserver.SharedRedis(t)
-	p := testserver.NewProxy(t, srv.Addr())
-	for name, b := range clients(t, p.Addr(), 400*time.Millisecond) {
-		answers(t, b)
-		watched(t.Context(), t, b, key(t))
-		p.Set(testserver.Fault{Mode: testserver.HalfOpen})
-		if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {
-			t.Errorf("%s: renew: %v", name, err)
-		}
-		start := time.Now()
-		want(t, name+": close", b.Close(), nil)
-		if took := time.Since(start); took > 4*time.Second {
-			t.Errorf("%s: Close took %v", name, took)
-		}
-		p.Pass()
-	}
-}
+func TestCloseIsBounded(t *testing.T) { redistest.CloseIsBounded(t, clients) }

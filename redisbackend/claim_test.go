@@ -1,7 +1,6 @@
 package redisbackend
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redis/script"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -73,11 +73,11 @@ func TestLostReplyToRelease(t *testing.T) {
 	b := on(t, client(t, p.Addr(), nil), Config{})
 	c := claim(key(t))
 	acquired(t, b, c)
-	want(t, "release", b.Release(t.Context(), c), nil) // loads the script
+	want(t, "release", storetest.Release(t.Context(), b, c), nil) // loads the script
 	c = claim(c.Key)
 	acquired(t, b, c)
 	p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key), Next: 1})
-	if err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+	if _, err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
 		t.Fatalf("release: %v, want an unknown answer", err)
 	}
 	acquired(t, b, claim(c.Key))
@@ -97,7 +97,7 @@ func TestReleaseOvertakesAcquire(t *testing.T) {
 		t.Fatalf("acquire: %v, want an unknown answer", err)
 	}
 	p.Await(func(n testserver.Counts) bool { return n.Held > 0 })
-	want(t, "release", direct.Release(t.Context(), c), backend.ErrLost)
+	want(t, "release", storetest.Release(t.Context(), direct, c), backend.ErrLost)
 	before := p.Counts().Replies
 	p.Pass() // delivers what was held, although its connection is closed
 	p.Await(func(n testserver.Counts) bool { return n.Replies > before })
@@ -117,11 +117,11 @@ func TestSettledRelease(t *testing.T) {
 	c := claim(key(t))
 	c.NoneInFlight = true
 	g := acquired(t, b, c)
-	want(t, "release", b.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), b, c), nil)
 	if s, want := srv.MustDo("GET", b.store.Layout.Key(c.Key)), fmt.Sprintf("h2 %d", g.Token); s != want {
 		t.Errorf("%q is left, want %q", s, want)
 	}
-	want(t, "second release", b.Release(t.Context(), c), backend.ErrLost)
+	want(t, "second release", storetest.Release(t.Context(), b, c), backend.ErrLost)
 }
 
 // What is not ours is refused by name, and left as it was.
@@ -146,7 +146,7 @@ func TestForeignData(t *testing.T) {
 		_, err := b.TryAcquire(t.Context(), c)
 		want(t, name+": acquire", err, backend.ErrForeign)
 		want(t, name+": renew", b.Renew(t.Context(), c), backend.ErrForeign)
-		want(t, name+": release", b.Release(t.Context(), c), backend.ErrForeign)
+		want(t, name+": release", storetest.Release(t.Context(), b, c), backend.ErrForeign)
 		_, err = b.Inspect(t.Context(), c.Key)
 		want(t, name+": inspect", err, backend.ErrForeign)
 		if after := srv.MustDo("DUMP", redisKey); after != before {
@@ -169,7 +169,7 @@ func TestScriptFlush(t *testing.T) {
 		func() error { _, err := b.TryAcquire(t.Context(), c); return err },
 		func() error { return b.Renew(t.Context(), c) },
 		func() error { _, err := b.Inspect(t.Context(), c.Key); return err },
-		func() error { return b.Release(t.Context(), c) },
+		func() error { return storetest.Release(t.Context(), b, c) },
 	} {
 		srv.MustDo("SCRIPT", "FLUSH")
 		want(t, "after SCRIPT FLUSH", verb(), nil)
@@ -204,66 +204,10 @@ func TestPrefixAndRetention(t *testing.T) {
 	acquired(t, a, c)
 	acquired(t, b, claim(c.Key))
 	c.NoneInFlight = true
-	want(t, "release", a.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), a, c), nil)
+	const most = 300_000 + script.Near/1000 + 1   // a native release counts from a time that the clock may be short of by Near
 	ttl, err := srv.Do("PTTL", "one:{"+c.Key+"}") // from the release on
-	if err != nil || ttl.(int64) < 290_000 || ttl.(int64) > 300_000 {
+	if err != nil || ttl.(int64) < 290_000 || ttl.(int64) > most {
 		t.Errorf("the key lives for %v ms, %v; want 5m", ttl, err)
 	}
-}
-
-// covers: A8, I1, I5
-func TestBadClaims(t *testing.T) {
-	b := opened(t, testserver.SharedRedis(t).URL())
-	for name, change := range map[string]func(*backend.Claim){
-		"no key":        func(c *backend.Claim) { c.Key = "" },
-		"huge key":      func(c *backend.Claim) { c.Key = strings.Repeat("k", backend.MaxKey+1) },
-		"no owner":      func(c *backend.Claim) { c.Owner = "" },
-		"no ttl":        func(c *backend.Claim) { c.TTL = 0 },
-		"short ttl":     func(c *backend.Claim) { c.TTL = script.MinTTL - 1 },
-		"long ttl":      func(c *backend.Claim) { c.TTL = backend.MaxTTL + 1 },
-		"no limit":      func(c *backend.Claim) { c.Mode = backend.Permit },
-		"no waiter TTL": func(c *backend.Claim) { c.Queue = true },
-		"reentrant":     func(c *backend.Claim) { c.Reentrant = true },
-	} {
-		c := claim(key(t))
-		change(&c)
-		_, err := b.TryAcquire(t.Context(), c)
-		if !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	want(t, "release without owner", b.Release(t.Context(), backend.Claim{Key: "k"}), backend.ErrInvalid)
-	want(t, "release without key", b.Release(t.Context(), backend.Claim{Owner: "o"}), backend.ErrInvalid)
-	_, err := b.Watch(t.Context(), backend.Claim{})
-	want(t, "watch without key", err, backend.ErrInvalid)
-	_, err = b.Inspect(t.Context(), "")
-	want(t, "inspect without key", err, backend.ErrInvalid)
-}
-
-// A lease that ran out is not revived, and its release says so, whether or not another holds
-// meanwhile.
-//
-// covers: B4, C3
-func TestExpired(t *testing.T) {
-	b := opened(t, testserver.SharedRedis(t).URL())
-	c := claim(key(t))
-	c.TTL = script.MinTTL
-	first := acquired(t, b, c)
-	eventually(t, "expiry", func() error {
-		s, err := b.Inspect(t.Context(), c.Key)
-		if err == nil && len(s.Holders) > 0 {
-			err = errors.New("still held")
-		}
-		return err
-	})
-	c.TTL = time.Minute
-	want(t, "renew", b.Renew(t.Context(), c), backend.ErrLost)
-	want(t, "release", b.Release(t.Context(), c), backend.ErrLost)
-	other := claim(c.Key)
-	if g := acquired(t, b, other); g.Token <= first.Token {
-		t.Errorf("token %d after %d", g.Token, first.Token)
-	}
-	want(t, "renew", b.Renew(t.Context(), c), backend.ErrLost)
-	want(t, "release", b.Release(t.Context(), c), backend.ErrLost)
-	want(t, "the other's renew", b.Renew(t.Context(), other), nil)
 }

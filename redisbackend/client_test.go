@@ -1,7 +1,9 @@
 package redisbackend
 
 import (
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,4 +92,25 @@ func TestSharedClient(t *testing.T) {
 	want(t, "renew without a connection", a.Renew(t.Context(), c), backend.ErrUnavailable) // certainly not sent
 	want(t, "close", conn.Close(), nil)
 	want(t, "renew", a.Renew(t.Context(), c), nil)
+}
+
+// Each connection is counted that is made: it may lead to another server than the one before.
+//
+// covers: K2
+func TestConnectionsAreCounted(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	want(t, "listen", err, nil)
+	var dials atomic.Uint64
+	dial := newDialer(time.Second, nil, &dials)
+	for n := range uint64(3) {
+		conn, err := dial(t.Context(), "tcp", l.Addr().String())
+		want(t, "dial", err, nil)
+		if _ = conn.Close(); dials.Load() != n+1 {
+			t.Errorf("%d connections are counted, want %d", dials.Load(), n+1)
+		}
+	}
+	_ = l.Close()
+	if _, _ = dial(t.Context(), "tcp", l.Addr().String()); dials.Load() != 3 {
+		t.Errorf("%d connections are counted after one that was not made, want 3", dials.Load())
+	}
 }

@@ -49,6 +49,7 @@
 //
 // allow_eviction spares INFO, unless max_ttl is set, which reads it too, and unless a quorum asks
 // for the server's identity. Without the channels Watch returns an error that is
-// [errors.ErrUnsupported], and whoever waits polls. Besides, List needs SCAN, a database other than
-// 0 SELECT, [Config.Replicas] WAIT, and a cluster CLUSTER and COMMAND.
+// [errors.ErrUnsupported], and waiters poll. Besides, List needs SCAN, Observe CLIENT
+// TRACKING, a database other than 0 SELECT, [Config.Replicas] WAIT, and a cluster CLUSTER and
+// COMMAND.
 package redisbackend

@@ -13,12 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // TestEquivalence runs random operations on one key of the reference and of Redis: the answers
 // must be the same. Leases and places last longer than the test, as the two clocks are not one;
-// what lapses is tested in internal/redis/script. Claims stand in line as soon as the reference
+// what lapses is tested in internal/redis/script. Claims are queued as soon as the reference
 // lets them. The clients of Redis are of both kinds: those that take and free plain locks without
 // scripts where the server lets them, and one that never does.
 //
@@ -80,7 +81,9 @@ func (p *pair) run(steps int) {
 			p.both(c, "renew", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Renew(p.t.Context(), c) })
 		default:
 			c.NoneInFlight = p.rand.IntN(4) > 0
-			p.both(c, "release", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Release(p.t.Context(), c) })
+			p.both(c, "release", func(b backend.Backend) (backend.Grant, error) {
+				return backend.Grant{}, storetest.Release(p.t.Context(), b, c)
+			})
 		}
 		p.look()
 		if p.t.Failed() {
@@ -173,5 +176,5 @@ func summary(s backend.State) string {
 	for _, w := range s.Waiters {
 		line = append(line, fmt.Sprint(w.Mode, w.Meta.PID, w.Owner, max(w.Weight, 1)))
 	}
-	return fmt.Sprint(holders, " and in line ", line)
+	return fmt.Sprint(holders, " and in the queue ", line)
 }

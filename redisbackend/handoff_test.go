@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// inLine is a fresh claim that stands in line.
+// inLine is a fresh claim that is queued.
 func inLine(key string) backend.Claim {
 	c := claim(key)
 	c.Queue, c.WaiterTTL, c.NoneInFlight = true, 20*time.Second, true
@@ -23,7 +24,7 @@ func standing(t testing.TB, b backend.Backend, c backend.Claim) *backend.HeldErr
 	_, err := b.TryAcquire(t.Context(), c)
 	var held *backend.HeldError
 	if !errors.As(err, &held) || held.Position == 0 {
-		t.Fatalf("TryAcquire: %v, want a place in line", err)
+		t.Fatalf("TryAcquire: %v, want a place in the queue", err)
 	}
 	return held
 }
@@ -78,7 +79,7 @@ func TestOneChannelForTheLine(t *testing.T) {
 		t.Errorf("channels %s", channels)
 	}
 	for i, c := range line {
-		want(t, "release", b.Release(t.Context(), holder), nil)
+		want(t, "release", storetest.Release(t.Context(), b, holder), nil)
 		g := handed(t, wakes[i])
 		if g.Token <= refusals[i].Token || g.TTL != c.WaiterTTL {
 			t.Errorf("handed over %+v after a refusal at %d", g, refusals[i].Token)
@@ -108,7 +109,7 @@ func TestMissedHandOff(t *testing.T) {
 	_ = standing(t, b, waiter)
 	p.Set(testserver.Fault{Mode: testserver.Refuse})
 	p.CutAll()
-	want(t, "release", direct.Release(t.Context(), holder), nil)
+	want(t, "release", storetest.Release(t.Context(), direct, holder), nil)
 	p.Pass()
 	woken(t, wake)
 	woken(t, elsewhere)
@@ -126,7 +127,7 @@ func TestLateMessage(t *testing.T) {
 	acquired(t, b, holder)
 	wake := watching(t, b, waiter)
 	_ = standing(t, b, waiter)
-	want(t, "release", b.Release(t.Context(), holder), nil)
+	want(t, "release", storetest.Release(t.Context(), b, holder), nil)
 	late := handed(t, wake)
 	eventually(t, "the grant to lapse", func() error { _, err := b.TryAcquire(t.Context(), claim(holder.Key)); return err })
 	if held := standing(t, b, waiter); held.Token < late.Token {
@@ -157,7 +158,7 @@ func TestNewestGrantIsInTheSlot(t *testing.T) {
 	}
 }
 
-// The client's channel goes when nobody of it stands in line any more.
+// The client's channel goes when nobody of it is queued any more.
 //
 // covers: G1
 func TestNobodyInLine(t *testing.T) {
@@ -198,9 +199,9 @@ func TestHandOffOutOfMemory(t *testing.T) {
 	_ = standing(t, b, waiter) // a place is kept, but not given
 	_, err := b.TryAcquire(t.Context(), newcomer)
 	want(t, "a new place", err, backend.ErrUnavailable)
-	want(t, "release", b.Release(t.Context(), holder), nil)
+	want(t, "release", storetest.Release(t.Context(), b, holder), nil)
 	acquired(t, b, waiter)
-	want(t, "release by a reader", b.Release(t.Context(), first), nil)
+	want(t, "release by a reader", storetest.Release(t.Context(), b, first), nil)
 	want(t, "renewal by the other", b.Renew(t.Context(), second), nil)
-	want(t, "its release", b.Release(t.Context(), second), nil)
+	want(t, "its release", storetest.Release(t.Context(), b, second), nil)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,11 +17,7 @@ import (
 	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
-func init() {
-	for _, scheme := range store.Schemes("redis") {
-		backend.Register(scheme, open)
-	}
-}
+func init() { store.Register("redis", open) }
 
 // A target is what a URL names.
 type target struct {
@@ -39,12 +36,14 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := t.client()
+	dials := new(atomic.Uint64)
+	client := t.client(dials)
 	b, err := New(client, Config(t.Config))
 	if err != nil {
 		return nil, err
 	}
 	b.owned, b.store.Secrets = true, t.Secrets()
+	b.store.Counts(dials)
 	if err := b.store.Check(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
@@ -58,9 +57,9 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 // with 2.)
 const connsPerCPU = 2
 
-// client makes the go-redis client. Whatever go-redis would do behind our back is off: retries,
+// client makes the go-redis client, which counts the connections it makes. What go-redis would do by itself is off: retries,
 // redials, notifications.
-func (t target) client() redis.UniversalClient {
+func (t target) client(dials *atomic.Uint64) redis.UniversalClient {
 	timeout := t.Config.RequestTimeout
 	if timeout == 0 {
 		timeout = DefaultRequestTimeout
@@ -72,7 +71,7 @@ func (t target) client() redis.UniversalClient {
 		Addrs: t.Addrs, DB: t.DB, Username: t.User, Password: t.Password,
 		MasterName: t.Master, SentinelUsername: t.SentinelUser, SentinelPassword: t.SentinelPassword,
 
-		Dialer:   newDialer(timeout, t.TLS),
+		Dialer:   newDialer(timeout, t.TLS, dials),
 		Protocol: 2, // pushes of RESP3 would have to be looked for before each command
 
 		MaxRetries: -1, DialerRetries: 1, // the caller repeats, and knows what it repeats
@@ -126,13 +125,14 @@ func notConnected(ctx context.Context, err error) (net.Conn, error) {
 }
 
 // newDialer returns the dialer of the clients that we make.
-func newDialer(timeout time.Duration, secure *tls.Config) store.DialFunc {
+func newDialer(timeout time.Duration, secure *tls.Config, dials *atomic.Uint64) store.DialFunc {
 	dial := store.NewDialer(timeout, secure)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return notConnected(ctx, err)
 		}
+		dials.Add(1)
 		return conn, nil
 	}
 }

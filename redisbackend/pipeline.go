@@ -13,15 +13,15 @@ import (
 	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
-// A pipeline sends requests through a go-redis client. Requests that come while others are on
-// their way are sent together, which costs client and server less than half of what they cost one
-// by one (ADR 0017 has the numbers).
+// A pipeline sends requests through a go-redis client. Requests that come while others are
+// in flight are sent together, which costs client and server less than half of what they cost one
+// by one (docs/adr/redis.md has the numbers).
 //
 // go-redis gives a read the deadline of its context, but does not notice when the context is
 // cancelled. So a sender, in a goroutine of its own, waits for the replies, and a caller whose
 // context is done leaves: what was not sent yet never is, and what was sent ends at its deadline.
-// There are at most as many senders as the client has connections, so a silent server leaves that
-// many goroutines behind, however many callers come and go.
+// There are at most as many senders as the client has connections (of a cluster, store.ClusterInFlight), so a server
+// that does not answer leaves that many goroutines behind, however many callers come and go.
 type pipeline struct {
 	client  redis.UniversalClient
 	timeout time.Duration // of a request, from the call
@@ -98,7 +98,9 @@ func (p *pipeline) leave() {
 	p.mu.Lock()
 	p.sent--
 	p.busy--
-	p.callLocked()
+	if len(p.queue) > 0 {
+		p.callLocked()
+	}
 	p.mu.Unlock()
 }
 
@@ -134,7 +136,7 @@ func (p *pipeline) withdraw(r *request) bool {
 // serve sends what is queued until there is nothing.
 func (p *pipeline) serve() {
 	for {
-		runtime.Gosched() // those who are ready to ask do so first, and go along
+		runtime.Gosched() // goroutines that are ready to send do so first, and are in this batch
 		p.mu.Lock()
 		p.called = false
 		batch := p.takeLocked()
@@ -157,18 +159,18 @@ func (p *pipeline) serve() {
 	}
 }
 
-// few requests go together if they wait together, however few are sent: a release, and the acquire
-// that is made for the next of the same process, are executed one after the other then.
-const few = 8
+// minBatch: up to 8 queued requests are always sent as one batch. So a release, and the acquire for
+// the next waiter of the same process, are executed one after the other.
+const minBatch = 8
 
 // takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
-// takes at most half of all that wait or are sent, or a few if that is more: so the server has one
+// takes at most half of all that wait or are sent, or minBatch if that is more: so the server has one
 // half to execute while the callers of the other run. (All at once, 128 goroutines had 0.7 of the
 // rate: they took turns with the server.)
 func (p *pipeline) takeLocked() []*request {
 	n, most := 0, len(p.queue)
 	if p.most > 1 {
-		most = min(most, max((len(p.queue)+p.sent+1)/2, few))
+		most = min(most, max((len(p.queue)+p.sent+1)/2, minBatch))
 	}
 	for n < most && (n == 0 || !p.alone && p.queue[n].own == nil && p.queue[0].own == nil) {
 		n++
@@ -205,7 +207,7 @@ func (p *pipeline) send(batch []*request) {
 	_, _ = together.Exec(ctx)
 }
 
-// close waits for what was sent. Nothing may be asked any more.
+// close waits for what was sent. Nothing may be sent any more.
 func (p *pipeline) close() { p.senders.Wait() }
 
 // An attempt is a command that go-redis must not send again by itself, whoever made the client: a
@@ -215,4 +217,4 @@ func (p *pipeline) close() { p.senders.Wait() }
 type attempt struct{ *redis.Cmd }
 
 // NoRetry is asked by go-redis before it retries.
-func (attempt) NoRetry() bool { return true }
+func (attempt) NoRetry() bool { return true } // safeguard: sent-once

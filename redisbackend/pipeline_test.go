@@ -83,7 +83,7 @@ func TestPipelineTimesOut(t *testing.T) {
 	srv.Stop()
 	start := time.Now()
 	var crowd sync.WaitGroup
-	for range 5 {
+	for range 50 {
 		crowd.Go(func() {
 			if err := b.Renew(t.Context(), claim(key(t))); err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("renew: %v", err)
@@ -91,7 +91,7 @@ func TestPipelineTimesOut(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 8*time.Second { // one after the other they would take ten
 		t.Errorf("it took %v", took)
 	}
 	srv.Cont()
@@ -146,11 +146,15 @@ func TestLoneRequestStartsNoGoroutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := runtime.NumGoroutine()
+	more := 0 // the runtime's count is a guess while a goroutine ends
 	for range 100 {
 		want(t, "renew", b.Renew(context.Background(), c), nil)
-		if n := runtime.NumGoroutine(); n > before {
-			t.Fatalf("%d goroutines, %d before", n, before)
+		if runtime.NumGoroutine() > before {
+			more++
 		}
+	}
+	if more > 10 {
+		t.Errorf("after %d of 100 requests there was a goroutine more than before", more)
 	}
 }
 

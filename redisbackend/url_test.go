@@ -138,6 +138,28 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
+// TestUnknownParameter names those that there are, each of which is one.
+func TestUnknownParameter(t *testing.T) {
+	for raw, known := range map[string]string{
+		"redis://h":            "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
+		"redis+cluster://h":    "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
+		"redis+unix:///s":      "allow_eviction, db, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention",
+		"rediss://h":           "allow_eviction, ca, cert, dialect, key, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention, server_name",
+		"redis+sentinel://h/m": "allow_eviction, dialect, max_ttl, pool_size, prefix, replica_lag, replicas, request_timeout, retention, sentinel_password, sentinel_username",
+	} {
+		_, err := parse(t, raw+"?nosuch=1")
+		if want := "\"nosuch\": is not a known query parameter (known: " + known + ")"; !errors.Is(err, backend.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+		for name := range strings.SplitSeq(known, ", ") {
+			if _, err := parse(t, raw+"?"+name+"="); err != nil && !strings.Contains(err.Error(), "is not valid") && !strings.Contains(err.Error(), "is not a duration") &&
+				!strings.Contains(err.Error(), "is not the number") {
+				t.Errorf("%s of %s: %v", name, raw, err)
+			}
+		}
+	}
+}
+
 func FuzzParseURL(f *testing.F) {
 	f.Add("redis", "h:1,h2", "/0", "prefix=a")
 	f.Add("rediss+sentinel", "[::1]", "/m/1", "server_name=x&pool_size=3")

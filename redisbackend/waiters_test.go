@@ -20,3 +20,9 @@ func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "redis") }
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "redis") }
 
 func TestNative(t *testing.T) { redistest.Native(t, "redis") }
+
+func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "redis") }
+
+func TestObservationLeavesNothing(t *testing.T) { redistest.ObservationLeavesNothing(t, "redis") }
+
+func TestTrackingRefused(t *testing.T) { redistest.TrackingRefused(t, "redis") }

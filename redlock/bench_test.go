@@ -52,7 +52,7 @@ func pairs(b *testing.B, scheme, fault string, workers int) {
 					b.Errorf("TryAcquire = %v", err)
 				}
 				took[w] = append(took[w], time.Since(start))
-				if err := q.Release(b.Context(), c); err != nil {
+				if _, err := q.Release(b.Context(), c); err != nil {
 					b.Errorf("Release = %v", err)
 				}
 			}

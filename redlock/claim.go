@@ -18,8 +18,8 @@ import (
 const maxCollisions = 16
 
 // TryAcquire asks all nodes at once and returns as soon as a majority has granted c, or cannot any
-// more. What the others grant is kept if it was, and given back if it was not. If claims collide
-// and none gets a majority, it gives back and tries again at random, for twice the node timeout at
+// more. What the others grant is kept if it was, and withdrawn if it was not. If claims collide
+// and none gets a majority, it withdraws what it got and tries again at random, for twice the node timeout at
 // most, so that a free key is granted to one of those who ask at once.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	if err := r.validate(c); err != nil {
@@ -63,7 +63,7 @@ func (c *claim) repeat(ctx context.Context, cl backend.Claim) (backend.Grant, er
 	if g.TTL == 0 {
 		return g, backend.ErrLost
 	}
-	if _, err := c.begin(ctx, renew, cl, 0).wait(ctx); err != nil {
+	if _, err := c.begin(ctx, renew, cl, 0).wait(ctx); err != nil { // safeguard: quorum-repeat
 		return backend.Grant{}, err
 	}
 	g.TTL = cl.TTL
@@ -73,7 +73,7 @@ func (c *claim) repeat(ctx context.Context, cl backend.Claim) (backend.Grant, er
 // Renew extends the hold on the nodes that have it, and succeeds when they are a majority. Only
 // nodes that prove the hold count, so a yes extends what was continuous on each of them. Then the
 // nodes that lack the hold are asked to take it, in the background; they count from the next
-// renewal on. It is lost when too few nodes are left, and is then given back everywhere, as a
+// renewal on. It is lost when too few nodes are left, and is then released everywhere, as a
 // minority would block others for nothing.
 func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := r.validate(c); err != nil {
@@ -84,12 +84,12 @@ func (r *Backend) Renew(ctx context.Context, c backend.Claim) error {
 
 // Release releases c on all nodes that may have been reached, and returns when a majority has: nil
 // if a majority held until now. A node that does not answer is told in the background until the
-// lease has run out.
-func (r *Backend) Release(ctx context.Context, c backend.Claim) error {
+// lease has run out. It tells of nobody who waited: a quorum has no queue.
+func (r *Backend) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	if err := c.ValidateRelease(r.Capabilities()); err != nil {
-		return err
+		return backend.Released{}, err
 	}
-	return r.ask(ctx, release, c)
+	return backend.Released{}, r.ask(ctx, release, c)
 }
 
 // ask makes one round of v.
@@ -112,16 +112,21 @@ func (r *Backend) validate(c backend.Claim) error {
 	return r.cfg.fits(c)
 }
 
+// longestTombstone and four TTLs are for how long a node of ours keeps a tombstone at most: on etcd
+// they share leases, which may be twice as long as what they are for.
+const longestTombstone = 3 * time.Minute
+
 // A claim is what this client knows of one claim on each node. The nodes know it better, so it can
 // be forgotten at any time: then each node is asked as if it might hold, and a release leaves
-// tombstones. Fields are guarded by mu unless they say otherwise.
+// tombstones. But a claim that is asked for again when it was forgotten has its first name again,
+// which nodes may refuse that have a tombstone of it. Fields are guarded by mu unless they say otherwise.
 type claim struct {
 	red       *Backend
 	key       claimKey
 	acquiring chan struct{} // one slot, taken by TryAcquire
 
-	// How long the record is kept when nobody uses it, which is longer than a request may be late,
-	// and until when. Guarded by red.mu.
+	// How long the record is kept when nobody uses it, which is longer than nodes have tombstones of
+	// its names, and until when. Guarded by red.mu.
 	idle     time.Duration
 	forgetAt time.Time
 
@@ -152,11 +157,11 @@ type share struct {
 	token    uint64 // of the hold
 	asked    uint64 // the highest token that the node was asked to store
 
-	giveBack bool // release what the attempt left here
+	withdraw bool // release what the attempt left here
 	fill     bool // acquire what is missing here
 
 	// generation tells the names apart that the claim has had on this node: an attempt without
-	// answer that is given back leaves a tombstone of its name, and the next one needs another.
+	// answer that is withdrawn leaves a tombstone of its name, and the next one needs another.
 	generation int
 
 	gone   bool  // the node has confirmed the release,
@@ -186,13 +191,16 @@ func (r *Backend) enter(c backend.Claim, fresh bool) *claim {
 			break
 		}
 	}
+	if old := r.claims[k]; old != nil {
+		old.forget() // if its time is over, and not by the chance of having been looked at
+	}
 	u := r.claims[k]
 	if u == nil {
 		u = &claim{red: r, key: k, complete: fresh}
 		u.acquiring, u.shares = make(chan struct{}, 1), make([]share, len(r.nodes))
 		r.claims[k] = u
 	}
-	u.idle = max(u.idle, 2*min(max(c.TTL, 0), backend.MaxTTL)+time.Second)
+	u.idle = max(u.idle, 4*min(max(c.TTL, 0), backend.MaxTTL)+longestTombstone) // safeguard: names-remembered
 	u.forgetAt = time.Now().Add(u.idle)
 	u.mu.Lock()
 	u.users++
@@ -215,7 +223,7 @@ func (c *claim) leave() {
 }
 
 // forget drops the record if nobody uses it, and nothing is lost by it or it is older than a
-// request may be late. The caller has red.mu.
+// tombstone may be. The caller has red.mu.
 func (c *claim) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +245,7 @@ func (c *claim) finished() bool {
 // mu.
 func (c *claim) wake(i int) {
 	s := &c.shares[i]
-	if s.busy {
+	if s.busy { // safeguard: release-behind-acquire
 		return
 	}
 	s.busy = true
@@ -265,13 +273,13 @@ func (c *claim) work(i int, q request) {
 	}
 }
 
-// next takes what node i is to be asked next. What an attempt left is given back before the next
+// next takes what node i is to be asked next. What an attempt left is withdrawn before the next
 // attempt is made. The caller has mu.
 func (c *claim) next(i int) (request, bool) {
 	for s := &c.shares[i]; ; {
 		switch {
-		case s.giveBack:
-			s.giveBack = false
+		case s.withdraw:
+			s.withdraw = false
 			if !s.absent() {
 				q := c.request(i, release, c.last)
 				q.claim.NoneInFlight = !s.inFlight
@@ -329,7 +337,7 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 	case renew:
 		switch {
 		case answer == backend.Yes:
-			s.holds = s.holds || c.complete // what another client acquired is not ours to give back
+			s.holds = s.holds || c.complete // what another client acquired is not ours to release
 			s.token = max(s.token, q.claim.MinToken)
 		case errors.Is(err, backend.ErrLost):
 			s.holds = false
@@ -351,9 +359,9 @@ func (c *claim) releasedOn(i int, q request, err error) {
 		c.red.nodes[i].owe(q.claim)
 	}
 	switch {
-	case !q.votes: // given back
+	case !q.votes: // withdrawn
 		if !confirmed || !q.claim.NoneInFlight {
-			s.generation++
+			s.generation++ // safeguard: given-back
 		}
 		s.holds, s.inFlight = false, false
 	case confirmed:
@@ -361,16 +369,16 @@ func (c *claim) releasedOn(i int, q request, err error) {
 	}
 }
 
-// giveAllBack ends what the nodes have of an attempt that came to nothing, or of a hold that is
+// withdrawAll ends what the nodes have of an attempt that came to nothing, or of a hold that is
 // lost, so that the claim can be made again. Where an attempt was not answered, that leaves a
 // tombstone. The caller has mu.
-func (c *claim) giveAllBack() {
+func (c *claim) withdrawAll() {
 	c.minToken, c.grant, c.target = 0, backend.Grant{}, 0
 	for i := range c.shares {
 		if c.released {
 			break // the release does it
 		}
-		c.shares[i].giveBack = true
+		c.shares[i].withdraw = true
 		c.wake(i)
 	}
 }

@@ -25,7 +25,7 @@
 //
 // It offers what a majority can decide: exclusive claims. It does not offer
 //
-//   - Shared: without a line, readers would keep a writer out for as long as they come.
+//   - Shared: without a queue, readers would keep a writer out for as long as they come.
 //   - Permit: counting on each node for itself admits too many. With a limit of 2 on nodes A, B and C,
 //     holders on AB, BC and AC are three, and no node saw more than two.
 //   - Queue: each node would have a queue in an order of its own, and each would hand over by itself.

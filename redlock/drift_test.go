@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
@@ -38,7 +39,7 @@ func TestDriftBeyondTheLongestLease(t *testing.T) {
 			}
 		}
 		c.NoneInFlight = false
-		wantErr(q, "Release of what was refused", q.Release(q.Context(), c), backend.ErrLost)
+		wantErr(q, "Release of what was refused", storetest.Release(q.Context(), q, c), backend.ErrLost)
 		c = claim("k")
 		c.TTL = 19 * time.Hour
 		q.acquire(c)

@@ -41,11 +41,11 @@ func (e *QuorumError) Error() string {
 // or for an unknown answer none that would make it a definite one.
 func (e *QuorumError) Unwrap() []error { return e.is }
 
-// A silentError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx
+// A timeoutError is a node that did not answer in time. It is not context.DeadlineExceeded: no ctx
 // of the caller's ended.
-type silentError struct{ limit time.Duration }
+type timeoutError struct{ limit time.Duration }
 
-func (e silentError) Error() string { return fmt.Sprintf("no answer within %v", e.limit) }
+func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.limit) }
 
 var (
 	// errSkipped is the vote of a node that was not asked, since it has not been answering.

@@ -50,7 +50,7 @@ func TestNodesThatForget(t *testing.T) {
 			if err == nil && g.Context().Err() == nil { // it still believes
 				overlaps.Add(1)
 			}
-			_ = rival.Release(context.WithoutCancel(ctx), c)
+			_, _ = rival.Release(context.WithoutCancel(ctx), c)
 		}
 	}()
 	for i, s := range servers {

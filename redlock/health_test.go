@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
@@ -74,13 +75,13 @@ func TestMajorityDown(t *testing.T) {
 			q.Errorf("TryAcquire with three hung nodes = %v, want an unknown answer that is not the caller's deadline", err)
 		}
 		c.NoneInFlight = false
-		if err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+		if _, err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
 			q.Errorf("Release = %v, want an unknown answer", err)
 		}
 		for _, p := range q.peers[:3] {
 			p.set(func() { p.hang = false })
 		}
-		wantErr(q, "the repeat, with all nodes back", q.Release(q.Context(), c), backend.ErrLost)
+		wantErr(q, "the repeat, with all nodes back", storetest.Release(q.Context(), q, c), backend.ErrLost)
 		_, err = q.TryAcquire(q.Context(), c)
 		wantErr(q, "TryAcquire of what was released", err, backend.ErrLost)
 		q.acquire(claim("k")) // at once: nodes that answer are asked again
@@ -145,7 +146,7 @@ func TestCloseWaitsForStragglers(t *testing.T) {
 		if _, err := b.TryAcquire(q.Context(), c); err != nil {
 			q.Fatal(err)
 		}
-		if err := b.Release(q.Context(), c); err != nil {
+		if _, err := b.Release(q.Context(), c); err != nil {
 			q.Fatal(err)
 		}
 		if err := b.Close(); err != nil {

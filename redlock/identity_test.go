@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/redlock"
 	"github.com/holdfast-go/holdfast/tracing"
 )
@@ -94,7 +95,7 @@ func TestSameServerSeenLater(t *testing.T) {
 			if n := again.acquires.Load(); err != nil || n != 1 {
 				t.Errorf("TryAcquire = %v, and the server was asked %d times under its second name, want once", err, n)
 			}
-			if err := q.Release(t.Context(), c); err != nil {
+			if _, err := q.Release(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Second) // in the bubble: until it has been asked who it is
@@ -102,16 +103,133 @@ func TestSameServerSeenLater(t *testing.T) {
 	})
 }
 
-// A node that has no identity to tell, as a cluster has none, comes back like any other.
+// A node that must not be counted has nothing of a claim: a release comes to an answer without it, as
+// one that never does would be repeated for as long as a lease may last, and Close would wait for it.
+// covers: C4
+func TestReleaseBesideABarredNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := membackend.New(), membackend.New()
+		nodes := []backend.Backend{one, other, &shy{Backend: one.Client()}}
+		q, err := redlock.New(nodes, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
+		c := claim("k")
+		if _, err := q.TryAcquire(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // until the third has said that it is the first
+		c = claim("k")
+		if _, err := q.TryAcquire(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		c.NoneInFlight = false
+		wantErr(t, "Release of what one of the two nodes has", storetest.Release(t.Context(), q, c), backend.ErrLost)
+	})
+}
+
+// A namesake says at first that it is another server, as an address may for a while that is about to
+// be changed.
+type namesake struct {
+	*membackend.Backend
+	of       atomic.Pointer[membackend.Backend] // nil from when it says who it is
+	asked    atomic.Bool                        // so that the quorum could be made
+	acquires atomic.Int64
+}
+
+func (n *namesake) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	n.acquires.Add(1)
+	return n.Backend.TryAcquire(ctx, c)
+}
+
+func (n *namesake) Identity(ctx context.Context) (string, error) {
+	switch {
+	case n.asked.CompareAndSwap(false, true):
+		<-ctx.Done()
+		return "", ctx.Err()
+	case n.of.Load() != nil:
+		return n.of.Load().Identity(ctx)
+	}
+	return n.Backend.Identity(ctx)
+}
+
+// A node that was the same server as another is a node again when it has become one of its own.
+// covers: Q3
+func TestSameServerUntilLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, other := membackend.New(), membackend.New()
+		third := &namesake{Backend: membackend.New()}
+		third.of.Store(one)
+		nodes := []backend.Backend{one, other, third}
+		q, err := redlock.New(nodes, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
+		pair := func() (asked int64) {
+			c, before := claim("k"), third.acquires.Load()
+			_, err := q.TryAcquire(t.Context(), c)
+			synctest.Wait()
+			if err := errors.Join(err, storetest.Release(t.Context(), q, c)); err != nil {
+				t.Errorf("a pair: %v", err)
+			}
+			return third.acquires.Load() - before
+		}
+		pair() // it answers, and so it is asked who it is
+		time.Sleep(5 * time.Second)
+		if n := pair(); n != 0 {
+			t.Errorf("asked %d times while it is the same server as another", n)
+		}
+		third.of.Store(nil)
+		time.Sleep(5 * time.Second)
+		if n := pair(); n != 1 {
+			t.Errorf("asked %d times when it is a server of its own, want once", n)
+		}
+	})
+}
+
+// A nameless node does not say who it is.
+type nameless struct {
+	backend.Backend
+	why error
+}
+
+func (n nameless) Identity(context.Context) (string, error) { return "", n.why }
+
+// A node that has no identity to tell, as a cluster has none, or to whose user it is not told, comes
+// back like any other.
 // covers: Q5
 func TestNamelessNodeComesBack(t *testing.T) {
+	for _, why := range []error{errors.ErrUnsupported, backend.ErrDenied} {
+		t.Run(why.Error(), func(t *testing.T) { namelessNodeComesBack(t, why) })
+	}
+}
+
+func namelessNodeComesBack(t *testing.T, why error) {
 	synctest.Test(t, func(t *testing.T) {
 		var peers []*peer
 		var nodes []backend.Backend
 		for range 3 {
 			p := newPeer(membackend.Config{})
 			peers = append(peers, p)
-			nodes = append(nodes, tracing.Wrap(struct{ backend.Backend }{p}, tracing.Store{}))
+			nodes = append(nodes, nameless{p, why})
 		}
 		q, err := redlock.New(nodes, redlock.Config{})
 		if err != nil {
@@ -127,7 +245,7 @@ func TestNamelessNodeComesBack(t *testing.T) {
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)
 			held = (&quorum{T: t, peers: peers}).holders("k")
-			if err := errors.Join(err, q.Release(t.Context(), c)); err != nil {
+			if err := errors.Join(err, storetest.Release(t.Context(), q, c)); err != nil {
 				t.Errorf("a pair: %v", err)
 			}
 			return held

@@ -3,7 +3,6 @@ package redlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -20,8 +19,8 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 		return backend.State{}, err
 	}
 	defer r.tasks.Done()
-	if !r.caps.Inspect {
-		return backend.State{}, errors.ErrUnsupported
+	if err := r.caps.Missing(backend.Capabilities{Inspect: true}); err != nil {
+		return backend.State{}, err
 	}
 	votes, states := r.newVotes(), make([]backend.State, len(r.nodes))
 	answers := make(chan answer, len(r.nodes))
@@ -58,7 +57,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 			seen = append(seen, states[i])
 		}
 	}
-	return r.merge(seen), nil
+	return r.merge(seen, r.quorum-(len(r.nodes)-len(seen))), nil
 }
 
 // An answer is one node's.
@@ -67,15 +66,16 @@ type answer struct {
 	err  error
 }
 
-// merge shows a hold that so many of the nodes that answered have that it may be a majority's. Its
+// merge shows a hold that so many of the nodes that answered have: all but those that did not
+// answer, so that it may be a majority's, or a majority. Its
 // lease ends when less than a majority has it; its token is the one that a majority has stored, as a
 // node that was filled in may have a higher one.
-func (r *Backend) merge(states []backend.State) (merged backend.State) {
-	atLeast := r.quorum - (len(r.nodes) - len(states))
+func (r *Backend) merge(states []backend.State, atLeast int) (merged backend.State) {
 	holds := map[string][]backend.Holder{}
 	for _, s := range states {
 		for _, h := range s.Holders {
 			h.Owner, h.Meta.Quorum = ownerOf(h.Owner), ""
+			h.ID = h.Owner
 			holds[h.Owner] = append(holds[h.Owner], h)
 		}
 		merged.Token = max(merged.Token, s.Token)

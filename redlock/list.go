@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -13,15 +14,17 @@ import (
 // # Whether all clients name the same nodes
 //
 // Two lists of nodes exclude each other only if any majority of the one meets any of the other. So
-// each hold shows its list in Meta.Quorum, and who is refused on any node by a holder with another
+// each hold shows its list in Meta.Quorum, and a claim that is refused on any node by a holder with another
 // list is told so, even with a majority. Lists that share no node are not found.
 //
 // A false alarm would be an outage, so lists differ only if their lengths do, or if each has a node
-// that is certainly not in the other: both its URL and its identity are known, and neither is
-// there. A server that was restarted has another identity and the same URL, one under another name
-// the same identity. Nodes of New have no URL, and some servers no identity.
+// that is certainly not in the other: both its name and its identity are known, and neither is
+// there. A server that was restarted has another identity and the same name, one under another name
+// the same identity. The name is the URL without its scheme, by which two clients of one kind of
+// store reach the same server (redis and rueidis, etcd and etcds). Nodes of New have no URL, and
+// some servers no identity.
 
-// An entry is a node in a list: 16 bits of a hash of its URL, and below them as many of one of its
+// An entry is a node in a list: 16 bits of a hash of its name, and below them as many of one of its
 // identity, each 0 if unknown. Equal hashes hide a difference, and raise no alarm.
 type entry uint32
 
@@ -44,11 +47,11 @@ func hash(s string) entry {
 func (r *Backend) relist() {
 	var list strings.Builder
 	for _, n := range r.nodes {
-		url := ""
+		name := ""
 		if n.open != nil {
-			url = n.name
+			_, name, _ = strings.Cut(n.name, "://") // safeguard: node-name
 		}
-		fmt.Fprintf(&list, "%08x", uint32(hash(url)<<16|hash(n.identity())))
+		fmt.Fprintf(&list, "%08x", uint32(hash(name)<<16|hash(n.identity())))
 	}
 	text := list.String()
 	r.list.Store(&text)
@@ -77,8 +80,8 @@ func entries(list string) (all []entry) {
 	return all
 }
 
-// mismatch is an error if list is certainly not of our nodes. In case a server was restarted
-// unnoticed, all are asked who they are now.
+// mismatch is an error if list is not of our nodes. A server may have been restarted, and nobody
+// has noticed: so all are asked who they are now, and until they have said it, nothing is granted.
 func (r *Backend) mismatch(list string) error {
 	ours, theirs := entries(*r.list.Load()), entries(list)
 	beyond := func(a, b []entry) bool {
@@ -87,11 +90,42 @@ func (r *Backend) mismatch(list string) error {
 	if len(theirs) == 0 || len(ours) == len(theirs) && !(beyond(ours, theirs) && beyond(theirs, ours)) {
 		return nil
 	}
-	for _, n := range r.nodes {
-		n.recheck.Store(true)
-		n.repair()
+	if len(ours) == len(theirs) && r.inDoubt() { // safeguard: node-in-doubt
+		return &doubtError{backend.QuarantineError{RetryAfter: 2 * minProbe}}
 	}
 	return fmt.Errorf("%w: the key is held by a client with another list of nodes (of %d, ours has %d):"+
 		" two lists exclude each other only if they are the same; to change them, end all clients of the"+
 		" old list first", backend.ErrUnsafe, len(theirs), len(ours))
 }
+
+// inDoubt reports whether a node has yet to say who it is now, and has all of them asked unless they
+// were just now. One that does not say it is not waited for any longer than a probe may take.
+func (r *Backend) inDoubt() bool {
+	r.naming.Lock()
+	defer r.naming.Unlock()
+	if asked := time.Since(r.doubt); asked < 3*probeTimeout { // later, what they said is old
+		return asked < 2*probeTimeout && slices.ContainsFunc(r.nodes, r.unnamed)
+	}
+	r.doubt = time.Now()
+	for _, n := range r.nodes {
+		n.recheck.Store(true)
+		n.repair()
+	}
+	return true
+}
+
+// unnamed reports whether n has not said who it is since it was asked.
+func (r *Backend) unnamed(n *node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.named.After(r.doubt) || n.recheck.Load() || n.failed.Load() > 0
+}
+
+// A doubtError is a quarantine for as long as it is not known who the nodes are.
+type doubtError struct{ backend.QuarantineError }
+
+func (e *doubtError) Error() string {
+	return "nothing is granted until the nodes have said who they are, as the key is held by a client whose list of them looks different"
+}
+
+func (e *doubtError) Unwrap() error { return &e.QuarantineError }

@@ -12,16 +12,21 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
 // listed://store/alias?life=n is a store in memory that may have several names, and that has
 // another identity in each of its lives.
+// relisted:// is another client of the same stores.
 func init() {
-	backend.Register("listed", func(ctx context.Context, u *url.URL) (backend.Backend, error) {
-		b, err := backend.Open(ctx, "mem://"+u.Host)
-		return living{b, u.Host, u.Query().Get("life")}, err
-	})
+	for _, scheme := range []string{"listed", "relisted"} {
+		backend.Register(scheme, func(ctx context.Context, u *url.URL) (backend.Backend, error) {
+			b, err := backend.Open(ctx, "mem://"+u.Host)
+			return living{b, u.Host, u.Query().Get("life")}, err
+		})
+	}
 }
 
 type living struct {
@@ -29,11 +34,14 @@ type living struct {
 	host, life string
 }
 
-var restarts sync.Map // of hosts, to another life
+var restarts sync.Map // of hosts, to another life, or none
 
-func (l living) Identity(context.Context) (string, error) {
+func (l living) Identity(ctx context.Context) (string, error) {
 	if life, ok := restarts.Load(l.host); ok {
-		l.life = life.(string)
+		if l.life = life.(string); l.life == "" {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
 	}
 	return l.host + l.life, nil
 }
@@ -41,9 +49,29 @@ func (l living) Identity(context.Context) (string, error) {
 func listOf(test string, nodes string) string {
 	var urls []string
 	for n := range strings.FieldsSeq(nodes) {
-		urls = append(urls, "node="+url.QueryEscape("listed://"+test+n))
+		scheme := "listed://"
+		if name, ok := strings.CutPrefix(n, "re:"); ok {
+			scheme, n = "relisted://", name
+		}
+		urls = append(urls, "node="+url.QueryEscape(scheme+test+n))
 	}
 	return "redlock://?" + strings.Join(urls, "&")
+}
+
+// acquire is TryAcquire, repeated when the nodes have been asked who they are.
+func acquire(t *testing.T, b backend.Backend, c backend.Claim) (doubts int, err error) {
+	t.Helper()
+	for {
+		_, err = b.TryAcquire(t.Context(), c)
+		var q *backend.QuarantineError
+		if !errors.As(err, &q) {
+			return doubts, err
+		}
+		if doubts++; doubts == 100 || q.RetryAfter <= 0 {
+			t.Fatalf("TryAcquire = %v, for the %d. time, and to be asked again after %v", err, doubts, q.RetryAfter)
+		}
+		time.Sleep(q.RetryAfter)
+	}
 }
 
 // A client with another list of nodes than the holder's is refused, and with the same list by
@@ -59,6 +87,7 @@ func TestListsOfNodes(t *testing.T) {
 		"by other names":                  {"a b c", "a/x b/y c/z", backend.ErrHeld},
 		"all restarted":                   {"a b c", "a?life=2 b?life=2 c?life=2", backend.ErrHeld},
 		"one restarted, one renamed":      {"a b c", "a/x b?life=2 c", backend.ErrHeld},
+		"by another client, restarted":    {"a b c", "re:a?life=2 re:b?life=2 re:c?life=2", backend.ErrHeld},
 		"a node replaced":                 {"a b c", "a b d", backend.ErrUnsafe},
 		"a node replaced, one renamed":    {"a b c", "a b/x d", backend.ErrUnsafe},
 		"nodes added":                     {"a b c", "a b c d e", backend.ErrUnsafe},
@@ -79,8 +108,12 @@ func TestListsOfNodes(t *testing.T) {
 				}
 				synctest.Wait()
 				c := claim("k")
-				_, err := other.TryAcquire(t.Context(), c)
+				doubts, err := acquire(t, other, c)
 				wantErr(t, "TryAcquire", err, test.want)
+				sameLength := len(strings.Fields(test.holder)) == len(strings.Fields(test.other))
+				if want := errors.Is(test.want, backend.ErrUnsafe) && sameLength; doubts > 0 != want {
+					t.Errorf("the nodes were waited for %d times, want that: %v", doubts, want)
+				}
 				if errors.Is(test.want, backend.ErrUnsafe) && (!backend.Refused(err) || !strings.Contains(err.Error(), "another list")) {
 					t.Errorf("TryAcquire = %v, want a refusal that says why", err)
 				}
@@ -88,7 +121,7 @@ func TestListsOfNodes(t *testing.T) {
 				if _, err := holder.TryAcquire(t.Context(), held); err != nil {
 					t.Errorf("the holder's repeat = %v", err)
 				}
-				if err := holder.Release(t.Context(), held); err != nil {
+				if _, err := holder.Release(t.Context(), held); err != nil {
 					t.Errorf("the holder's Release = %v", err)
 				}
 				synctest.Wait()
@@ -96,7 +129,7 @@ func TestListsOfNodes(t *testing.T) {
 				if _, err := other.TryAcquire(t.Context(), c); err != nil {
 					t.Errorf("TryAcquire when it is free = %v: something was left", err)
 				}
-				if err := other.Release(t.Context(), c); err != nil {
+				if _, err := other.Release(t.Context(), c); err != nil {
 					t.Error(err)
 				}
 			})
@@ -104,8 +137,8 @@ func TestListsOfNodes(t *testing.T) {
 	}
 }
 
-// Whoever is refused for another list asks its nodes who they are by now, so a server that was
-// restarted unnoticed and has another name elsewhere costs one refusal.
+// Whoever meets another list asks its nodes who they are by now, and waits for that: so a server that
+// was restarted unnoticed and has another name elsewhere costs a moment.
 // covers: I2
 func TestListIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -121,14 +154,45 @@ func TestListIsLookedAtAgain(t *testing.T) {
 		if _, err := holder.TryAcquire(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []error{backend.ErrUnsafe, backend.ErrHeld} {
-			synctest.Wait()
-			_, err := other.TryAcquire(t.Context(), claim("k"))
-			wantErr(t, "TryAcquire", err, want)
-			time.Sleep(time.Second) // in the bubble: until the nodes have been asked who they are
+		synctest.Wait()
+		l, err := locker.New(other, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := holder.Release(t.Context(), held); err != nil {
+		time.AfterFunc(10*time.Second, func() {
+			if _, err := holder.Release(context.WithoutCancel(t.Context()), held); err != nil {
+				t.Error(err)
+			}
+		})
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatalf("Lock = %v, and the nodes are the same", err)
+		}
+		if err := errors.Join(g.Unlock(), l.Close()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A node that does not say who it is, as it is away, is not waited for without end.
+// covers: I2
+func TestListWithoutANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prefix := "without."
+		other := dial(t, listOf(prefix, "a b d"))
+		holder := dial(t, listOf(prefix, "a b c"))
+		defer func() { _, _ = holder.Close(), other.Close() }()
+		restarts.Store(prefix+"d", "") // says nothing any more
+		defer restarts.Clear()
+		if _, err := holder.TryAcquire(t.Context(), claim("k")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		doubts, err := acquire(t, other, claim("k"))
+		wantErr(t, "TryAcquire", err, backend.ErrUnsafe)
+		if took := time.Since(began); doubts == 0 || took > 10*time.Second {
+			t.Errorf("it took %v, and %d attempts", took, doubts)
 		}
 	})
 }
@@ -162,7 +226,7 @@ func TestMajorityOfAnotherList(t *testing.T) {
 		for _, p := range []*peer{peers[0], peers[3], peers[4]} {
 			p.set(func() { p.slow = 1 }) // the others are heard first
 		}
-		_, err = five.TryAcquire(t.Context(), claim("k"))
+		_, err = acquire(t, five, claim("k"))
 		wantErr(t, "TryAcquire", err, backend.ErrUnsafe)
 		synctest.Wait()
 		for i, p := range []*peer{peers[0], peers[3], peers[4]} {
@@ -188,4 +252,101 @@ func TestHoldWithoutList(t *testing.T) {
 			}
 		})
 	}
+}
+
+// late://store is a store in memory that cannot be opened at first, and takes no minimum tokens. That
+// of long://store takes them, but no lease that is shorter than a second, as etcd.
+func init() {
+	for scheme, less := range map[string]func(caps *backend.Capabilities){
+		"late": func(caps *backend.Capabilities) { caps.MinToken = false },
+		"long": func(caps *backend.Capabilities) { caps.MinTTL = time.Second },
+	} {
+		backend.Register(scheme, func(ctx context.Context, u *url.URL) (backend.Backend, error) {
+			if _, up := restarts.Load(u.Host); !up {
+				return nil, backend.ErrUnavailable
+			}
+			b, err := backend.Open(ctx, "mem://"+u.Host)
+			return lesser{b, less}, err
+		})
+	}
+}
+
+type lesser struct {
+	backend.Backend
+	less func(*backend.Capabilities)
+}
+
+func (l lesser) Capabilities() backend.Capabilities {
+	caps := l.Backend.Capabilities()
+	l.less(&caps)
+	return caps
+}
+
+func (l lesser) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if c.TTL < l.Capabilities().MinTTL {
+		return backend.Grant{}, c.Validate(l.Capabilities())
+	}
+	return l.Backend.TryAcquire(ctx, c) // a minimum token means nothing to it
+}
+
+// A node that is opened later, and can do less than was promised for all, is not asked: its tokens
+// could not be put in order with the others'.
+// covers: K3
+func TestLesserNodeIsNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prefix := "lesser."
+		defer restarts.Clear()
+		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+"b&node=late%3A%2F%2F"+prefix+"c")
+		defer b.Close()
+		restarts.Store(prefix+"c", "")
+		for range 10 {
+			time.Sleep(time.Second)
+			c := claim("k")
+			if _, err := b.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			node := dial(t, "mem://"+prefix+"c")
+			if state, err := node.Inspect(t.Context(), "k"); err != nil || len(state.Holders) > 0 {
+				t.Fatalf("%+v, %v: it was asked", state, err)
+			}
+			if err := errors.Join(storetest.Release(t.Context(), b, c), node.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A node that is opened later, and needs longer leases than those that were open before, is a node
+// like any other to claims that are long enough; for shorter ones it is one that refuses.
+// covers: Q14
+func TestNodeWithLongLeasesComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prefix := "long."
+		defer restarts.Clear()
+		b := dial(t, "redlock://?node=mem%3A%2F%2F"+prefix+"a&node=mem%3A%2F%2F"+prefix+"b&node=long%3A%2F%2F"+prefix+"c")
+		defer b.Close()
+		if d := b.Capabilities().MinTTL; d != 100*time.Millisecond {
+			t.Fatalf("MinTTL = %v before the node answers", d)
+		}
+		restarts.Store(prefix+"c", "")
+		time.Sleep(5 * time.Second) // until it has been opened
+		node := dial(t, "mem://"+prefix+"c")
+		defer node.Close()
+		for ttl, want := range map[time.Duration]int{time.Second: 1, 200 * time.Millisecond: 0} {
+			c := claim("k")
+			c.TTL = ttl
+			if _, err := b.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if state, err := node.Inspect(t.Context(), "k"); err != nil || len(state.Holders) != want {
+				t.Errorf("a hold of %v: %+v, %v; want it held %d times on the node", ttl, state, err, want)
+			}
+			if _, err := b.Release(t.Context(), c); err != nil {
+				t.Errorf("Release of a hold of %v = %v", ttl, err)
+			}
+			synctest.Wait()
+		}
+	})
 }

@@ -47,6 +47,7 @@ type node struct {
 	mu        sync.Mutex
 	b         backend.Backend // nil until open has succeeded
 	id        string          // its Identity, as last seen; empty if unknown
+	named     time.Time       // when it last said who it is, or that it has no identity
 	barred    error           // why it must not be counted; nil
 	owed      []owed
 	repairing bool
@@ -91,7 +92,7 @@ func (n *node) do(q request) (g backend.Grant, err error) {
 		case renew:
 			err = b.Renew(ctx, q.claim)
 		case release:
-			err = b.Release(ctx, q.claim)
+			_, err = b.Release(ctx, q.claim)
 		}
 		return err
 	})
@@ -111,7 +112,7 @@ func (n *node) ask(ctx context.Context, timeout time.Duration, f send) error {
 	n.inFlight.Add(-1)
 	if backend.AnswerOf(err) == backend.Unknown && (ctx.Err() != nil ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) { // a moment before ctx
-		err = silentError{timeout}
+		err = timeoutError{timeout}
 	}
 	n.record(err)
 	return err
@@ -133,12 +134,20 @@ func answered(err error) bool {
 	return backend.AnswerOf(err) != backend.Unknown && !errors.Is(err, backend.ErrUnavailable)
 }
 
+// endless is the backlog of a node that cannot be asked: over every limit, and four of it are an int64.
+const endless = math.MaxInt64 / 8
+
 // backlog is the number that health goes by: requests that have no answer.
-func (n *node) backlog() int64 { return n.inFlight.Load() + failureWeight*n.failed.Load() }
+func (n *node) backlog() int64 {
+	if _, err := n.backend(); err != nil { // safeguard: barred-unhealthy
+		return endless
+	}
+	return n.inFlight.Load() + failureWeight*n.failed.Load()
+}
 
 // healthy tells which nodes answer and keep up with the others.
 func (r *Backend) healthy() []bool {
-	least := int64(math.MaxInt64 / 8)
+	least := int64(endless)
 	for _, n := range r.nodes {
 		least = min(least, n.backlog())
 	}
@@ -194,13 +203,15 @@ func (n *node) repairLoop() {
 	defer n.red.tasks.Done()
 	wait := waiting.NewBackoff(minProbe, maxProbe)
 	for waiting.Pause(n.red.ctx, wait.Next()) {
-		if (n.recheck.Swap(false) || n.failed.Load() > 0) && n.probe() != nil {
+		_, why := n.backend()
+		if (n.recheck.Swap(false) || n.failed.Load() > 0 || why != nil) && n.probe() != nil { // safeguard: barred-asked-again
 			continue
 		}
 		for o, ok := n.takeOwed(); ok; o, ok = n.takeOwed() {
 			timeout := n.red.cfg.timeout(o.claim.TTL)
 			err := n.ask(n.red.ctx, timeout, func(ctx context.Context, b backend.Backend) error {
-				return b.Release(ctx, o.claim)
+				_, err := b.Release(ctx, o.claim)
+				return err
 			})
 			if !answered(err) {
 				n.putOwed(o)
@@ -247,7 +258,8 @@ func (n *node) probe() error {
 }
 
 // ensureOpen opens a node that could not be opened before. One that can do less than was promised
-// for all of them is barred.
+// for all of them is barred, but for one that needs longer leases: it refuses claims that are too
+// short for it, and is a node like any other to the rest.
 func (n *node) ensureOpen(ctx context.Context) error {
 	n.mu.Lock()
 	b := n.b
@@ -262,8 +274,8 @@ func (n *node) ensureOpen(ctx context.Context) error {
 	defer n.mu.Unlock()
 	n.b = b
 	need := n.red.caps
-	need.MinToken = need.Fencing
-	if err := b.Capabilities().Missing(need); err != nil {
+	need.MinToken, need.MinTTL = need.Fencing, 0           // safeguard: long-leases-late
+	if err := b.Capabilities().Missing(need); err != nil { // safeguard: lesser-node
 		n.barred = err
 		return err
 	}
@@ -272,7 +284,7 @@ func (n *node) ensureOpen(ctx context.Context) error {
 
 // identify asks the node who it is, and bars it if another node is the same: what looks like a
 // majority would be one machine. Neither of two is wrong alone, so it is the one that was asked
-// last. A node that is barred is asked as well: it may have become another.
+// last. A node that is barred is asked again and again: it may become another.
 func (n *node) identify(ctx context.Context) error {
 	n.mu.Lock()
 	b, barred := n.b, n.barred
@@ -280,9 +292,13 @@ func (n *node) identify(ctx context.Context) error {
 	if b == nil {
 		return errSkipped
 	}
+	asked := time.Now()
 	id, err := b.Identity(ctx)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
+	case backend.Refused(err): // it has none, or this user is not told; safeguard: nameless-node
+		n.mu.Lock()
+		n.named = asked
+		n.mu.Unlock()
 		return barred
 	case err != nil || id == "":
 		if ctx.Err() != nil {
@@ -295,12 +311,12 @@ func (n *node) identify(ctx context.Context) error {
 	defer r.naming.Unlock()
 	var twin *node
 	for _, other := range r.nodes {
-		if other != n && other.identity() == id {
+		if other != n && other.identity() == id { // safeguard: one-server-once
 			twin = other
 		}
 	}
 	n.mu.Lock()
-	n.id, n.barred = id, nil
+	n.id, n.named, n.barred = id, asked, nil
 	if twin != nil {
 		n.id = ""
 		n.barred = fmt.Errorf("%w: it is the same server as %s", backend.ErrUnsafe, twin.name)

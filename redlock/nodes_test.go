@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/redlock"
 )
 
@@ -25,6 +26,7 @@ type peer struct {
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
 	late   bool          // acquires get no answer, and are executed by deliver
+	most   int           // tokens that it reserves at most, as a server whose counter is ahead of its clock; 0: all
 	asked  int           // requests of any kind
 	verbs  []string      // executed, in order
 
@@ -79,6 +81,9 @@ func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 func (p *peer) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Grant, err error) {
 	var late bool
 	p.set(func() {
+		if p.most > 0 {
+			c.Reserve = min(c.Reserve, p.most)
+		}
 		if late = p.late; late {
 			p.asked++
 			p.delayed = append(p.delayed, c)
@@ -105,8 +110,8 @@ func (p *peer) Renew(ctx context.Context, c backend.Claim) error {
 	return p.do(ctx, "renew", func() error { return p.Backend.Renew(ctx, c) })
 }
 
-func (p *peer) Release(ctx context.Context, c backend.Claim) error {
-	return p.do(ctx, "release", func() error { return p.Backend.Release(context.WithoutCancel(ctx), c) })
+func (p *peer) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	return backend.Released{}, p.do(ctx, "release", func() error { return storetest.Release(context.WithoutCancel(ctx), p.Backend, c) })
 }
 
 // A quorum is a Backend under test with its nodes.
@@ -163,7 +168,7 @@ func (q *quorum) acquire(c backend.Claim) backend.Grant {
 
 func (q *quorum) release(c backend.Claim) {
 	q.Helper()
-	if err := q.Release(q.Context(), c); err != nil {
+	if _, err := q.Release(q.Context(), c); err != nil {
 		q.Fatalf("Release = %v", err)
 	}
 }

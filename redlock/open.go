@@ -27,14 +27,18 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	nodes := make([]*node, len(urls))
 	errs := make([]error, len(urls))
+	limit := 2 * max(probeTimeout, cfg.NodeTimeout) // one that hangs must not take the time of all
 	var opening sync.WaitGroup
 	for i, raw := range urls {
 		open := func(ctx context.Context) (backend.Backend, error) { return backend.Open(ctx, raw) }
 		nodes[i] = &node{name: backend.Redact(raw), open: open}
 		opening.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout) // one that hangs must not take the time of all
+			limited, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			nodes[i].b, errs[i] = open(ctx)
+			nodes[i].b, errs[i] = open(limited)
+			if errs[i] != nil && limited.Err() != nil && ctx.Err() == nil { // no ctx of the caller has ended; safeguard: node-hangs
+				errs[i] = fmt.Errorf("%w: %w", backend.ErrUnavailable, timeoutError{limit})
+			}
 		})
 	}
 	opening.Wait()

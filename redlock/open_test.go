@@ -1,10 +1,13 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -52,4 +55,28 @@ func TestOpenTakes(t *testing.T) {
 	if caps := b.Capabilities(); !caps.Fencing || caps.Shared || caps.Permit || caps.Queue || caps.Reentrant || caps.State || caps.MinToken {
 		t.Errorf("Capabilities = %+v", caps)
 	}
+}
+
+func init() {
+	backend.Register("hangs", func(ctx context.Context, _ *url.URL) (backend.Backend, error) { <-ctx.Done(); return nil, ctx.Err() })
+}
+
+// Nodes that hang are away, once they have had their time, and no ctx of the caller's has ended then; unless it has.
+func TestOpenWithNodesThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := "redlock://?node=" + url.QueryEscape("mem://"+t.Name()) + "&node=" + url.QueryEscape("hangs://a") + "&node=" + url.QueryEscape("hangs://b")
+		for given, limit := range map[string]time.Duration{"": 2 * time.Second, "&node-timeout=3s": 6 * time.Second} {
+			began := time.Now()
+			_, err := backend.Open(t.Context(), u+given)
+			if took := time.Since(began); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "no answer within "+limit.String()) || took != limit {
+				t.Errorf("%s: %v after %v, want ErrUnavailable after %v", given, err, took, limit)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := backend.Open(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a second of time: %v, want its ctx's error", err)
+		}
+	})
 }

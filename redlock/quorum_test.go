@@ -53,7 +53,7 @@ func (d distant) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant
 	return d.peer.TryAcquire(ctx, c)
 }
 
-func (d distant) Release(ctx context.Context, c backend.Claim) error {
+func (d distant) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	time.Sleep(time.Millisecond)
 	return d.peer.Release(ctx, c)
 }
@@ -103,7 +103,7 @@ func TestRenewByMajority(t *testing.T) {
 		q.acquire(c)
 		synctest.Wait()
 		for _, p := range q.peers[:2] {
-			_ = p.Backend.Release(q.Context(), c)
+			_, _ = p.Backend.Release(q.Context(), c)
 		}
 		if err := q.Renew(q.Context(), c); err != nil {
 			q.Fatalf("Renew with three nodes of five = %v", err)
@@ -112,7 +112,7 @@ func TestRenewByMajority(t *testing.T) {
 			q.Errorf("held on %d nodes after the renewal, want 5: the missing ones are filled in", n)
 		}
 		for _, p := range q.peers[1:4] {
-			_ = p.Backend.Release(q.Context(), c)
+			_, _ = p.Backend.Release(q.Context(), c)
 		}
 		wantErr(q, "Renew with two nodes of five", q.Renew(q.Context(), c), backend.ErrLost)
 		if n := q.holders("k"); n != 0 {
@@ -159,7 +159,7 @@ func (q *quorum) ahead(p *peer) uint64 {
 	if err := p.Backend.Renew(q.Context(), c); err != nil {
 		q.Fatal(err)
 	}
-	_ = p.Backend.Release(q.Context(), c)
+	_, _ = p.Backend.Release(q.Context(), c)
 	return c.MinToken
 }
 
@@ -190,6 +190,37 @@ func TestReservedTokensAreApart(t *testing.T) {
 			}
 			next = g.Token + uint64(g.Reserved)
 			q.release(c)
+		}
+	})
+}
+
+// The grant has no more tokens than each node of its majority has reserved: the node that the next
+// majority has in common with it may be the one that has reserved the fewest.
+// covers: K7
+func TestNoMoreTokensThanANodeHasReserved(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		q.peers[0].set(func() { q.peers[0].most = 2 })
+		next := uint64(0)
+		for _, away := range q.peers[1:] {
+			away.set(func() { away.refuse = true })
+			b := q.client(redlock.Config{}) // which has not heard of any node that is away
+			c := claim("k")
+			c.Reserve = 5
+			g, err := b.TryAcquire(q.Context(), c)
+			if err != nil {
+				q.Fatal(err)
+			}
+			if g.Token < next || g.Reserved > 2 {
+				q.Errorf("granted %d tokens from %d, want two at most, from %d up", g.Reserved, g.Token, next)
+			}
+			next = g.Token + uint64(g.Reserved)
+			if _, err := b.Release(q.Context(), c); err != nil {
+				q.Fatal(err)
+			}
+			away.set(func() { away.refuse = false })
+			if err := b.Close(); err != nil {
+				q.Error(err)
+			}
 		}
 	})
 }

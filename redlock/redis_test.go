@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 	_ "github.com/holdfast-go/holdfast/redisbackend"
@@ -32,18 +34,21 @@ func quorumURL(scheme string, servers []*testserver.Server, more ...string) stri
 // TestConformanceOnRedis runs the suite on three real servers, each client with connections of its
 // own.
 func TestConformanceOnRedis(t *testing.T) {
+	testserver.InTestAll(t, "the same suite on three servers")
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite on real servers")
 	}
 	servers := testserver.Redises(t, 3)
-	var makers makers
+	var makers storetest.Makers
 	backendtest.Run(t, backendtest.Harness{Open: func(t testing.TB) backend.Backend {
-		return &routed{dial(t, redisURL(servers, "node-timeout=3s")), &makers} // the machine may be busy
+		return makers.Route(dial(t, redisURL(servers, "node-timeout=3s"))) // the machine may be busy
 	}})
 }
 
 // covers: G6, B11
 func TestOneOpenOnRedis(t *testing.T) {
+	testserver.InTestAll(t, "processes that are killed")
 	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s")) // the machine may be busy
 }
 
@@ -67,12 +72,13 @@ func TestMixedNodes(t *testing.T) {
 // cycle takes and releases a key, so many times.
 func cycle(t testing.TB, b backend.Backend, times int) {
 	t.Helper()
+	key := fmt.Sprint(t.Name(), times) // a minority may be late with the last release of other pairs
 	for range times {
-		c := claim(t.Name())
+		c := claim(key)
 		if _, err := b.TryAcquire(t.Context(), c); err != nil {
 			t.Fatalf("TryAcquire = %v", err)
 		}
-		if err := b.Release(t.Context(), c); err != nil {
+		if _, err := b.Release(t.Context(), c); err != nil {
 			t.Fatalf("Release = %v", err)
 		}
 	}
@@ -183,5 +189,37 @@ func TestRedisListedTwice(t *testing.T) {
 	}
 	if !errors.Is(err, backend.ErrUnsafe) {
 		t.Errorf("Open with a server listed twice = %v, want ErrUnsafe", err)
+	}
+}
+
+// One client reaches the nodes by redis://, another by rueidis://. A node is restarted, which one of
+// them may notice and the other not: they go on excluding each other, and nobody is refused for
+// another list of nodes.
+//
+// covers: I2, R3
+func TestRedisNodesByTwoClients(t *testing.T) {
+	servers := testserver.Redises(t, 3)
+	one, other := dial(t, quorumURL("redis", servers)), dial(t, quorumURL("rueidis", servers))
+	defer func() { _, _ = one.Close(), other.Close() }()
+	awaitGrant(t, one)
+	awaitGrant(t, other)
+	for _, restarted := range servers {
+		restarted.Restart()
+		for i := range 20 {
+			by, next := one, other
+			if i%2 == 1 {
+				by, next = other, one
+			}
+			held := claim("k")
+			if doubts, err := acquire(t, by, held); err != nil {
+				t.Fatalf("pair %d: TryAcquire = %v after %d doubts", i, err, doubts)
+			}
+			if doubts, err := acquire(t, next, claim("k")); !errors.Is(err, backend.ErrHeld) {
+				t.Fatalf("pair %d: TryAcquire of what is held = %v after %d doubts", i, err, doubts)
+			}
+			if _, err := by.Release(t.Context(), held); err != nil {
+				t.Fatalf("pair %d: Release = %v", i, err)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -24,6 +25,7 @@ type Backend struct {
 	cancel context.CancelFunc
 
 	naming sync.Mutex             // held while a node's identity is compared with the others'
+	doubt  time.Time              // when all nodes were last asked because a list looked different; guarded by naming
 	list   atomic.Pointer[string] // of nodes, as others are shown it
 
 	mu     sync.Mutex
@@ -68,7 +70,7 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 	if len(nodes) == 0 {
 		return nil, &backend.InvalidError{Field: "nodes", Reason: "there are none"}
 	}
-	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)}
+	r := &Backend{cfg: cfg, nodes: nodes, quorum: len(nodes)/2 + 1, caps: capabilities(nodes)} // safeguard: majority
 	r.claims = map[claimKey]*claim{}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.relist()
@@ -99,14 +101,14 @@ func newBackend(ctx context.Context, nodes []*node, cfg Config) (*Backend, error
 
 // capabilities is what all nodes can do and a majority can keep.
 func capabilities(nodes []*node) backend.Capabilities {
-	all := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinTTL: minTTL}
+	all := backend.Capabilities{Name: "redlock", Fencing: true, Watch: true, Inspect: true, Observe: true, MinTTL: minTTL}
 	for _, n := range nodes {
 		if n.b == nil {
 			continue
 		}
 		caps := n.b.Capabilities()
 		all.Fencing = all.Fencing && caps.Fencing && caps.MinToken
-		all.Watch, all.Inspect = all.Watch && caps.Watch, all.Inspect && caps.Inspect
+		all.Watch, all.Inspect, all.Observe = all.Watch && caps.Watch, all.Inspect && caps.Inspect, all.Observe && caps.Observe
 		all.MinTTL = max(all.MinTTL, caps.MinTTL)
 	}
 	return all

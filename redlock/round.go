@@ -116,7 +116,7 @@ func (r *round) request(i int) (request, bool) {
 	q.votes = true
 	switch {
 	case r.verb == acquire && (c.released || r.over && r.grant.TTL == 0):
-		r.count(i, errNotSent) // nobody wants it any more, and a release would have to follow it
+		r.count(i, errNotSent) // the claim was released, and another release would have to follow it
 	case r.verb == renew && (c.released || missing):
 		r.count(i, errNotHeld)
 	case r.verb == release && s.gone:
@@ -128,21 +128,26 @@ func (r *round) request(i int) (request, bool) {
 		c.red.nodes[i].owe(q.claim)
 		r.count(i, c.red.nodes[i].skipped())
 	default:
-		switch r.verb {
-		case acquire:
-			q.claim.MinToken = c.minToken
-		case renew:
-			q.claim.MinToken = min(c.grant.Token, backend.MaxMinToken)
-		case release:
-			// No tombstone only if every attempt is known to have been answered here. Else one may
-			// still be executed, or one of another client or of a record that was forgotten, and
-			// must be refused.
-			q.claim.NoneInFlight = r.claim.NoneInFlight && c.complete && !s.inFlight
-		}
+		r.instruct(&q.claim, s)
 		return q, true
 	}
 	r.decide()
 	return request{}, false
+}
+
+// instruct puts into the claim of a request what the round's verb says to one node. The caller has mu.
+func (r *round) instruct(claim *backend.Claim, s *share) {
+	switch r.verb {
+	case acquire:
+		claim.MinToken = r.c.minToken
+	case renew:
+		claim.MinToken = min(r.c.grant.Token, backend.MaxMinToken)
+	case release:
+		// No tombstone only if every attempt is known to have been answered here. Else one may
+		// still be executed, or one of another client or of a record that was forgotten, and
+		// must be refused.
+		claim.NoneInFlight = r.claim.NoneInFlight && r.c.complete && !s.inFlight // safeguard: quorum-tombstone
+	}
 }
 
 // answered takes node i's answer to q. The caller has mu.
@@ -171,14 +176,14 @@ func (r *round) decide() {
 	case r.over:
 	case r.verb == acquire:
 		r.decideAcquire()
-	case r.yes >= r.quorum:
+	case r.yes >= r.quorum: // safeguard: majority-renews
 		r.end(nil)
 		if r.verb == renew {
 			r.c.fillIn()
 			return
 		}
 		r.c.over = true
-		for i := range r.c.shares { // whoever releases again did not hold
+		for i := range r.c.shares { // a second release did not hold
 			if s := &r.c.shares[i]; s.gone {
 				s.goneAs = errNotHeld
 			}
@@ -188,7 +193,7 @@ func (r *round) decide() {
 		if r.verb == release {
 			r.c.over = true
 		} else {
-			r.c.giveAllBack()
+			r.c.withdrawAll()
 		}
 	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
 		r.end(r.inconclusive()) // and no answer to come makes it another
@@ -221,7 +226,7 @@ func (r *round) decideAcquire() {
 	c.target = 0
 	if err := r.otherList(); err != nil {
 		r.end(err)
-		c.giveAllBack()
+		c.withdrawAll()
 		return
 	}
 	switch {
@@ -236,13 +241,13 @@ func (r *round) decideAcquire() {
 			c.wake(i)
 		}
 	case r.yes+r.pending()+r.unknown >= r.quorum:
-		// With the nodes that did not answer there may be a majority: nothing is given back, and
+		// With the nodes that did not answer there may be a majority: nothing is withdrawn, and
 		// the answer is unknown.
 		r.collided = false
 		r.end(r.failed(r.causes()...))
 	default:
 		r.end(why)
-		c.giveAllBack()
+		c.withdrawAll()
 	}
 }
 
@@ -273,10 +278,40 @@ func (r *round) wait(ctx context.Context) (backend.Grant, error) {
 // it; a claim that was released must hear so, and claims that collided must not take each other for
 // a holder and go away from a key that is free.
 func (r *round) refusal() (err error, final bool) {
-	var lost, refused, away int
-	var why error
-	var held *backend.HeldError
-	var quarantine *backend.QuarantineError
+	said := r.noes()
+	switch spare := len(r.errs) - r.quorum; { // so many may say no to the end
+	case said.refused > spare:
+		return r.failed(said.why), true
+	case said.lost > spare:
+		return r.failed(backend.ErrLost), true
+	case said.away > spare:
+		return r.failed(backend.ErrUnavailable), true
+	case said.held != nil:
+		holder, taken := r.taken()
+		if r.collided = r.yes > 0 && !taken; r.collided {
+			// All release what they got, and the first to try again wins.
+			if d := r.jitter(); said.when == 0 || d < said.when {
+				said.when = d
+			}
+		}
+		return &backend.HeldError{RetryAfter: said.when, Holder: holder}, said.lost == 0 && (taken || r.collided)
+	case said.quarantine != nil:
+		return &backend.QuarantineError{RetryAfter: said.when, Why: said.quarantine.Why}, true
+	}
+	return r.failed(backend.ErrUnavailable), said.lost == 0
+}
+
+// noes are the nodes that have not said yes, by what they said.
+type noes struct {
+	lost, refused, away int
+	why                 error              // of a refusal
+	held                *backend.HeldError // any of them
+	quarantine          *backend.QuarantineError
+	when                time.Duration // until a majority may grant, 0 if nobody knows
+}
+
+// noes counts them.
+func (r *round) noes() (said noes) {
 	waits := make([]time.Duration, len(r.errs)) // until each node may grant; MaxInt64 if nobody knows
 	longest := time.Duration(0)                 // lease of a holder
 	for i, err := range r.errs {
@@ -286,18 +321,15 @@ func (r *round) refusal() (err error, final bool) {
 		case err == nil, err == errWaiting: //nolint:errorlint // itself
 			continue
 		case errors.As(err, &h):
-			waits[i], longest = h.RetryAfter, max(longest, h.RetryAfter)
-			if held == nil || held.Holder == (backend.Meta{}) {
-				held = h
-			}
+			waits[i], longest, said.held = h.RetryAfter, max(longest, h.RetryAfter), h
 		case errors.As(err, &q):
-			waits[i], quarantine = q.RetryAfter, q
+			waits[i], said.quarantine = q.RetryAfter, q
 		case errors.Is(err, backend.ErrLost):
-			lost++
+			said.lost++
 		case backend.Refused(err):
-			refused, why = refused+1, err
+			said.refused, said.why = said.refused+1, err
 		default:
-			away++
+			said.away++
 		}
 		if waits[i] <= 0 {
 			waits[i] = math.MaxInt64
@@ -309,32 +341,10 @@ func (r *round) refusal() (err error, final bool) {
 		}
 	}
 	slices.Sort(waits)
-	when := waits[r.quorum-1]
-	if when == math.MaxInt64 {
-		when = 0
+	if when := waits[r.quorum-1]; when != math.MaxInt64 {
+		said.when = when
 	}
-	switch spare := len(r.errs) - r.quorum; { // so many may say no to the end
-	case refused > spare:
-		return r.failed(why), true
-	case lost > spare:
-		return r.failed(backend.ErrLost), true
-	case away > spare:
-		return r.failed(backend.ErrUnavailable), true
-	case held != nil:
-		holder := held.Holder
-		holder.Quorum = ""
-		taken := r.taken()
-		if r.collided = r.yes > 0 && !taken; r.collided {
-			// All give back what they got, and whoever tries first wins.
-			if d := r.jitter(); when == 0 || d < when {
-				when = d
-			}
-		}
-		return &backend.HeldError{RetryAfter: when, Holder: holder}, lost == 0 && (taken || r.collided)
-	case quarantine != nil:
-		return &backend.QuarantineError{RetryAfter: when, Why: quarantine.Why}, true
-	}
-	return r.failed(backend.ErrUnavailable), lost == 0
+	return said
 }
 
 // jitter is how long a claim waits that has collided with another: at random, and longer than its
@@ -345,21 +355,30 @@ func (r *round) jitter() time.Duration {
 	return d + jitter.N(d<<min(r.tries, 4))
 }
 
-// taken reports whether a majority is held by one claim, as far as was heard. Where nodes do not
-// say who holds, it cannot be told and is assumed: whoever waits is woken.
-func (r *round) taken() bool {
-	holders := map[string]int{}
+// taken reports whether a majority is held by one claim, and whose it is, as far as the answers say:
+// who holds fewer nodes holds nothing. Where nodes do not say who holds, it is not known and is
+// assumed: waiters are woken.
+func (r *round) taken() (holder backend.Meta, taken bool) {
+	holders, tagged := map[backend.Meta]int{}, false
 	for _, h := range r.held() {
-		if _, tag, _ := strings.Cut(h.Holder.Quorum, "/"); tag != "" {
-			if holders[tag]++; holders[tag] >= r.quorum {
-				return true
-			}
+		who := h.Holder
+		if holders[who]++; holders[who] >= r.quorum && who != (backend.Meta{}) {
+			who.Quorum = ""
+			return who, true
+		}
+		if _, tag, _ := strings.Cut(who.Quorum, "/"); tag != "" {
+			tagged = true
+		} else if who.Quorum = ""; holder == (backend.Meta{}) {
+			holder = who
 		}
 	}
-	return len(holders) == 0
+	if tagged {
+		return backend.Meta{}, false
+	}
+	return holder, true
 }
 
-// otherList is an error if a holder's list of nodes is certainly not ours, as far as was heard.
+// otherList is an error if a holder's list of nodes is certainly not ours, as far as the answers say.
 func (r *round) otherList() error {
 	for _, h := range r.held() {
 		list, _, _ := strings.Cut(h.Holder.Quorum, "/")
@@ -397,7 +416,7 @@ func (v *votes) of(err error) *int {
 	switch backend.AnswerOf(err) {
 	case backend.Yes:
 		return &v.yes
-	case backend.No:
+	case backend.No: // safeguard: vote-unknown
 		return &v.no
 	}
 	return &v.unknown

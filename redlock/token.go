@@ -75,7 +75,7 @@ func (t *tokens) drop(i int) { t.nodes[i].stored, t.nodes[i].reserved = 0, 0 }
 // backing is how many nodes have stored the highest token.
 func (t *tokens) backing() (count int) {
 	for _, n := range t.nodes {
-		if n.stored != 0 && n.stored >= t.highest {
+		if n.stored != 0 && n.stored >= t.highest { // safeguard: token-written-back
 			count++
 		}
 	}
@@ -87,7 +87,7 @@ func (t *tokens) reservation(c backend.Claim) int {
 	least := max(c.Reserve, 1)
 	for _, n := range t.nodes {
 		if n.reserved > 0 {
-			least = min(least, n.reserved)
+			least = min(least, n.reserved) // safeguard: quorum-reserved-tokens
 		}
 	}
 	return least

@@ -43,7 +43,7 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				states[i] = all[key]
 			}
 			var err error
-			state := r.merge(states)
+			state := r.merge(states, r.quorum-(len(r.nodes)-len(states)))
 			if state.Holders == nil { // left on a few nodes, or handed on between two nodes' answers
 				state, err = r.Inspect(ctx, key)
 			}
@@ -73,7 +73,8 @@ func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 		state, err := b.Inspect(ctx, key)
 		for _, h := range state.Holders {
 			if ownerOf(h.Owner) == holder.Owner { // a claim may have had several names on a node
-				err = errors.Join(err, b.Release(ctx, h.Claim(key)))
+				_, released := b.Release(ctx, h.Claim(key))
+				err = errors.Join(err, released)
 			}
 		}
 		return err

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -25,13 +24,13 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 		return nil, err
 	}
 	defer r.tasks.Done()
-	if !r.caps.Watch {
-		return nil, errors.ErrUnsupported
+	if err := r.caps.Missing(backend.Capabilities{Watch: true}); err != nil {
+		return nil, err
 	}
 	watching, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.ctx, cancel)
 	w := &watch{
-		votes: r.newVotes(), heard: make(chan heard), ready: make(chan error, 1),
+		votes: r.newVotes(), signals: make(chan signal), ready: make(chan error, 1),
 		out: make(chan backend.Wake, 1),
 	}
 	c.Queue = false
@@ -67,14 +66,14 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 
 // A watch is one subscription on all nodes.
 type watch struct {
-	votes // yes are those that are subscribed; of merge alone, once the nodes are asked
-	heard chan heard
-	ready chan error // the first answer: nil when a majority is subscribed
-	out   chan backend.Wake
+	votes   // yes are those that are subscribed; of merge alone, once the nodes are asked
+	signals chan signal
+	ready   chan error // the first answer: nil when a majority is subscribed
+	out     chan backend.Wake
 }
 
-// A heard is what one node's watch tells: a wake-up, or that it is subscribed (no err) or not.
-type heard struct {
+// A signal is what one node's watch tells: a wake-up, or that it is subscribed (no err) or not.
+type signal struct {
 	node int
 	wake bool
 	err  error
@@ -83,15 +82,15 @@ type heard struct {
 // listen is one node's part. The subscription lasts for as long as watching; only the wait for it
 // is bounded.
 func (w *watch) listen(watching context.Context, i int, c backend.Claim, timeout time.Duration) {
-	tell := func(h heard) {
+	send := func(h signal) {
 		select {
-		case w.heard <- h:
+		case w.signals <- h:
 		case <-watching.Done():
 		}
 	}
 	b, err := w.nodes[i].backend()
 	if err != nil {
-		tell(heard{node: i, err: err})
+		send(signal{node: i, err: err})
 		return
 	}
 	ctx, cancel := context.WithCancel(watching)
@@ -99,16 +98,16 @@ func (w *watch) listen(watching context.Context, i int, c backend.Claim, timeout
 	slow := time.AfterFunc(timeout, cancel)
 	wakes, err := b.Watch(ctx, c)
 	if !slow.Stop() {
-		err = silentError{timeout}
+		err = timeoutError{timeout}
 	}
-	tell(heard{node: i, err: err})
+	send(signal{node: i, err: err})
 	for err == nil {
 		select {
 		case _, open := <-wakes:
 			if !open {
 				err = errUnsubscribed
 			}
-			tell(heard{node: i, wake: open, err: err})
+			send(signal{node: i, wake: open, err: err})
 		case <-watching.Done():
 			return
 		}
@@ -128,7 +127,7 @@ func (w *watch) merge(watching context.Context) {
 		}
 		wake := false
 		select {
-		case h := <-w.heard:
+		case h := <-w.signals:
 			if !h.wake {
 				w.count(h.node, h.err)
 				continue

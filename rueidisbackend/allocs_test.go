@@ -17,7 +17,7 @@ import (
 func TestAllocationsOfAPair(t *testing.T) {
 	srv, most := testserver.SharedRedis(t), 20.0
 	if redistest.HasIFEQ(srv) {
-		most = 27
+		most = 23
 	}
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr()}, AlwaysPipelining: true})
 	if err != nil {

@@ -3,7 +3,6 @@ package rueidisbackend
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -35,6 +34,12 @@ type Config struct {
 	// AllowEviction accepts a server whose maxmemory-policy may drop locks that are held.
 	AllowEviction bool
 
+	// HeldAnswers lets an exclusive TryAcquire that does not queue be refused without a request,
+	// while this client knows from the server that another claim holds the key: the server tells
+	// it of every change. The answer may be as old as that message takes, so a TryLock just after
+	// another process has released may still be refused. A free key is always the server's word.
+	HeldAnswers bool
+
 	// MaxTTL turns on the guard against servers that forget: after a restart, a promotion or a
 	// flush a server grants nothing for a little more than MaxTTL, by when every lease that it may
 	// have forgotten has run out; so does a server that meets the guard for the first time.
@@ -59,25 +64,41 @@ type Config struct {
 	// back. It makes a loss in a failover unlikely, not impossible: another replica may be
 	// promoted; see MaxTTL. Not for a cluster. Default 0: it does not wait.
 	Replicas int
-
-	// HeldAnswers lets an exclusive TryAcquire that does not queue be refused without a request,
-	// while this client knows from the server that another claim holds the key: the server tells
-	// it of every change. The answer may be as old as that message takes, so a TryLock just after
-	// another process has released may still be refused. A free key is always the server's word.
-	HeldAnswers bool
 }
 
-// A Backend keeps locks in Redis; it is a [backend.Backend]. It is safe for concurrent use.
+// A Backend keeps locks in Redis; it is a [backend.Backend], which says what its methods do. It is safe
+// for concurrent use. What is to be said of this one, beside the methods below:
+//
+//   - TryAcquire makes one attempt in one script or command, unless Config.HeldAnswers spares it. The first
+//     one also checks the server, and is refused with [backend.ErrUnsafe] or [backend.ErrDenied] if it is
+//     not fit.
+//   - Heartbeat keeps places in queues, in one script for up to 64 keys; on a cluster in one for each
+//     key. With Config.Dialect the error is [errors.ErrUnsupported].
+//   - Renew and Release are one script, or a command, and work when the server is out of memory.
+//   - Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
+//     given.
+//   - Observe has a connection of its own to key's primary, on which the server tells of changes
+//     (CLIENT TRACKING in BCAST mode): of every hold that lasts for longer than two round trips.
+//   - List finds locks by SCAN, a page at a time on each primary, and reads each. With Config.Dialect
+//     the error is [errors.ErrUnsupported].
+//   - Saved reads key's stored state from the primary. In the string dialect there is none.
+//   - Identity returns the server's replication id, which changes when it restarts or is promoted. A
+//     cluster has none: the error is [errors.ErrUnsupported].
+//   - Diagnose reads INFO of every primary.
 type Backend struct {
-	backend.Base
+	verbs
 	store  *store.Store
 	client rueidis.Client
+	option rueidis.ClientOption // as it was given
 	cfg    store.Config
 	conns  *conns
 	watch  *watches
 	held   *heldKeys      // nil unless Config.HeldAnswers
 	tasks  sync.WaitGroup // requests whose callers may have left
 }
+
+// verbs are those that are the store's as they are, but for answering.
+type verbs = backend.Backend
 
 var _ backend.Backend = (*Backend)(nil)
 
@@ -93,22 +114,25 @@ var _ backend.Backend = (*Backend)(nil)
 // [backend.ErrUnavailable] or [backend.ErrDenied] if the server cannot be reached or refuses the
 // connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
-	b := &Backend{cfg: store.Config{
+	b := &Backend{option: option, cfg: store.Config{
 		Prefix: cfg.Prefix, Retention: cfg.Retention, RequestTimeout: cfg.RequestTimeout, AllowEviction: cfg.AllowEviction,
 		MaxTTL: cfg.MaxTTL, ReplicaLag: cfg.ReplicaLag, Dialect: cfg.Dialect, Replicas: cfg.Replicas,
 	}}
 	var err error
-	if b.store, err = store.New(&b.cfg); err != nil {
+	if b.store, err = store.New(&b.cfg, "rueidis"); err != nil {
 		return nil, err
 	}
+	b.verbs = b.store
 	if err := usable(option); err != nil {
 		return nil, err
 	}
 	b.conns = newConns(b.cfg.RequestTimeout)
+	b.store.Counts(&b.conns.dials)
 	b.store.Secrets = []string{option.Password, option.Sentinel.Password}
 	b.watch = newWatches(b)
 	if cfg.HeldAnswers {
 		b.held = &heldKeys{names: map[string]struct{}{}}
+		b.verbs = answering{b.store, b}
 	}
 	b.store.Use(transport{b})
 	if b.client, err = rueidis.NewClient(b.settings(option)); err != nil {
@@ -119,6 +143,7 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 		return nil, b.notOpened(err)
 	}
 	if b.conns.cluster = b.client.Mode() == rueidis.ClientModeCluster; b.conns.cluster {
+		b.conns.slots = make(chan struct{}, store.ClusterInFlight)
 		if err := b.store.OnCluster(); err != nil {
 			_ = b.Close()
 			return nil, err
@@ -201,36 +226,6 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return caps
 }
 
-// TryAcquire makes one attempt in one script or command, as [backend.Backend] says, unless
-// Config.HeldAnswers spares it. The first one also checks the server, and is refused with
-// [backend.ErrUnsafe] or [backend.ErrDenied] if it is not fit.
-func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if b.held == nil || c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
-		return b.store.TryAcquire(ctx, c)
-	}
-	return b.tryAcquire(ctx, c)
-}
-
-// Heartbeat keeps places in queues, in one script for up to 64 keys, as [backend.Backend] says; on
-// a cluster in one for each key. With Config.Dialect the error is [errors.ErrUnsupported].
-func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
-	return b.store.Heartbeat(ctx, claims)
-}
-
-// Renew extends the hold in one script, as [backend.Backend] says. It works when the server is out
-// of memory.
-func (b *Backend) Renew(ctx context.Context, c backend.Claim) error { return b.store.Renew(ctx, c) }
-
-// Release ends the claim in one script or command, as [backend.Backend] says. It works when the
-// server is out of memory.
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	err := b.store.Release(ctx, c)
-	if b.held != nil {
-		b.held.forget(b.store.Layout.Key(c.Key)) // the server's own word may come later than its answer
-	}
-	return err
-}
-
 // Watch signals when another holds c.Key than before, or nobody; for a claim that holds, when its
 // hold is gone, be it released, deleted or flushed; for a claim in the queue, when the key is
 // handed over to it. Claims in the queue share one pub/sub connection, all others the one that
@@ -250,12 +245,6 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	return b.watch.enter(ctx, c)
 }
 
-// Inspect reads who holds key and who waits for it. The answer was true on the primary when it was
-// given.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error) {
-	return b.store.Inspect(ctx, key)
-}
-
 // Fenced runs script, Lua with its own KEYS and ARGV, in one step with the proof that token is one
 // of the present hold of key: as long as the lock names that hold, nobody was granted it since. The
 // error is [backend.ErrLost] if it is not, and nothing ran. Every other error of the server says so
@@ -271,36 +260,16 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 // its hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
-// List finds locks by SCAN, a page at a time on each primary, and reads each, as [backend.Backend]
-// says. With Config.Dialect the error is [errors.ErrUnsupported].
-func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Listed, error] {
-	return b.store.List(ctx, prefix)
-}
-
 // ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
 func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }
 
-// Saved reads key's stored state from the primary. In the string dialect there is none.
-func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
-	return b.store.Saved(ctx, key)
-}
-
-// Identity returns the server's replication id, which changes when it restarts or is promoted. A
-// cluster has none: the error is [errors.ErrUnsupported].
-func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.Identity(ctx) }
-
-// Diagnose reads INFO of every primary, as [backend.Backend] says.
-func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
-	return b.store.Diagnose(ctx)
-}
-
-// Close ends the subscription, waits for requests that are under way (RequestTimeout at most), and
-// closes the client, which takes a second more if the server is silent.
+// Close ends the subscription, waits for requests in flight (RequestTimeout at most), and closes the
+// client, which takes a second more if the server does not answer.
 func (b *Backend) Close() error {
 	b.watch.close()
-	b.store.Close()
+	_ = b.store.Close()
 	b.tasks.Wait()
 	if b.conns.shut() {
 		b.client.Close()

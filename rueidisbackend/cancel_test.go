@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -20,7 +21,7 @@ func everyVerb(ctx context.Context, b backend.Backend) map[string]error {
 	_, line := b.Watch(ctx, c)
 	_, inspect := b.Inspect(ctx, c.Key)
 	return map[string]error{
-		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": b.Release(ctx, c), "Watch": watch, "Watch in line": line,
+		"TryAcquire": acquire, "Renew": b.Renew(ctx, c), "Release": storetest.Release(ctx, b, c), "Watch": watch, "Watch in the queue": line,
 		"Inspect": inspect,
 	}
 }
@@ -71,29 +72,11 @@ func TestContextEndsEveryVerb(t *testing.T) {
 	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
 }
 
-// Without a deadline RequestTimeout is one, and it is not mistaken for the caller's.
-//
-// covers: E2
-func TestRequestTimeout(t *testing.T) {
-	srv := testserver.Redis(t)
-	b := opened(t, "rueidis://"+srv.Addr()+"?request_timeout=400ms")
-	later, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
-	srv.Stop()
-	for _, ctx := range []context.Context{context.Background(), t.Context(), later} {
-		start := time.Now()
-		err := b.Renew(ctx, claim(key(t)))
-		if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
-		if took := time.Since(start); took > 4*time.Second {
-			t.Errorf("it took %v", took)
-		}
-	}
-	srv.Cont()
-	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
+func clients(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend {
+	return map[string]backend.Backend{"ours": opened(t, "rueidis://"+addr+"?request_timeout="+timeout.String())}
 }
+
+func TestRequestTimeout(t *testing.T) { redistest.RequestTimeout(t, clients) }
 
 // Many more requests than the connection has places for are all answered.
 func TestMoreThanTheRing(t *testing.T) {
@@ -105,7 +88,7 @@ func TestMoreThanTheRing(t *testing.T) {
 			c.NoneInFlight = true
 			if _, err := b.TryAcquire(t.Context(), c); err != nil {
 				t.Errorf("acquire: %v", err)
-			} else if err := b.Release(t.Context(), c); err != nil {
+			} else if _, err := b.Release(t.Context(), c); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		})
@@ -116,31 +99,7 @@ func TestMoreThanTheRing(t *testing.T) {
 	}
 }
 
-// A silent server does not keep Close.
-//
-// covers: E2
-func TestCloseIsBounded(t *testing.T) {
-	srv := testserver.SharedRedis(t)
-	p := testserver.NewProxy(t, srv.Addr())
-	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=400ms")
-	eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), claim(key(t))); return err })
-	watched(t.Context(), t, b, claim(key(t)))
-	c := claim(key(t))
-	c.Queue, c.WaiterTTL = true, time.Minute
-	watched(t.Context(), t, b, c)
-	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
-	if err := b.Renew(t.Context(), claim(key(t))); backend.AnswerOf(err) != backend.Unknown {
-		t.Errorf("renew: %v", err)
-	}
-	start := time.Now()
-	want(t, "close", b.Close(), nil)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("Close took %v", took)
-	}
-	for verb, err := range everyVerb(t.Context(), b) {
-		want(t, verb, err, backend.ErrClosed)
-	}
-}
+func TestCloseIsBounded(t *testing.T) { redistest.CloseIsBounded(t, clients) }
 
 // A lost reply is unknown, and nothing is sent twice: a second release would say that the hold was
 // lost.
@@ -151,11 +110,11 @@ func TestSentOnce(t *testing.T) {
 	b := opened(t, "rueidis://"+p.Addr())
 	c := claim(key(t))
 	acquired(t, b, c)
-	want(t, "release", b.Release(t.Context(), c), nil) // loads the scripts
+	want(t, "release", storetest.Release(t.Context(), b, c), nil) // loads the scripts
 	c = claim(key(t))
 	for name, verb := range map[string]func() error{
 		"acquire": func() error { _, err := b.TryAcquire(t.Context(), c); return err },
-		"release": func() error { return b.Release(t.Context(), c) },
+		"release": func() error { return storetest.Release(t.Context(), b, c) },
 	} {
 		c = claim(key(t))
 		if name == "release" {
@@ -185,7 +144,7 @@ func TestSentOnce(t *testing.T) {
 // covers: R21, E2
 func TestDeadConnection(t *testing.T) {
 	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
-	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=1s")
+	b := opened(t, "rueidis://"+p.Addr()+"?request_timeout=8s")
 	c := claim(key(t))
 	acquired(t, b, c)
 	p.Set(testserver.Fault{Mode: testserver.HalfOpen})
@@ -195,7 +154,7 @@ func TestDeadConnection(t *testing.T) {
 	p.Pass() // for new connections; the old one stays dead
 	start := time.Now()
 	eventually(t, "renew", func() error { return b.Renew(quick(t, 200*time.Millisecond), c) })
-	if took := time.Since(start); took > 900*time.Millisecond {
+	if took := time.Since(start); took > 6*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -220,7 +179,7 @@ func TestDemoted(t *testing.T) {
 }
 
 // covers: E2, G5
-func TestHungServer(t *testing.T) { redistest.HungServer(t, "rueidis", 3*inFlight) }
+func TestHungServer(t *testing.T) { redistest.HungServer(t, "rueidis", 9*inFlight) }
 
 // Requests that go together are all answered, each with its own answer, also right after SCRIPT
 // FLUSH.
@@ -244,7 +203,7 @@ func TestSlowRequestHurtsNobodyElse(t *testing.T) {
 	defer cancel()
 	slow := make(chan error, 1)
 	go func() {
-		_, err := b.send(t.Context(), func(ctx context.Context) (any, error) { // an answer that does not come
+		_, err := send(t.Context(), b, func(ctx context.Context) (any, error) { // an answer that does not come
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

@@ -36,6 +36,7 @@ const (
 // either. A server that answers others is busy, and a request is given nearly twice as long.
 type conns struct {
 	cluster     bool // has many connections, and is never stable
+	dials       atomic.Uint64
 	disruptions atomic.Uint64
 	stableAt    atomic.Uint64 // the disruptions when the last request that was answered began
 	answers     atomic.Uint64 // requests that were answered
@@ -110,7 +111,7 @@ func (c *conns) look() {
 			break
 		}
 	}
-	c.ticking.Store(false) // before the look at direct: who counts a request does it the other way round
+	c.ticking.Store(false) // before the look at direct: a goroutine that counts a request does it the other way round
 	if c.direct.Load() > 0 {
 		c.tickOn()
 	}
@@ -189,16 +190,11 @@ func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 		c.disrupted()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others may wait for it too
 		defer cancel()
-		var made net.Conn
-		var err error
-		if theirs != nil {
-			made, err = theirs(ctx, addr, d, secure)
-		} else {
-			made, err = store.NewDialer(timeout, secure)(ctx, "tcp", addr)
-		}
+		made, err := dial(ctx, timeout, theirs, addr, d, secure)
 		if err != nil {
-			return nil, &store.ConnectError{Err: err}
+			return nil, err
 		}
+		c.dials.Add(1)
 		wrapped := &conn{Conn: made, of: c, enough: make(chan struct{}, 1)}
 		c.mu.Lock()
 		c.open[wrapped] = struct{}{}
@@ -207,9 +203,49 @@ func (c *conns) dialer(timeout time.Duration, theirs dialFunc) dialFunc {
 	}
 }
 
+// dial makes a connection, by the program's own dialer if it has one.
+func dial(ctx context.Context, timeout time.Duration, theirs dialFunc, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+	made, err := net.Conn(nil), error(nil)
+	if theirs != nil {
+		made, err = theirs(ctx, addr, d, secure)
+	} else {
+		made, err = store.NewDialer(timeout, secure)(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, &store.ConnectError{Err: err}
+	}
+	return &asked{Conn: made, written: make(chan struct{})}, nil
+}
+
+// An asked connection is read from when something was written to it, and not before. A server at its limit
+// of clients says so unasked. Rueidis, where it gives up a connection that it has written nothing to, as
+// its caller's ctx ended while it was made, may read that, takes it for a bug of the protocol, and panics
+// (v1.0.79).
+type asked struct {
+	net.Conn
+	once    sync.Once
+	written chan struct{} // closed by the first Write, or Close
+}
+
+func (c *asked) Read(p []byte) (int, error) {
+	<-c.written // safeguard: unasked
+	return c.Conn.Read(p)
+}
+
+func (c *asked) Write(p []byte) (int, error) {
+	c.once.Do(func() { close(c.written) })
+	return c.Conn.Write(p)
+}
+
+// Close closes the connection.
+func (c *asked) Close() error {
+	c.once.Do(func() { close(c.written) })
+	return c.Conn.Close()
+}
+
 // reopen closes the connections, at most once a second, when the server answered READONLY or
 // nobody for a whole request timeout: its name may belong to another by now, or the connection
-// lead nowhere, which only a new one finds out. A cluster has many servers, and rueidis knows
+// may be dead, which only a new one finds out. A cluster has many servers, and rueidis knows
 // itself when one is another's replica.
 func (c *conns) reopen() {
 	now := time.Now().Unix()
@@ -218,8 +254,8 @@ func (c *conns) reopen() {
 	}
 }
 
-// shut closes what is left of the connections, so that the client need not say goodbye to a server
-// that is silent. It reports whether this is the first call.
+// shut closes what is left of the connections, so that closing the client does not wait for a server
+// that does not answer. It reports whether this is the first call.
 func (c *conns) shut() bool {
 	if c.closed.Swap(true) {
 		return false

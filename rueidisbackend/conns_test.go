@@ -1,11 +1,15 @@
 package rueidisbackend
 
 import (
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A request in its caller's goroutine has no timer. When nothing was answered for a request
@@ -131,4 +135,70 @@ func writeWaits(t *testing.T) {
 			t.Errorf("after %d of 3 requests enough = %d; want %d", i+1, len(on.enough), enough)
 		}
 	}
+}
+
+// Each connection is counted that is made: it may lead to another server than the one before.
+//
+// covers: K2
+func TestConnectionsAreCounted(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConns(time.Second)
+	dial := c.dialer(time.Second, nil)
+	for n := range uint64(3) {
+		conn, err := dial(t.Context(), l.Addr().String(), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = conn.Close(); c.dials.Load() != n+1 {
+			t.Errorf("%d connections are counted, want %d", c.dials.Load(), n+1)
+		}
+	}
+	_ = l.Close()
+	if _, _ = dial(t.Context(), l.Addr().String(), nil, nil); c.dials.Load() != 3 {
+		t.Errorf("%d connections are counted after one that was not made, want 3", c.dials.Load())
+	}
+}
+
+// A server at its limit of clients says so before it is asked, and hangs up. Where a connection is given up
+// before anything was sent, as the time for it was over when it was made, rueidis would panic on that.
+//
+// covers: E2
+func TestServerThatSpeaksFirst(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	spoken, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "-ERR max number of clients reached\r\n")
+			_ = c.Close()
+			spoken <- struct{}{}
+		}
+	}()
+	theirs := func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		c, err := net.Dial("tcp", server.Addr().String())
+		<-spoken
+		return c, err
+	}
+	for range 60 {
+		o := rueidis.ClientOption{InitAddress: []string{server.Addr().String()}, ForceSingleClient: true}
+		o.DialCtxFn = newConns(time.Minute).dialer(time.Minute, theirs)
+		o.Dialer.Timeout = 1 // over as soon as there is a connection
+		if c, err := rueidis.NewClient(o); err == nil {
+			c.Close()
+			t.Fatal("connected")
+		}
+	}
+	_ = server.Close()
+	<-ended
 }

@@ -6,10 +6,10 @@
 //	b, err := rueidisbackend.New(option, rueidisbackend.Config{})     // with a rueidis.ClientOption
 //
 // It is for many locks at once: all goroutines of a process share one connection, on which
-// requests go together as they come, and one more for those who wait in the queue. And it hears of
+// requests go together as they come, and one more for those who wait in the queue. And it is told of
 // changes: the server tells it when a key that it watches was written, deleted or flushed, by
-// RESP3 invalidation (CLIENT TRACKING). So who has held for a second learns within milliseconds
-// that the hold was taken away, and a waiter that polls for nothing is woken without pub/sub. It
+// RESP3 invalidation (CLIENT TRACKING). So a holder of a second or more learns within milliseconds
+// that the hold was taken away, and a waiter that does not queue is woken without pub/sub. It
 // needs Redis 6 or later and RESP3.
 //
 // # URLs

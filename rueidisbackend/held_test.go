@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -35,7 +36,7 @@ func TestHeldAnswers(t *testing.T) {
 		t.Errorf("a thousand TryLocks sent %d requests", n)
 	}
 	want(t, "renew", other.Renew(t.Context(), holder), nil)
-	want(t, "release", other.Release(t.Context(), holder), nil)
+	want(t, "release", storetest.Release(t.Context(), other, holder), nil)
 	mine := claim(holder.Key)
 	eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
 	acquired(t, b, mine) // a repeat
@@ -48,13 +49,13 @@ func TestHeldAnswers(t *testing.T) {
 		var crowd sync.WaitGroup
 		crowd.Go(func() { _, _ = b.TryAcquire(t.Context(), claim(mine.Key)) }) // might be granted, or keep what is over
 		mine.NoneInFlight = true
-		want(t, "release", b.Release(t.Context(), mine), nil)
+		want(t, "release", storetest.Release(t.Context(), b, mine), nil)
 		crowd.Wait()
 		srv.MustDo("DEL", b.store.Layout.Key(mine.Key)) // whoever was granted
 		mine = claim(mine.Key)
 		eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
 	}
-	want(t, "release", b.Release(t.Context(), mine), nil)
+	want(t, "release", storetest.Release(t.Context(), b, mine), nil)
 	acquired(t, b, claim(mine.Key)) // at once
 }
 

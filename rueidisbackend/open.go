@@ -11,11 +11,7 @@ import (
 	store "github.com/holdfast-go/holdfast/internal/redis"
 )
 
-func init() {
-	for _, scheme := range store.Schemes("rueidis") {
-		backend.Register(scheme, open)
-	}
-}
+func init() { store.Register("rueidis", open) }
 
 // A target is what a URL names.
 type target struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -21,7 +22,7 @@ import (
 //
 // covers: W1
 func TestLostWakeUpWithSlowReplies(t *testing.T) {
-	for name, mode := range map[string]waiting.Mode{"in line": waiting.Handoff, "notified": waiting.Notify} {
+	for name, mode := range map[string]waiting.Mode{"in the queue": waiting.Handoff, "notified": waiting.Notify} {
 		t.Run(name, func(t *testing.T) {
 			p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
 			l := redistest.Quiet(t, opened(t, "rueidis://"+p.Addr()), locker.Config{Wait: waiting.Config{Mode: mode}})
@@ -51,7 +52,7 @@ func TestDoubleGrantUnderClockSkew(t *testing.T) {
 		_, err = b.TryAcquire(t.Context(), claim(name))
 		want(t, "another", err, backend.ErrHeld)
 		want(t, "renew", a.Renew(t.Context(), c), nil)
-		want(t, "release", a.Release(t.Context(), c), nil)
+		want(t, "release", storetest.Release(t.Context(), a, c), nil)
 		for _, b := range []backend.Backend{a, b} {
 			want(t, "close", b.Close(), nil)
 		}
@@ -73,7 +74,7 @@ func TestPanicOnPrefixNamedKey(t *testing.T) {
 	c := claim(key(t))
 	acquired(t, b, c)
 	wake := watched(t.Context(), t, b, claim(c.Key))
-	want(t, "release", b.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), b, c), nil)
 	woken(t, wake) // the reader of the connection lives
 }
 

@@ -25,7 +25,7 @@ var errNotSent = errors.New("too many requests are in flight")
 func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
 	tick, ok := b.conns.enter()
 	if !ok {
-		return b.doSlowly(ctx, command)
+		return send(ctx, b, func(ctx context.Context) (rueidis.RedisMessage, error) { return b.client.Do(ctx, command).ToMessage() })
 	}
 	m, err := b.client.Do(ctx, command).ToMessage()
 	b.conns.leave(tick)
@@ -47,63 +47,41 @@ func (b *Backend) do(ctx context.Context, command rueidis.Completed) (rueidis.Re
 	return m, err
 }
 
-// doSlowly is do by way of send.
-func (b *Backend) doSlowly(ctx context.Context, command rueidis.Completed) (rueidis.RedisMessage, error) {
-	reply, err := b.send(ctx, func(ctx context.Context) (any, error) { return b.client.Do(ctx, command).ToMessage() })
-	m, _ := reply.(rueidis.RedisMessage)
-	return m, err
-}
-
-// send makes a request by calling do, which must heed its context as rueidis does. It returns when
-// ctx is done, or after RequestTimeout.
-func (b *Backend) send(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
-	caller := ctx
+// send makes a request by calling do, which must heed its context as rueidis does, in a goroutine of
+// its own, which Close waits for. It returns when ctx is done, or after RequestTimeout. A caller whose
+// ctx is done leaves the request behind; then it goes on for RequestTimeout at most.
+func send[T any](ctx context.Context, b *Backend, do func(context.Context) (T, error)) (reply T, err error) {
+	own := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.RequestTimeout)
 	defer cancel()
 	select {
 	case b.conns.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, &store.ConnectError{Err: errNotSent}
+		return reply, &store.ConnectError{Err: errNotSent}
 	}
-	if b.conns.stable() {
-		return b.attempt(ctx, caller, do)
-	}
-	return b.apart(ctx, do)
-}
-
-// attempt calls do with a slot that was taken for it, and sees what that says of the connections.
-func (b *Backend) attempt(ctx, caller context.Context, do func(context.Context) (any, error)) (any, error) {
-	began, answers := b.conns.disruptions.Load(), b.conns.answers.Load()
-	reply, err := do(ctx)
-	<-b.conns.slots
-	switch code, isReply := replyCode(err); {
-	case err == nil || isReply:
-		b.conns.answered(began)
-		if code == "READONLY" {
-			b.conns.reopen()
-		}
-	case ctx.Err() != nil: // its place in rueidis' queue is still taken
-		b.conns.disrupted()
-		if caller.Err() == nil && b.conns.answers.Load() == answers { // none in a whole RequestTimeout
-			b.conns.reopen()
-		}
-	}
-	return reply, err
-}
-
-// apart calls do in a goroutine of its own, which Close waits for. A caller whose ctx is done
-// leaves it behind; then it goes on for RequestTimeout at most.
-func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, error)) (any, error) {
 	type result struct {
-		reply any
+		reply T
 		err   error
 	}
 	done := make(chan result, 1) // one slot: nobody waits for a caller that has left
-	own := context.WithoutCancel(ctx)
 	b.tasks.Go(func() {
 		bounded, cancel := context.WithTimeout(own, b.cfg.RequestTimeout)
 		defer cancel()
-		reply, err := b.attempt(bounded, own, do)
+		began, answers := b.conns.disruptions.Load(), b.conns.answers.Load()
+		reply, err := do(bounded)
+		<-b.conns.slots
+		switch code, isReply := replyCode(err); {
+		case err == nil || isReply:
+			b.conns.answered(began)
+			if code == "READONLY" {
+				b.conns.reopen()
+			}
+		case bounded.Err() != nil: // its place in rueidis' queue is still taken
+			b.conns.disrupted()
+			if b.conns.answers.Load() == answers { // none in a whole RequestTimeout
+				b.conns.reopen()
+			}
+		}
 		done <- result{reply, err}
 	})
 	select {
@@ -115,7 +93,7 @@ func (b *Backend) apart(ctx context.Context, do func(context.Context) (any, erro
 	case r := <-done: // both at once: the answer counts
 		return r.reply, r.err
 	default:
-		return nil, ctx.Err()
+		return reply, ctx.Err()
 	}
 }
 
@@ -154,12 +132,14 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 // server, a failover, SCRIPT FLUSH. That happens at any time, so it is looked for on each call.
 // Neither is marked as read-only, so rueidis repeats nothing.
 func (t transport) script(r store.Request, do func(rueidis.Completed) (rueidis.RedisMessage, error)) (any, error) {
-	message, err := do(t.command(r, "EVALSHA", r.Script.SHA1))
-	if code, _ := replyCode(err); code == "NOSCRIPT" {
-		message, err = do(t.command(r, "EVAL", r.Script.Source))
-	}
+	message, err := do(t.command(r, "EVALSHA", r.Script.SHA1()))
 	if err != nil {
-		return nil, err
+		if code, _ := replyCode(err); code != "NOSCRIPT" {
+			return nil, err
+		}
+		if message, err = do(t.command(r, "EVAL", r.Script.Source())); err != nil {
+			return nil, err
+		}
 	}
 	return message.ToAny()
 }
@@ -182,9 +162,8 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int,
 		reply    any
 		replicas int64
 	}
-	reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
-		var a acknowledged
-		err := t.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
+	a, err := send(ctx, t.Backend, func(ctx context.Context) (a acknowledged, err error) {
+		err = t.client.Dedicated(func(c rueidis.DedicatedClient) (err error) {
 			a.reply, err = t.script(r, func(command rueidis.Completed) (rueidis.RedisMessage, error) {
 				return c.Do(ctx, command).ToMessage()
 			})
@@ -197,56 +176,48 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int,
 		})
 		return a, err
 	})
-	a, _ := reply.(acknowledged)
 	return a.reply, int(a.replicas), err
 }
 
 // Info returns the reply to INFO section of each primary.
 func (t transport) Info(ctx context.Context, section string) ([]string, error) {
-	reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
-		var infos []string
+	return send(ctx, t.Backend, func(ctx context.Context) (infos []string, err error) {
 		for _, node := range t.client.Nodes() {
-			results := node.DoMulti(ctx,
-				node.B().Info().Section("replication").Build(), node.B().Info().Section(section).Build())
-			role, err := results[0].ToString()
+			info, err := ofPrimary(ctx, node, section)
 			if err != nil {
 				return nil, err
 			}
-			if strings.Contains(role, "role:slave") {
-				continue
+			if info != "" {
+				infos = append(infos, info)
 			}
-			text, err := results[1].ToString()
-			if err != nil {
-				return nil, err
-			}
-			infos = append(infos, text)
 		}
 		return infos, nil
 	})
-	infos, _ := reply.([]string)
-	return infos, err
+}
+
+// ofPrimary returns the reply to INFO section of a node, or nothing if that is a replica.
+func ofPrimary(ctx context.Context, node rueidis.Client, section string) (string, error) {
+	results := node.DoMulti(ctx, node.B().Info().Section("replication").Build(), node.B().Info().Section(section).Build())
+	if role, err := results[0].ToString(); err != nil || strings.Contains(role, "role:slave") {
+		return "", err
+	}
+	return results[1].ToString()
 }
 
 // Scan makes the pages of one primary after the other.
 func (t transport) Scan(ctx context.Context, pattern string, page func(keys []string) bool) error {
 	for _, node := range t.client.Nodes() {
-		reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
-			return node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
-		})
-		if role, _ := reply.(string); err != nil || strings.Contains(role, "role:slave") {
-			if err != nil {
-				return err
-			}
-			continue
+		info, err := send(ctx, t.Backend, func(ctx context.Context) (string, error) { return ofPrimary(ctx, node, "replication") })
+		if err != nil {
+			return err
 		}
-		for cursor, more := uint64(0), true; more; more = cursor != 0 {
-			reply, err := t.send(ctx, func(ctx context.Context) (any, error) {
+		for cursor, more := uint64(0), info != ""; more; more = cursor != 0 {
+			found, err := send(ctx, t.Backend, func(ctx context.Context) (rueidis.ScanEntry, error) {
 				return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(store.ScanCount).Build()).AsScanEntry()
 			})
 			if err != nil {
 				return err
 			}
-			found, _ := reply.(rueidis.ScanEntry)
 			if !page(found.Elements) {
 				return nil
 			}
@@ -258,7 +229,7 @@ func (t transport) Scan(ctx context.Context, pattern string, page func(keys []st
 
 // Check tries PING, which keeps the connections, and what a read through the cache sends.
 func (t transport) Check(ctx context.Context) error {
-	_, err := t.send(ctx, func(ctx context.Context) (any, error) {
+	_, err := send(ctx, t.Backend, func(ctx context.Context) (any, error) {
 		build := t.client.B
 		for _, r := range t.client.DoMulti(ctx,
 			build().Ping().Build(), build().ClientCaching().Yes().Build(), build().Multi().Build(), build().Exec().Build(),

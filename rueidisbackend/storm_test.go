@@ -23,7 +23,7 @@ var storm = flag.Duration("storm", time.Second, "how long connections are killed
 //
 // covers: W2, W3, R21, A2, C4
 func TestKilledAgainAndAgain(t *testing.T) {
-	for name, mode := range map[string]waiting.Mode{"in line": waiting.Handoff, "notified": waiting.Notify} {
+	for name, mode := range map[string]waiting.Mode{"in the queue": waiting.Handoff, "notified": waiting.Notify} {
 		t.Run(name, func(t *testing.T) { killedAgainAndAgain(t, mode) })
 	}
 }

@@ -20,3 +20,7 @@ func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "rueidis") }
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "rueidis") }
 
 func TestNative(t *testing.T) { redistest.Native(t, "rueidis") }
+
+func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "rueidis") }
+
+func TestObservationLeavesNothing(t *testing.T) { redistest.ObservationLeavesNothing(t, "rueidis") }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/waiting"
 )
@@ -86,12 +87,12 @@ func (t *watches) enter(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if !t.add(w) {
 		return nil, backend.ErrClosed
 	}
-	saw, err := t.b.look(ctx, w.name, w.id)
+	found, err := t.b.look(ctx, w.name, w.id)
 	if err != nil {
 		t.leave(w)
 		return nil, err
 	}
-	t.first(w, saw, 0)
+	t.first(w, found, 0)
 	context.AfterFunc(ctx, func() { t.leave(w) })
 	return w.wake, nil
 }
@@ -114,10 +115,10 @@ func (t *watches) add(w *watcher) (ok bool) {
 }
 
 // first takes a watcher's first look, which began at so many changes.
-func (t *watches) first(w *watcher, saw sight, changes uint64) {
+func (t *watches) first(w *watcher, found lookup, changes uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.note(saw); !w.held && saw.free { // one that held is told if it lost the key to nobody
+	if w.note(found); !w.held && found.free { // one that held is told if it lost the key to nobody
 		w.signal()
 	}
 	if w.changes != changes { // a later look may have been back earlier
@@ -265,13 +266,13 @@ func (t *watches) look(w *watcher) (answered bool) {
 	changes := w.changes
 	w.looked = time.Now()
 	t.mu.Unlock()
-	saw, err := t.b.look(t.ctx, w.name, w.id)
+	found, err := t.b.look(t.ctx, w.name, w.id)
 	if err != nil && !backend.Refused(err) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.known && w.note(saw) {
+	if w.known && w.note(found) {
 		w.signal()
 	}
 	if w.changes != changes {
@@ -283,9 +284,9 @@ func (t *watches) look(w *watcher) (answered bool) {
 // note takes a look for what was seen last, and reports whether that concerns the watcher: one
 // that holds wants to know when it does so no more, all others when others hold than before, or
 // nobody (also if somebody held in between).
-func (w *watcher) note(saw sight) (concerned bool) {
-	concerned = w.held && !saw.holds || !w.held && (saw.who != w.seen || saw.free)
-	w.held, w.seen, w.known = saw.holds, saw.who, true
+func (w *watcher) note(found lookup) (concerned bool) {
+	concerned = w.held && !found.holds || !w.held && (found.who != w.seen || found.free)
+	w.held, w.seen, w.known = found.holds, found.who, true
 	return concerned
 }
 
@@ -318,8 +319,8 @@ func (t *watches) close() {
 	clear(t.keys)
 }
 
-// A sight is what a look sees.
-type sight struct {
+// A lookup is what a look at a key found.
+type lookup struct {
 	who   string // what differs whenever others hold
 	holds bool   // the claim that looks does
 	free  bool   // nobody does
@@ -329,9 +330,9 @@ type sight struct {
 
 // look reads who holds a key, through rueidis' cache. A lock that one holds while nobody waits is
 // a string; else it is a hash, or in the dialect nothing of ours.
-func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
+func (b *Backend) look(ctx context.Context, name, id string) (lookup, error) {
 	if err := b.store.Begin(ctx); err != nil {
-		return sight{}, err
+		return lookup{}, err
 	}
 	defer b.store.End()
 	var reply rueidis.RedisMessage
@@ -339,7 +340,7 @@ func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
 	for range 3 { // between GET and HMGET one may become the other
 		reply, err = b.cached(ctx, b.client.B().Get().Key(name).Cache())
 		if rueidis.IsRedisNil(err) {
-			return sight{free: true}, nil
+			return lookup{free: true}, nil
 		}
 		if code, _ := replyCode(err); code != "WRONGTYPE" || b.cfg.Dialect != "" {
 			break
@@ -350,46 +351,44 @@ func (b *Backend) look(ctx context.Context, name, id string) (sight, error) {
 		}
 	}
 	if err != nil {
-		return sight{}, b.store.Failure(ctx, err)
+		return lookup{}, b.store.Failure(ctx, err)
 	}
 	value, err := reply.ToString()
 	if err != nil {
-		return sight{}, b.store.Failure(ctx, err)
+		return lookup{}, b.store.Failure(ctx, err)
 	}
 	o, ok := b.store.Layout.ParseOwner(value)
 	if !ok {
-		return sight{who: "foreign"}, nil
+		return lookup{who: "foreign"}, nil
 	}
 	rest := time.Duration(reply.CachePTTL())*time.Millisecond - o.Keep
 	who := strings.TrimRight(value, " ") // without the mark of somebody who watches by other means
-	return sight{who: who, holds: o.ID == id, free: o.ID == "" || rest <= 0, owner: o, rest: rest}, nil
+	return lookup{who: who, holds: o.ID == id, free: o.ID == "" || rest <= 0, owner: o, rest: rest}, nil
 }
 
-func seenInHash(reply rueidis.RedisMessage, id string) (saw sight, err error) {
+func seenInHash(reply rueidis.RedisMessage, id string) (found lookup, err error) {
 	fields, err := reply.ToArray()
 	if err != nil {
-		return saw, err
+		return found, err
 	}
 	texts := make([]string, len(fields))
 	for i := range fields {
 		texts[i], _ = fields[i].ToString() // empty for a field that is not there
 	}
-	saw.who = strings.Join(texts, "\n")
+	found.who = strings.Join(texts, "\n")
 	if len(texts) == 4 {
-		saw.holds, saw.free = texts[0] == id || texts[2] != "", texts[0] == "" && texts[1] == ""
+		found.holds, found.free = texts[0] == id || texts[2] != "", texts[0] == "" && texts[1] == ""
 	}
-	return saw, nil
+	return found, nil
 }
 
 // cached reads through rueidis' cache.
 func (b *Backend) cached(ctx context.Context, command rueidis.Cacheable) (m rueidis.RedisMessage, err error) {
 	command = command.Pin()
 	for range 2 {
-		var reply any
-		reply, err = b.send(ctx, func(ctx context.Context) (any, error) {
+		m, err = send(ctx, b, func(ctx context.Context) (rueidis.RedisMessage, error) {
 			return b.client.DoCache(ctx, command, cacheTTL).ToMessage()
 		})
-		m, _ = reply.(rueidis.RedisMessage)
 		if ctx.Err() != nil || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			break // else it was another's request, which this one joined and that one has left
 		}
@@ -411,15 +410,25 @@ type heldKeys struct {
 	changes uint64
 }
 
-// tryAcquire is TryAcquire for a claim that may be refused without a request.
-func (b *Backend) tryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+// answering are the verbs of a Backend with Config.HeldAnswers.
+type answering struct {
+	*store.Store
+	b *Backend
+}
+
+// TryAcquire is that of the store, for a claim that may be refused without a request.
+func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	b := a.b
+	if c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
+		return b.store.TryAcquire(ctx, c)
+	}
 	name, id := b.store.Layout.Key(c.Key), b.store.Layout.OwnerID(c)
 	known, changes := b.held.look(name)
 	if known && ctx.Err() == nil && c.Validate(b.Capabilities()) == nil {
-		saw, err := b.look(ctx, name, id)
-		if err == nil && saw.owner.ID != "" && !saw.holds && saw.rest > 0 {
+		found, err := b.look(ctx, name, id)
+		if err == nil && found.owner.ID != "" && !found.holds && found.rest > 0 {
 			return backend.Grant{}, &backend.HeldError{
-				RetryAfter: saw.rest, Holder: saw.owner.Meta, Token: saw.owner.Token,
+				RetryAfter: found.rest, Holder: found.owner.Meta, Token: found.owner.Token,
 			}
 		}
 		b.held.forget(name)
@@ -433,6 +442,13 @@ func (b *Backend) tryAcquire(ctx context.Context, c backend.Claim) (backend.Gran
 		b.held.forget(name)
 	}
 	return g, err
+}
+
+// Release is that of the store. The server's own word that the key is free may come later than its answer.
+func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	told, err := a.Store.Release(ctx, c)
+	a.b.held.forget(a.Layout.Key(c.Key))
+	return told, err
 }
 
 func (h *heldKeys) look(name string) (held bool, changes uint64) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -46,7 +47,7 @@ func TestReleaseWakes(t *testing.T) {
 	wake, another := watched(t.Context(), t, b, claim(c.Key)), watched(t.Context(), t, b, claim(c.Key))
 	own := watched(t.Context(), t, other, claim(c.Key)) // in the process that releases, too
 	silent(t, "woken before anything happened", wake)
-	want(t, "release", other.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), other, c), nil)
 	for _, w := range []<-chan backend.Wake{wake, another, own} {
 		woken(t, w)
 	}
@@ -72,7 +73,7 @@ func TestRenewalWakesNobody(t *testing.T) {
 	}
 	silent(t, "a renewal woke who waits", wake)
 	silent(t, "a renewal woke who holds", holder)
-	want(t, "release", other.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), other, c), nil)
 	woken(t, wake)
 }
 
@@ -90,7 +91,7 @@ func TestMissedNothing(t *testing.T) {
 		var both sync.WaitGroup
 		var wake <-chan backend.Wake
 		both.Go(func() { wake = watched(t.Context(), t, b, claim(c.Key)) })
-		want(t, "release", other.Release(t.Context(), c), nil)
+		want(t, "release", storetest.Release(t.Context(), other, c), nil)
 		both.Wait()
 		woken(t, wake)
 	}
@@ -102,7 +103,7 @@ func TestMissedNothing(t *testing.T) {
 	b.watch.add(w)
 	before, err := b.look(t.Context(), w.name, w.id)
 	want(t, "look", err, nil)
-	want(t, "release", other.Release(t.Context(), holder), nil)
+	want(t, "release", storetest.Release(t.Context(), other, holder), nil)
 	eventually(t, "the release to be told", func() error {
 		b.watch.mu.Lock()
 		defer b.watch.mu.Unlock()
@@ -129,10 +130,10 @@ func TestLostConnection(t *testing.T) {
 	still := watched(t.Context(), t, b, kept) // of a claim that holds
 	p.CutAll()
 	woken(t, wake) // as something may have been missed
-	want(t, "release", other.Release(t.Context(), c), nil)
+	want(t, "release", storetest.Release(t.Context(), other, c), nil)
 	woken(t, wake) // watched again, by itself
 	silent(t, "a hold that goes on was reported", still)
-	want(t, "release", other.Release(t.Context(), kept), nil)
+	want(t, "release", storetest.Release(t.Context(), other, kept), nil)
 	woken(t, still)
 }
 

@@ -36,7 +36,7 @@ func BenchmarkPair(b *testing.B) {
 		"wrapped":    {sampler: sdktrace.AlwaysSample(), wrap: true},
 	} {
 		b.Run(name, func(b *testing.B) {
-			var cfg locker.Config
+			cfg := locker.Config{Classes: []string{"order-*"}}
 			store := backend.Backend(membackend.New())
 			if v.tracker {
 				cfg.Observer = contention.New(contention.Config{})

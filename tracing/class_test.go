@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,15 +23,114 @@ import (
 	"github.com/holdfast-go/holdfast/tracing"
 )
 
-func TestClass(t *testing.T) {
-	for key, want := range map[string]string{
-		"order-17": "order", "user:jo:cart": "user", "flash-sale": "flash-sale", "17": "", "a/b": "a", "sku_9_x": "sku",
-		"tenant=4": "tenant", "mail@example.org": "mail", "größe": "größe", "~x": "",
-	} {
-		if got := tracing.Class(key); got != want {
-			t.Errorf("Class(%q) = %q, want %q", key, got, want)
+// A class is what the program says, and a key that it says nothing of has none, whatever it looks
+// like: that is told once. KeyClass has the last word.
+func TestClasses(t *testing.T) {
+	var log bytes.Buffer
+	cfg := tracing.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubble(t, mem, setup{cfg: cfg, unseen: true}, func(t *testing.T, p, other *process) {
+		_ = p.lock(t, "order-17").Unlock()
+		if log.Len() > 0 {
+			t.Errorf("logged: %s", &log)
 		}
+		none := []string{"mary-alice", "tenant_acme", "7fK2mQ9xZ0aB", "17", "order"}
+		for i := range 3000 {
+			none = append(none, fmt.Sprintf("session%x", i*i*i))
+		}
+		for _, key := range none {
+			_ = p.lock(t, key).Unlock()
+		}
+		_ = p.lock(t, "order-18").Unlock()
+		acquired := p.collected(t)[tracing.MetricAcquisitions]
+		for class, want := range map[string]int64{"order": 2, "": int64(len(none)), tracing.OtherClass: 0} {
+			if n := sum(acquired, tracing.AttrClass, class); n != want {
+				t.Errorf("%d locks of class %q, want %d", n, class, want)
+			}
+		}
+		if len(p.named("lock")) != len(none) || len(p.named("lock order")) != 2 {
+			t.Errorf("%d spans without a class, %d of order", len(p.named("lock")), len(p.named("lock order")))
+		}
+		if strings.Count(log.String(), "level=INFO") != 1 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "locker.Config.Classes") {
+			t.Errorf("logged: %s", &log)
+		}
+		_ = other.lock(t, "17").Unlock()
+		if strings.Count(log.String(), "\n") != 2 {
+			t.Errorf("another Observer logged: %s", &log)
+		}
+	})
+	cfg.KeyClass = func(key string) string { return strings.TrimPrefix(key, "order-") }
+	bubble(t, mem, setup{cfg: cfg, unseen: true}, func(t *testing.T, p, _ *process) {
+		for key, span := range map[string]string{"order-a": "lock a", "b": "lock b", "order-": "lock"} {
+			_ = p.lock(t, key).Unlock()
+			p.one(t, span)
+		}
+	})
+}
+
+// The name of a wait has the class. A wait that runs out of time is an error of that type, however
+// the time was given and whatever the store said last; one whose caller went away is none.
+func TestWaitThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    time.Duration // of the caller's ctx
+		cancel bool
+		opts   []locker.Option
+		want   string
+	}{
+		"ctx":           {2 * time.Second, false, nil, tracing.ResultTimeout},
+		"ctx, alone":    {2 * time.Second, false, []locker.Option{locker.Shared()}, tracing.ResultTimeout},
+		"limit":         {time.Hour, false, []locker.Option{locker.WaitLimit(2 * time.Second)}, tracing.ResultTimeout},
+		"limit, alone":  {time.Hour, false, []locker.Option{locker.WaitLimit(2 * time.Second), locker.Shared()}, tracing.ResultTimeout},
+		"cancel":        {2 * time.Second, true, nil, tracing.ResultCancelled},
+		"cancel, alone": {2 * time.Second, true, []locker.Option{locker.Shared()}, tracing.ResultCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, mem, setup{unseen: true}, func(t *testing.T, one, two *process) {
+				g := one.lock(t, "order-17")
+				defer func() { _ = g.Unlock() }()
+				ctx, cancel := context.WithTimeout(t.Context(), c.end)
+				if c.cancel {
+					cancel()
+					ctx, cancel = context.WithCancel(t.Context())
+					time.AfterFunc(c.end, cancel)
+				}
+				defer cancel()
+				if _, err := two.Lock(ctx, "order-17", c.opts...); !errors.Is(err, locker.ErrNotAcquired) {
+					t.Fatal(err)
+				}
+				wrong := c.want == tracing.ResultTimeout
+				for _, span := range []string{"lock.wait order", "lock order"} {
+					s := two.one(t, span)
+					if attr(s.Attributes, tracing.AttrResult) != c.want || (s.Status.Code == codes.Error) != wrong ||
+						(attr(s.Attributes, tracing.AttrError) == c.want) != wrong || strings.Contains(s.Status.Description, "\n") {
+						t.Errorf("%s: %v, %v", span, s.Attributes, s.Status)
+					}
+				}
+			})
+		})
 	}
+}
+
+// Services that differ in each process, as by a pod's name, do not become a time series each.
+func TestServicesAreBounded(t *testing.T) {
+	bubble(t, mem, setup{}, func(t *testing.T, p, _ *process) {
+		for _, name := range []string{strings.Repeat("x", 100), "\xff"} {
+			if got := p.obs.Service(name); got != tracing.OtherClass {
+				t.Errorf("%q is counted as %q", name, got)
+			}
+		}
+		for i := range tracing.MaxClasses + 50 {
+			name, want := fmt.Sprint("pod-", i), tracing.OtherClass
+			if i < tracing.MaxClasses {
+				want = name
+			}
+			if got := p.obs.Service(name); got != want {
+				t.Fatalf("service %d of holders is counted as %q, want %q", i+1, got, want)
+			}
+		}
+		if got := p.obs.Service("pod-7"); got != "pod-7" {
+			t.Errorf("one that is known is counted as %q", got)
+		}
+	})
 }
 
 // A class that is a key after all does not become a time series for each key.
@@ -120,7 +220,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 		g := p.lock(t, "order-17")
 		m := p.collected(t)
 		for name, series := range map[string]int{
-			tracing.MetricContended: 1, tracing.MetricPasses: 1, tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
+			tracing.MetricContended: 1, tracing.MetricTakenOver: 1, tracing.MetricPasses: 1, tracing.MetricQuarantined: 1, tracing.MetricLost: 6,
 		} {
 			s, _ := m[name].(metricdata.Sum[int64])
 			if n := sum(s, "", ""); n != 0 || len(s.DataPoints) != series || !s.IsMonotonic {

@@ -28,7 +28,7 @@ func Example() {
 			return nil, nil, err
 		}
 		b = tracing.Wrap(b, tracing.Store{Tracer: tp, System: "redis"}) // optional: a span for each request to the store
-		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs})
+		l, err := locker.New(b, locker.Bare, locker.Config{Observer: obs, Classes: []string{"order-*"}})
 		return l, tp, err
 	}
 	l, tp, err := traced()
@@ -56,7 +56,7 @@ func ExampleObserver_contention() {
 	}
 	mux := http.NewServeMux()
 	tracker := contention.New(contention.Config{TraceURL: "http://localhost:16686/trace/{trace}"})
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(obs, tracker)})
+	l, err := locker.New(b, locker.Bare, locker.Config{Observer: locker.Observers(obs, tracker), Classes: []string{"order-*"}})
 	mux.Handle("/debug/locks/", tracker)
 	if err != nil {
 		panic(err)
@@ -66,8 +66,8 @@ func ExampleObserver_contention() {
 		panic(err)
 	}
 	page := httptest.NewRecorder()
-	mux.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/debug/locks/", nil))
-	fmt.Println(strings.Contains(page.Body.String(), "<td>order-17</td>"))
+	mux.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/debug/locks/json", nil))
+	fmt.Println(strings.Contains(page.Body.String(), `"key": "order-17"`))
 	_, _ = g.Unlock(), l.Shutdown(ctx)
 	// Output: true
 }

@@ -10,6 +10,9 @@ func (o *Observer) Left() int {
 	return n
 }
 
+// Service is the name by which a holder's service is counted.
+func (o *Observer) Service(name string) string { return o.classes.service(name) }
+
 // The two ways of a traceparent.
 var (
 	Traceparent      = traceparent

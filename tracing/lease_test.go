@@ -87,7 +87,7 @@ func TestPasses(t *testing.T) {
 				t.Errorf("lock %d: %v does not lead to the lease", i, l.Links)
 			}
 			wait := p.waitOf(t, l)
-			if got := links(wait, tracing.LinkBlockedBy); len(got) != i || got[0] != id(locks[0]) || got[i-1] != id(locks[i-1]) {
+			if got := p.blockers(wait); len(got) != i || got[0] != id(locks[0]) || got[i-1] != id(locks[i-1]) {
 				t.Errorf("wait %d is blocked by %v", i, got)
 			}
 			if !slices.Equal(events(wait), []string{"wake pass"}) {
@@ -131,12 +131,13 @@ func TestLeaseOfACohort(t *testing.T) {
 			if got := links(l, tracing.LinkLease); !slices.Equal(got, []trace.SpanID{id(lease)}) {
 				t.Errorf("%s uses %v", name, got)
 			}
-			if got := links(one.waitOf(t, l), tracing.LinkBlockedBy); got[0] != id(far) || slices.Contains(got, id(lease)) {
+			if got := one.blockers(one.waitOf(t, l)); got[0] != id(far) || slices.Contains(got, id(lease)) {
 				t.Errorf("%s was blocked by %v, and not first by %v", name, got, id(far))
 			}
 		}
 		late := two.waitOf(t, two.under(t, "late", "lock k"))
-		if got := links(late, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(lease)}) {
+
+		if got := two.blockers(late); !slices.Equal(got, []trace.SpanID{id(lease)}) {
 			t.Errorf("late was blocked by %v, want %v", got, id(lease))
 		}
 	})
@@ -166,7 +167,7 @@ func TestHoldersInBetween(t *testing.T) {
 			{"b", one, b, []trace.SpanID{id(two.leaseOf(t, far)), id(a)}}, // the longest first
 			{"late", two, late, []trace.SpanID{id(lease)}},
 		} {
-			if got := links(c.p.waitOf(t, c.lock), tracing.LinkBlockedBy); !slices.Equal(got, c.blocked) {
+			if got := c.p.blockers(c.p.waitOf(t, c.lock)); !slices.Equal(got, c.blocked) {
 				t.Errorf("%s was blocked by %v, want %v", c.name, got, c.blocked)
 			}
 		}
@@ -183,11 +184,11 @@ type lagging struct {
 	there, back time.Duration
 }
 
-func (l *lagging) Release(ctx context.Context, c backend.Claim) error {
+func (l *lagging) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	time.Sleep(l.there)
-	err := l.Backend.Release(ctx, c)
+	_, err := l.Backend.Release(ctx, c)
 	time.Sleep(l.back)
-	return err
+	return backend.Released{}, err
 }
 
 // A process queues again beside its release. It may be told that it still holds itself, which is no
@@ -212,10 +213,10 @@ func TestAttemptBesideRelease(t *testing.T) {
 				// While a's release was under way the store named a alone, and far tells at its
 				// own.
 				want := []trace.SpanID{id(a), id(b), id(two.leaseOf(t, far))}
-				if got := links(one.waitOf(t, one.under(t, "c", "lock k")), tracing.LinkBlockedBy); !slices.Equal(got, want) {
+				if got := one.blockers(one.waitOf(t, one.under(t, "c", "lock k"))); !slices.Equal(got, want) {
 					t.Errorf("c was blocked by %v, want %v", got, want)
 				}
-				if got := links(one.waitOf(t, one.under(t, "d", "lock k")), tracing.LinkBlockedBy); slices.Contains(got, id(a)) || !slices.Contains(got, id(b)) {
+				if got := one.blockers(one.waitOf(t, one.under(t, "d", "lock k"))); slices.Contains(got, id(a)) || !slices.Contains(got, id(b)) {
 					t.Errorf("d was blocked by %v, and a, %v, was over", got, id(a))
 				}
 				for _, p := range []*process{one, two} {
@@ -317,7 +318,7 @@ func TestManyAtOnce(t *testing.T) {
 					}
 				}
 			}
-			if sampled == 1 && (named["lock k"] != 1200 || named[tracing.SpanWait] < 100 || named[tracing.SpanLease] < 10) || linked < 100 {
+			if sampled == 1 && (named["lock k"] != 1200 || named["lock.wait k"] < 100 || named[tracing.SpanLease] < 10) || linked < 100 {
 				t.Errorf("spans: %v, %d links", named, linked)
 			}
 		})

@@ -1,7 +1,11 @@
 package tracing_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +57,7 @@ func startProcess(t *testing.T, b backend.Backend, s setup) *process {
 		t.Fatal(err)
 	}
 	p.obs, s.lock.Observer = obs, obs
+	s.lock.Classes = []string{"order-*", "user:*", "k*", "short"}
 	if !s.unseen {
 		b = tracing.Wrap(b, tracing.Store{Tracer: p.tp, System: "mem"})
 	}
@@ -95,10 +100,10 @@ func (p *process) lock(t *testing.T, key string, opts ...locker.Option) *locker.
 // ended returns all spans that have, in that order.
 func (p *process) ended() tracetest.SpanStubs { return p.spans.GetSpans() }
 
-// named returns the spans of a name, in the order in which they ended.
+// named returns the spans of a name, waits of all classes, in the order in which they ended.
 func (p *process) named(name string) (all []tracetest.SpanStub) {
 	for _, s := range p.ended() {
-		if s.Name == name {
+		if s.Name == name || name == tracing.SpanWait && strings.HasPrefix(s.Name, name+" ") {
 			all = append(all, s)
 		}
 	}
@@ -153,6 +158,27 @@ func links(s tracetest.SpanStub, kind string) (to []trace.SpanID) {
 	return to
 }
 
+// bars returns who is drawn below a wait, the longest first.
+func (p *process) bars(wait tracetest.SpanStub) (all []tracetest.SpanStub) {
+	for _, s := range p.ended() {
+		if s.Parent.SpanID() == id(wait) && strings.HasPrefix(s.Name, tracing.SpanHeldBy) {
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b tracetest.SpanStub) int {
+		return cmp.Compare(b.EndTime.Sub(b.StartTime), a.EndTime.Sub(a.StartTime))
+	})
+	return all
+}
+
+// blockers returns where the links of the bars of a wait lead to, the longest first.
+func (p *process) blockers(wait tracetest.SpanStub) (to []trace.SpanID) {
+	for _, s := range p.bars(wait) {
+		to = append(to, links(s, tracing.LinkBlockedBy)...)
+	}
+	return to
+}
+
 func idBytes(s tracetest.SpanStub) []byte { i := id(s); return i[:] }
 
 func id(s tracetest.SpanStub) trace.SpanID { return s.SpanContext.SpanID() }
@@ -161,7 +187,7 @@ func id(s tracetest.SpanStub) trace.SpanID { return s.SpanContext.SpanID() }
 func attr(attrs []attribute.KeyValue, key attribute.Key) string {
 	for _, a := range attrs {
 		if a.Key == key {
-			return a.Value.Emit()
+			return text(a.Value)
 		}
 	}
 	return ""
@@ -197,11 +223,14 @@ func (p *process) collected(t *testing.T) map[string]metricdata.Aggregation {
 	return all
 }
 
+// text is v as text, in every version of OpenTelemetry: go.mod's has only a method that is deprecated in newer ones.
+func text(v attribute.Value) string { return fmt.Sprint(v.AsInterface()) }
+
 // sum returns a counter's value where attribute key is value; key "" sums all.
 func sum(a metricdata.Aggregation, key attribute.Key, value string) (n int64) {
 	s, _ := a.(metricdata.Sum[int64])
 	for _, p := range s.DataPoints {
-		if v, _ := p.Attributes.Value(key); key == "" || v.Emit() == value {
+		if v, _ := p.Attributes.Value(key); key == "" || text(v) == value {
 			n += p.Value
 		}
 	}

@@ -13,8 +13,9 @@ import (
 // metrics are the instruments that are told of what happens, with the ctx that exemplars come from.
 type metrics struct {
 	wait, hold metric.Float64Histogram
+	blocked    metric.Float64Counter
 
-	acquisitions, contended, lost, renewals, passes, quarantined metric.Int64Counter
+	acquisitions, contended, lost, takenOver, renewals, passes, quarantined, deadlocks metric.Int64Counter
 }
 
 func (o *Observer) makeMetrics(of metric.MeterProvider) error {
@@ -33,14 +34,20 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 	all := &o.metrics
 	histogram(&all.wait, MetricWait, "How long Lock and TryLock took")
 	histogram(&all.hold, MetricHold, "How long locks were held")
+	var err error
+	all.blocked, err = m.Float64Counter(MetricBlocked, metric.WithUnit("s"),
+		metric.WithDescription("How long others were waited for, in waits that took long"))
+	errs = append(errs, err)
 	counter(&all.acquisitions, MetricAcquisitions, "{acquisition}", "What came of Lock and TryLock")
 	counter(&all.contended, MetricContended, "{acquisition}",
 		"Lock and TryLock that found the key held")
 	counter(&all.lost, MetricLost, "{hold}", "Holds that ended otherwise than by Unlock")
+	counter(&all.takenOver, MetricTakenOver, "{hold}", "Holds that followed one whose lease ran out")
 	counter(&all.renewals, MetricRenewals, "{renewal}", "Renewals of leases")
 	counter(&all.passes, MetricPasses, "{pass}", "Leases handed on inside the process")
 	counter(&all.quarantined, MetricQuarantined, "{attempt}",
 		"Attempts that a store in quarantine refused")
+	counter(&all.deadlocks, MetricDeadlocks, "{wait}", "Waits that were found to wait for each other")
 
 	number := func(name, unit, about string) metric.Int64Observable {
 		n, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
@@ -56,7 +63,7 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 	holds := number(MetricHolds, "{hold}", "Locks held")
 	oldest := age(MetricOldestWait, "How long the oldest of the present waits has lasted")
 	longest := age(MetricLongestHold, "How long the oldest of the present holds has lasted")
-	_, err := m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+	_, err = m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		for c, n := range o.present() {
 			to.ObserveInt64(waiters, n.waits, c.all)
 			to.ObserveInt64(holds, n.holds, c.all)
@@ -72,7 +79,7 @@ func (o *Observer) makeMetrics(of metric.MeterProvider) error {
 // watch them.
 func (m *metrics) begin(c *class) {
 	ctx := context.Background()
-	for _, of := range []metric.Int64Counter{m.contended, m.passes, m.quarantined} {
+	for _, of := range []metric.Int64Counter{m.contended, m.takenOver, m.passes, m.quarantined, m.deadlocks} {
 		of.Add(ctx, 0, c.all)
 	}
 	for _, cause := range causes {

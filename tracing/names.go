@@ -1,6 +1,10 @@
 package tracing
 
-import "go.opentelemetry.io/otel/attribute"
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+)
 
 // scope names this instrumentation to the providers.
 const scope = "github.com/holdfast-go/holdfast/tracing"
@@ -10,47 +14,58 @@ const schema = "https://opentelemetry.io/schemas/1.37.0"
 
 // The spans.
 const (
-	SpanLock    = "lock" // followed by the key's class, as in "lock order"
-	SpanWait    = "lock.wait"
+	SpanLock    = "lock"      // followed by the class, as in "lock order"
+	SpanWait    = "lock.wait" // likewise
 	SpanLease   = "lock.lease"
 	SpanRenew   = "lock.renew"
 	SpanRelease = "lock.release"
+	SpanHeldBy  = "held by " // below lock.wait, followed by the holder's service: when it held meanwhile; or by "others ×3"
 
 	SpanStore = "store." // followed by the request: acquire, renew, release, watch, inspect
 )
 
-// The events inside of spans.
+// The events of spans.
 const (
-	EventAttempt = "attempt" // of lock, lock.wait and lock.lease: an attempt that was not granted at once; has the place in the queue
-	EventWake    = "wake"    // of lock.wait and lock.lease: goes on after a sleep
-	EventGranted = "granted" // of lock and lock.lease: from here on it is held
-	EventPass    = "pass"    // of lock: the lease goes to the next goroutine of this process
+	EventAttempt  = "attempt"  // of lock, lock.wait and lock.lease: an attempt that was not granted at once; has the place in the queue
+	EventWake     = "wake"     // of lock.wait and lock.lease: goes on after a sleep
+	EventGranted  = "granted"  // of lock and lock.lease: from here on it is held
+	EventDeadlock = "deadlock" // of lock.wait: it waits for others that wait for it
+	EventPass     = "pass"     // of lock: the lease goes to the next goroutine of this process
 )
 
 // The attributes. Those of spans alone may have any number of values; those marked with (m) are
 // metrics' too.
 const (
-	AttrClass    = attribute.Key("holdfast.key.class") // (m) what kind of lock it is; see Config.KeyClass
-	AttrKey      = attribute.Key("holdfast.key")       // the key itself, with Config.ShowKeys
-	AttrMode     = attribute.Key("holdfast.mode")      // (m) exclusive, shared, permit; spans have it unless it is exclusive
-	AttrResult   = attribute.Key("holdfast.result")    // (m) of an acquisition, an attempt or a renewal; see the results
-	AttrCause    = attribute.Key("holdfast.cause")     // (m) why a hold was lost
-	AttrToken    = attribute.Key("holdfast.fence")     // the fencing token; collectors black out what is called a token
-	AttrDeadline = attribute.Key("holdfast.deadline")  // until when the hold was provably good when it began, RFC 3339
-	AttrAttempts = attribute.Key("holdfast.attempts")  // how many a lock made with a claim of its own, unless one
-	AttrPasses   = attribute.Key("holdfast.passes")    // how often the hold's lease had been handed on before
-	AttrPosition = attribute.Key("holdfast.position")  // in the store's queue; 1 is next
-	AttrReason   = attribute.Key("holdfast.reason")    // of a wake-up: signal, grant, closed, due, cohort, pass
-	AttrLink     = attribute.Key("holdfast.link")      // what a link leads to; see the links
-	AttrStore    = attribute.Key("holdfast.store")     // the name of a wrapped backend
+	AttrClass     = attribute.Key("holdfast.key.class")  // (m) what kind of lock it is; see locker.Config.Classes
+	AttrKey       = attribute.Key("holdfast.key")        // the key itself, with Config.ShowKeys
+	AttrMode      = attribute.Key("holdfast.mode")       // (m) exclusive, shared, permit; spans have it unless it is exclusive
+	AttrResult    = attribute.Key("holdfast.result")     // (m) of an acquisition, an attempt or a renewal; see the results
+	AttrCause     = attribute.Key("holdfast.cause")      // (m) why a hold was lost
+	AttrToken     = attribute.Key("holdfast.fence")      // the fencing token; collectors black out what is called a token
+	AttrDeadline  = attribute.Key("holdfast.deadline")   // until when the hold was provably good when it began, RFC 3339
+	AttrAttempts  = attribute.Key("holdfast.attempts")   // how many a lock made with a claim of its own, unless one
+	AttrPasses    = attribute.Key("holdfast.passes")     // how often the hold's lease had been handed on before
+	AttrTakenOver = attribute.Key("holdfast.taken_over") // of a lock: the fencing token of the hold before, if its lease ran out
+	AttrPosition  = attribute.Key("holdfast.position")   // in the store's queue; 1 is next
+	AttrReason    = attribute.Key("holdfast.reason")     // of a wake-up: signal, grant, closed, due, cohort, pass
+	AttrLink      = attribute.Key("holdfast.link")       // what a link leads to; see the links
+	AttrStore     = attribute.Key("holdfast.store")      // the name of a wrapped backend
 
-	AttrHolderService = attribute.Key("holdfast.holder.service") // who holds, by its own account
+	AttrHolderService = attribute.Key("holdfast.holder.service") // (m) who holds, by its own account
 	AttrHolderHost    = attribute.Key("holdfast.holder.host")
 	AttrHolderPID     = attribute.Key("holdfast.holder.pid")
 	AttrHolderTrace   = attribute.Key("holdfast.holder.trace_id")
 	AttrHolderToken   = attribute.Key("holdfast.holder.fence") // its fencing token, if it told
-	AttrBlockedFor    = attribute.Key("holdfast.blocked_for")  // for how long it was in the way, in seconds
-	AttrWaiters       = attribute.Key("holdfast.waiters")      // of a hold: how many of its process waited meanwhile
+	AttrHolderEnd     = attribute.Key("holdfast.holder.end")   // of a bar: how the hold ended, if that is known; of a wait if one expired; see the ends
+	AttrContended     = attribute.Key("holdfast.contended")    // (m) of MetricWait alone: whether the key was found held
+	AttrHolders       = attribute.Key("holdfast.holders")      // of a wait: how many are known to have held meanwhile
+	AttrUnheld        = attribute.Key("holdfast.unheld")       // of a wait: for how long nobody held, in seconds
+	AttrUnexplained   = attribute.Key("holdfast.unexplained")  // of a wait: for how long it is not known who held, in seconds
+	AttrWaiters       = attribute.Key("holdfast.waiters")      // of a hold: how many waited: of its process meanwhile, and at the store when it ended
+
+	AttrServices = attribute.Key("holdfast.deadlock.services") // of EventDeadlock: of those who wait for each other, this one first
+	AttrPlaces   = attribute.Key("holdfast.deadlock.places")   // where each called Lock: file and line
+	AttrKeys     = attribute.Key("holdfast.deadlock.keys")     // what each holds, with Config.ShowKeys
 
 	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
 	AttrOperation = attribute.Key("db.operation.name") // the request, as in the span's name
@@ -61,10 +76,25 @@ const (
 
 // The links, as values of AttrLink.
 const (
-	LinkBlockedBy = "blocked_by" // from a lock.wait, or a lock that did not wait, to the lock or lock.lease that was in its way
+	LinkBlockedBy = "blocked_by" // from a bar to the lock or lock.lease that was in its way, if that ended and knew of who waited
 	LinkLease     = "lease"      // from a lock to the lock.lease, or other lock, whose lease it uses
 	LinkUsedBy    = "used_by"    // from a lock.lease to the locks that use it
+	LinkNext      = "next"       // from a lock to the lock or lock.lease that was next, if that had waited for nextOver
 )
+
+// The ends of holds, as values of AttrHolderEnd.
+const (
+	EndReleased = "released" // by Unlock, in this process
+	EndHolding  = "holding"  // it held when the wait came to nothing
+	EndExpired  = "expired"  // its lease ran out: whoever held died, or was stopped or cut off for too long
+)
+
+// maxBars is how many holders of a wait are drawn; the others are one bar together.
+const maxBars = 16
+
+// nextOver is for how long a claim has waited to which a lock links that kept it waiting: longer than docs/tracing.md has tail
+// sampling keep any trace for, as clocks of two hosts differ.
+const nextOver = 600 * time.Millisecond
 
 // The results, as values of AttrResult and AttrError.
 const (
@@ -72,7 +102,7 @@ const (
 	ResultHeld        = "held"        // another holds
 	ResultTimeout     = "timeout"     // ctx, or the wait limit, ran out
 	ResultCancelled   = "cancelled"   // the caller went away
-	ResultDeadlock    = "deadlock"    // the caller holds it
+	ResultDeadlock    = "deadlock"    // the caller holds it, or is one of those who wait for each other
 	ResultClosed      = "closed"      // the client was closed
 	ResultRefused     = "refused"     // the store will not, until somebody changes something: see the error
 	ResultUnavailable = "unavailable" // the store did not take the request
@@ -95,14 +125,17 @@ const (
 
 // The metrics. Durations are in seconds.
 const (
-	MetricWait         = "holdfast.wait.duration" // histogram, by class, mode, result
+	MetricWait         = "holdfast.wait.duration" // histogram, by class, mode, result, contended
 	MetricHold         = "holdfast.hold.duration" // histogram, by class, mode
 	MetricAcquisitions = "holdfast.acquisitions"  // counter, by class, mode, result
 	MetricContended    = "holdfast.contended"     // counter of those that had to wait, by class, mode
 	MetricLost         = "holdfast.lost"          // counter of holds, by class, mode, cause
+	MetricTakenOver    = "holdfast.taken_over"    // counter of holds whose predecessor's lease ran out, by class, mode
 	MetricRenewals     = "holdfast.renewals"      // counter, by class, mode, result
+	MetricBlocked      = "holdfast.blocked"       // counter of seconds for which others were waited for, by class and the holder's service
 	MetricPasses       = "holdfast.passes"        // counter of hand-overs inside the process, by class, mode
 	MetricQuarantined  = "holdfast.quarantined"   // counter of attempts that a store in quarantine refused, by class, mode
+	MetricDeadlocks    = "holdfast.deadlocks"     // counter of waits that were found to wait for each other, by class, mode
 	MetricWaiters      = "holdfast.waiters"       // up-down counter of those that wait now, by class, mode
 	MetricHolds        = "holdfast.holds"         // up-down counter, by class, mode
 	MetricOldestWait   = "holdfast.wait.oldest"   // gauge of those that wait now, by class, mode

@@ -32,10 +32,7 @@ type Observer struct {
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	if cfg.KeyClass == nil {
-		cfg.KeyClass = Class
-	}
+	cfg.Logger, cfg.BarsOver = cmp.Or(cfg.Logger, slog.Default()), cmp.Or(cfg.BarsOver, 10*time.Millisecond)
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
 	o.classes.known = map[string]map[backend.Mode]*class{}
 	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
@@ -73,16 +70,26 @@ func (o *Observer) Event(ctx context.Context, e locker.Event) {
 	switch {
 	case p == nil:
 	case e.Kind == locker.EventWake:
-		o.blame.Told(p.key, e.Before)
+		if p.lock != nil {
+			p.lock.passed = e.Reason == locker.WakePass
+		}
+		o.blame.Told(p.key, e.Before, e.Reason == locker.WakeGrant)
 		p.span.AddEvent(EventWake, trace.WithAttributes(AttrReason.String(e.Reason)))
 	case e.Kind == locker.EventPass:
 		o.metrics.passes.Add(ctx, 1, p.class.all)
 		p.span.AddEvent(EventPass)
+	case e.Kind == locker.EventDeadlock:
+		p.deadlock(e.Cycle)
+	case e.Kind == locker.EventRelease:
+		if p.lock != nil {
+			p.lock.released(e.Released)
+		}
 	case e.Kind != locker.EventGrant:
 	case p.lock != nil:
 		p.lock.grant(e.Lease)
 	default:
 		p.held = true
+		p.tookOver(e.Lease.TookOver)
 		p.span.AddEvent(EventGranted, trace.WithAttributes(token(e.Lease.Token)))
 	}
 }
@@ -103,20 +110,21 @@ func withoutKey(text, key string) string {
 	return strings.ReplaceAll(text, key, "…")
 }
 
-// logWait logs a wait that took long, and because of whom.
-func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Culprit) {
+// logWait logs a wait that took long, and because of whom. Times are numbers of seconds, as everywhere in
+// spans and metrics, so that lines can be compared and added up.
+func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Interval) {
 	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
 		return
 	}
-	args := []any{"class", w.class.name, "waited", took, "result", result, "blockers", len(all)}
+	args := []any{"class", w.class.name, "waited_seconds", took.Seconds(), "result", result, "blockers", len(all)}
 	if o.cfg.ShowKeys {
 		args = append(args, "key", w.key)
 	}
 	if len(all) > 0 {
-		_, attrs := culprit(&all[0])
-		for _, a := range attrs {
+		for _, a := range whom(&all[0].Who, holderSpan(&all[0].Who)) {
 			args = append(args, string(a.Key), a.Value.AsInterface())
 		}
+		args = append(args, "held_seconds", all[0].For().Seconds())
 	}
 	o.cfg.Logger.WarnContext(w.ctx, "holdfast: waited for a lock", args...)
 }

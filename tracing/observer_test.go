@@ -12,7 +12,9 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -65,7 +67,7 @@ func TestUncontended(t *testing.T) {
 				t.Errorf("%s has links %v, events %v, status %v", s.Name, s.Links, s.Events, s.Status)
 			}
 			for _, a := range s.Attributes {
-				if strings.Contains(a.Value.Emit(), "17") && a.Key == tracing.AttrKey {
+				if strings.Contains(text(a.Value), "17") && a.Key == tracing.AttrKey {
 					t.Errorf("%s shows the key: %v", s.Name, a)
 				}
 			}
@@ -115,8 +117,8 @@ func TestPlainSpans(t *testing.T) {
 	expect("closed")
 }
 
-// A wait in one process links to the lock that held in the other, whatever the way to wait. The
-// store is asked nothing for it.
+// A wait in one process links to the lock that held in the other, if that was told of waiters as they were in the store's
+// queue; and says in which trace it was, whatever the way to wait. The store is asked nothing for it.
 func TestLinksBetweenProcesses(t *testing.T) {
 	for _, mode := range []waiting.Mode{waiting.Handoff, waiting.Notify, waiting.Poll} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -146,8 +148,15 @@ func TestLinksBetweenProcesses(t *testing.T) {
 				if wait.Parent.SpanID() != id(lock) || lease.Parent.SpanID() != id(lock) {
 					t.Errorf("wait under %v, lease under %v, want %v", wait.Parent.SpanID(), lease.Parent.SpanID(), id(lock))
 				}
-				if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(holder)}) || len(lock.Links) > 1 {
-					t.Errorf("wait links to %v, the holder is %v; the lock to %v", got, id(holder), lock.Links)
+				var linked []trace.SpanID
+				if mode == waiting.Handoff {
+					linked = []trace.SpanID{id(holder)}
+				}
+				if got := two.blockers(wait); !slices.Equal(got, linked) || len(lock.Links) > 1 {
+					t.Errorf("wait links to %v, want %v; the lock to %v", got, linked, lock.Links)
+				}
+				if got := attr(wait.Attributes, tracing.AttrHolderTrace); got != holder.SpanContext.TraceID().String() {
+					t.Errorf("the holder's trace is %v, want %v", got, holder.SpanContext.TraceID())
 				}
 				first, wake := "attempt held", "wake signal"
 				switch mode {
@@ -194,7 +203,7 @@ func TestClaimOfItsOwn(t *testing.T) {
 		if e := events(wait); !slices.Equal(e, []string{"attempt held 1", "wake grant"}) || wait.Parent.SpanID() != id(lock) {
 			t.Errorf("wait: %q", e)
 		}
-		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
+		if got := two.blockers(wait); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock order"))}) {
 			t.Errorf("blocked by %v", got)
 		}
 		if n := len(two.named(tracing.SpanLease)); n != 0 {
@@ -231,7 +240,7 @@ func TestManyPermits(t *testing.T) {
 
 // Who holds may be said only once, in the answer that makes one wait.
 func TestNamedOnce(t *testing.T) {
-	s := setup{lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
+	s := setup{cfg: tracing.Config{BarsOver: -1}, lock: locker.Config{Wait: waiting.Config{Mode: waiting.Poll}}}
 	bubble(t, mem, s, func(t *testing.T, one, two *process) {
 		g := one.lock(t, "k")
 		done := make(chan struct{})
@@ -242,8 +251,9 @@ func TestNamedOnce(t *testing.T) {
 		synctest.Wait()
 		_ = g.Unlock()
 		<-done
-		if got := links(two.one(t, tracing.SpanWait), tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{id(one.one(t, "lock k"))}) {
-			t.Errorf("blocked by %v", got)
+		holder, bars := one.one(t, "lock k").SpanContext.TraceID().String(), two.bars(two.one(t, tracing.SpanWait))
+		if len(bars) != 1 || attr(bars[0].Attributes, tracing.AttrHolderTrace) != holder {
+			t.Errorf("blocked by %v", bars)
 		}
 	})
 }
@@ -258,9 +268,9 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if tried.Status.Code != codes.Unset || attr(tried.Attributes, tracing.AttrResult) != "held" || len(two.named(tracing.SpanWait)) != 0 {
 			t.Errorf("TryLock of a held key: %v %v", tried.Status, tried.Attributes)
 		}
-		theirs := trace.SpanContextFromContext(g.Context()).SpanID()
-		if got := links(tried, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{theirs}) {
-			t.Errorf("TryLock was blocked by %v", got)
+		theirs := trace.SpanContextFromContext(g.Context()).TraceID().String()
+		if attr(tried.Attributes, tracing.AttrHolderTrace) != theirs || len(tried.Links) > 0 {
+			t.Errorf("TryLock was blocked by %v, and leads to %v", tried.Attributes, tried.Links)
 		}
 		two.spans.Reset()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -270,8 +280,8 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		}
 		synctest.Wait()
 		lock, wait := two.one(t, "lock order"), two.one(t, tracing.SpanWait)
-		if got := links(wait, tracing.LinkBlockedBy); !slices.Equal(got, []trace.SpanID{theirs}) || len(lock.Links) > 0 {
-			t.Errorf("wait: %v, lock: %v", wait.Links, lock.Links)
+		if bars := two.bars(wait); len(bars) != 1 || attr(bars[0].Attributes, tracing.AttrHolderTrace) != theirs || len(lock.Links) > 0 {
+			t.Errorf("bars: %v, lock: %v", bars, lock.Links)
 		}
 		if lock.Status.Code != codes.Error || attr(lock.Attributes, tracing.AttrError) != "timeout" {
 			t.Errorf("Lock that timed out: %v %v", lock.Status, lock.Attributes)
@@ -292,6 +302,33 @@ func TestTimeoutAndTryLock(t *testing.T) {
 		if sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "timeout") != 1 || sum(m[tracing.MetricAcquisitions], tracing.AttrResult, "held") != 1 ||
 			sum(m[tracing.MetricContended], "", "") != 2 || sum(m[tracing.MetricWaiters], "", "") != 0 {
 			t.Errorf("metrics: %+v", m)
+		}
+		for process, waited := range map[*process]bool{one: false, two: true} {
+			for _, p := range process.collected(t)[tracing.MetricWait].(metricdata.Histogram[float64]).DataPoints {
+				if v, ok := p.Attributes.Value(tracing.AttrContended); !ok || v.AsBool() != waited {
+					t.Errorf("a lock that waited: %v, is counted as one of %v", waited, p.Attributes.ToSlice())
+				}
+			}
+		}
+	})
+}
+
+// Who was waited for, and for how long, is counted by service, as its bar is drawn.
+func TestBlocked(t *testing.T) {
+	bubble(t, mem, setup{}, func(t *testing.T, one, two *process) {
+		g := one.lock(t, "order-17")
+		time.AfterFunc(3*time.Second, func() { _ = g.Unlock() })
+		_ = two.lock(t, "order-17").Unlock()
+		wait := two.one(t, tracing.SpanWait)
+		blocked, _ := two.collected(t)[tracing.MetricBlocked].(metricdata.Sum[float64])
+		if len(blocked.DataPoints) != 1 || !blocked.IsMonotonic {
+			t.Fatalf("blocked: %+v", blocked)
+		}
+		p := blocked.DataPoints[0]
+		by := attribute.NewSet(tracing.AttrClass.String("order"),
+			tracing.AttrHolderService.String(attr(wait.Attributes, tracing.AttrHolderService)))
+		if p.Value != 3 || !p.Attributes.Equals(&by) {
+			t.Errorf("blocked for %v s by %v, want 3 s by %v", p.Value, p.Attributes.ToSlice(), by.ToSlice())
 		}
 	})
 }
@@ -347,7 +384,9 @@ func TestLoss(t *testing.T) {
 // deaf is a store that does not take releases.
 type deaf struct{ backend.Backend }
 
-func (deaf) Release(context.Context, backend.Claim) error { return backend.ErrUnavailable }
+func (deaf) Release(context.Context, backend.Claim) (backend.Released, error) {
+	return backend.Released{}, backend.ErrUnavailable
+}
 
 func TestReleaseThatFails(t *testing.T) {
 	open := func() backend.Backend { return deaf{mem()} }
@@ -358,7 +397,10 @@ func TestReleaseThatFails(t *testing.T) {
 		if err := g.Unlock(); !errors.Is(err, backend.ErrUnavailable) {
 			t.Error(err)
 		}
-		lock, release := p.one(t, "lock order"), p.named(tracing.SpanRelease)[0]
+		lock := p.one(t, "lock order")
+		release := slices.MinFunc(p.named(tracing.SpanRelease), func(a, b tracetest.SpanStub) int {
+			return a.StartTime.Compare(b.StartTime) // the next attempt, behind the caller, fails at the instant at which this one ends
+		})
 		if release.Status.Code != codes.Error || attr(release.Attributes, tracing.AttrError) != "unavailable" ||
 			release.Parent.SpanID() != id(lock) || release.EndTime.Sub(release.StartTime) != time.Second {
 			t.Errorf("release: %+v", release)

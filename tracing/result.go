@@ -23,7 +23,7 @@ func is(target error) func(error) bool {
 // results are of acquisitions, attempts, renewals and releases. What ended a wait goes before what
 // the store said last.
 var results = meanings{
-	{is(locker.ErrWouldDeadlock), ResultDeadlock},
+	{is(locker.ErrDeadlock), ResultDeadlock},
 	{is(context.DeadlineExceeded), ResultTimeout},
 	{is(context.Canceled), ResultCancelled},
 	{is(locker.ErrClosed), ResultClosed},

@@ -1,13 +1,17 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -37,28 +41,37 @@ type op struct {
 	began time.Time
 	held  bool // an OpLease was granted
 
-	span trace.Span // a *late one may never be made
+	holder backend.Meta // whom the last refusal named
+	last   uint64       // and the last token of the key by then
+	span   trace.Span   // a *deferredSpan may never be made
 }
 
-// A late span keeps what it is to have until it turns out to be worth it, see Config.SpansOver.
-type late struct {
+// A deferredSpan buffers attributes, links and events until Config.SpansOver is exceeded.
+type deferredSpan struct {
 	noop.Span
+	mu   sync.Mutex // an event may come beside what the lock's own goroutine does
 	todo []func(trace.Span)
 }
 
-func (*late) IsRecording() bool { return true }
-
-func (s *late) SetAttributes(attrs ...attribute.KeyValue) {
-	s.todo = append(s.todo, func(to trace.Span) { to.SetAttributes(attrs...) })
+func (s *deferredSpan) later(do func(trace.Span)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.todo = append(s.todo, do)
 }
 
-func (s *late) AddLink(l trace.Link) {
-	s.todo = append(s.todo, func(to trace.Span) { to.AddLink(l) })
+func (*deferredSpan) IsRecording() bool { return true }
+
+func (s *deferredSpan) SetAttributes(attrs ...attribute.KeyValue) {
+	s.later(func(to trace.Span) { to.SetAttributes(attrs...) })
 }
 
-func (s *late) AddEvent(name string, opts ...trace.EventOption) {
+func (s *deferredSpan) AddLink(l trace.Link) {
+	s.later(func(to trace.Span) { to.AddLink(l) })
+}
+
+func (s *deferredSpan) AddEvent(name string, opts ...trace.EventOption) {
 	opts = append(opts, trace.WithTimestamp(time.Now()))
-	s.todo = append(s.todo, func(to trace.Span) { to.AddEvent(name, opts...) })
+	s.later(func(to trace.Span) { to.AddEvent(name, opts...) })
 }
 
 func (p *op) begin(ctx context.Context) context.Context {
@@ -66,7 +79,7 @@ func (p *op) begin(ctx context.Context) context.Context {
 	if p.o.cfg.SpansOver == 0 {
 		ctx, p.span = p.o.tracer.Start(ctx, p.name, p.class.span...)
 	} else {
-		p.span = &late{}
+		p.span = &deferredSpan{}
 	}
 	p.ctx = ctx
 	if p.o.cfg.ShowKeys {
@@ -75,10 +88,10 @@ func (p *op) begin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, opKey{}, p)
 }
 
-// made returns the span. It makes a late one, under that of the lock if this is its wait.
+// made returns the span. It makes a deferred one, under that of the lock if this is its wait.
 func (p *op) made() trace.Span {
-	put, isLate := p.span.(*late)
-	if !isLate {
+	put, isDeferred := p.span.(*deferredSpan)
+	if !isDeferred {
 		return p.span
 	}
 	ctx := p.ctx
@@ -93,18 +106,17 @@ func (p *op) made() trace.Span {
 	return p.span
 }
 
-// link adds a link, unless it would lead nowhere, and reports whether it did.
-func (p *op) link(to trace.SpanContext, kind string, attrs ...attribute.KeyValue) bool {
+// link adds a link, unless it would lead nowhere.
+func (p *op) link(to trace.SpanContext, kind string) {
 	if to.IsSampled() {
-		p.span.AddLink(trace.Link{SpanContext: to, Attributes: append(attrs, AttrLink.String(kind))})
+		p.span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{AttrLink.String(kind)}})
 	}
-	return to.IsSampled()
 }
 
-// end ends the span, but for a late one that did not take long enough and did not go wrong.
+// end ends the span, but for a deferred one that did not take long enough and did not go wrong.
 func (p *op) end(took time.Duration, what string, err error) {
 	wrong := err != nil && failed(what)
-	if _, isLate := p.span.(*late); isLate && !wrong && took < p.o.cfg.SpansOver {
+	if _, isDeferred := p.span.(*deferredSpan); isDeferred && !wrong && took < p.o.cfg.SpansOver {
 		return
 	}
 	span := p.made()
@@ -120,12 +132,13 @@ type lock struct {
 	op
 	tells string // its claim: the traceparent of its own span or, if that is put off, of the caller's
 
-	attempts int          // with a claim of its own
-	refused  bool         // one of them was
-	waited   bool         // it had to wait
-	holder   backend.Meta // whom the last of them named
+	attempts int  // with a claim of its own
+	refused  bool // one of them was
+	waited   bool // it had to wait
+	passed   bool // and then a lease was handed on to it
 
-	hold blame.Hold // once it is granted
+	hold  blame.Hold // once it is granted
+	queue int        // how many claims waited at the store when it was released
 }
 
 func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
@@ -142,15 +155,18 @@ func (l *lock) named() trace.SpanContext { return trace.SpanContextFromContext(l
 // acquired counts what came of it. The key was found held by an attempt of its own, or by others of
 // the cohort, which it joined without one.
 func (l *lock) acquired(result string, now time.Time, err error) {
-	m, c, of := &l.o.metrics, l.class, l.class.granted
-	if result != ResultGranted {
-		of = c.with(AttrResult.String(result))
-	}
-	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), of)
-	m.acquisitions.Add(l.ctx, 1, of)
-	if l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld)) {
+	m, c := &l.o.metrics, l.class
+	of, waits := c.granted, c.free
+	contended := l.refused || l.waited && l.attempts == 0 && (err == nil || errors.Is(err, backend.ErrHeld))
+	if contended {
 		m.contended.Add(l.ctx, 1, c.all)
+		waits = c.held
 	}
+	if result != ResultGranted {
+		of, waits = c.with(AttrResult.String(result)), c.with(AttrResult.String(result), AttrContended.Bool(contended))
+	}
+	m.wait.Record(l.ctx, now.Sub(l.began).Seconds(), waits)
+	m.acquisitions.Add(l.ctx, 1, of)
 	if l.attempts > 1 {
 		l.span.SetAttributes(AttrAttempts.Int(l.attempts))
 	}
@@ -160,6 +176,10 @@ func (l *lock) acquired(result string, now time.Time, err error) {
 func (l *lock) grant(lease locker.Lease) {
 	now := time.Now()
 	l.acquired(ResultGranted, now, nil)
+	if lease.TookOver != 0 {
+		l.o.metrics.takenOver.Add(l.ctx, 1, l.class.all)
+		l.span.SetAttributes(AttrTakenOver.Int64(int64(lease.TookOver))) //nolint:gosec // as in token
+	}
 	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l, From: now}
 	l.o.blame.Begin(l.key, &l.hold)
 	if !l.span.IsRecording() {
@@ -175,7 +195,16 @@ func (l *lock) grant(lease locker.Lease) {
 		l.link(parseTraceparent(lease.Claim.Traceparent), LinkLease)
 	}
 	if p, ok := l.o.leases.Load(lease.Claim.Traceparent); ok {
-		p.(*op).link(l.named(), LinkUsedBy) //nolint:errcheck // nothing else is in it
+		p.(*op).link(l.named(), LinkUsedBy) //nolint:errcheck,forcetypeassert // nothing else is in it
+	}
+}
+
+// released takes note of who waited at the store. The link leads to a wait that is kept by tail
+// sampling, as this hold is by its waiters.
+func (l *lock) released(told backend.Released) {
+	l.queue = told.Waiting
+	if since := told.Next.Since; !since.IsZero() && time.Since(since) >= nextOver {
+		l.link(parseTraceparent(told.Next.Traceparent), LinkNext)
 	}
 }
 
@@ -186,14 +215,15 @@ func (l *lock) over(_ locker.Hold, err error) {
 		l.acquired(result, now, err)
 		l.span.SetAttributes(AttrResult.String(result))
 		if l.refused && !l.waited { // else the wait tells
-			l.blockedBy([]blame.Culprit{{Hold: blame.Hold{Meta: l.holder}}})
+			l.blockedBy([]blame.Interval{{Who: blame.Hold{Meta: l.holder}}})
 		}
 		l.end(0, result, err)
 		return
 	}
 	held := now.Sub(l.hold.From)
 	l.o.metrics.hold.Record(l.ctx, held.Seconds(), l.class.all)
-	if n := l.o.blame.End(&l.hold, now); n > 0 {
+	waited, joined := l.o.blame.End(&l.hold, now)
+	if n := max(waited, joined+l.queue); n > 0 {
 		l.span.SetAttributes(AttrWaiters.Int(n))
 	}
 	cause := causes.of(err)
@@ -207,56 +237,140 @@ func (l *lock) over(_ locker.Hold, err error) {
 // beginWait begins the part of a lock in which others are in its way.
 func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	l.waited = true
-	w := &op{o: l.o, lock: l, class: l.class, key: l.key, name: SpanWait}
-	on := l.o.blame.Wait(l.key, l.holder, l)
-	return w.begin(ctx), func(_ locker.Hold, err error) {
+	w := &op{o: l.o, lock: l, class: l.class, key: l.key, name: l.class.wait}
+	on := l.o.blame.Wait(l.key, l.holder, l, l.attempts == 0)
+	return w.begin(ctx), func(h locker.Hold, err error) {
+		if ended := w.ctx.Err(); ended != nil && err != nil { // which is what the store said last
+			err = fmt.Errorf("%w: %w", ended, err)
+		}
 		now := time.Now()
 		took, all, result := now.Sub(w.began), l.o.blame.Done(on, now), resultOf(err, ResultGranted)
 		l.o.logWait(w, took, result, all)
+		if took >= l.o.cfg.BarsOver {
+			l.blocked(all)
+		}
 		if w.span.IsRecording() {
 			w.span.SetAttributes(AttrResult.String(result))
 			w.blockedBy(all)
+			if took >= l.o.cfg.BarsOver {
+				unheld, unknown := blame.Gaps(all, on.Since, now, err == nil && l.passed)
+				w.span.SetAttributes(AttrHolders.Int(len(all)), AttrUnheld.Float64(unheld.Seconds()), AttrUnexplained.Float64(unknown.Seconds()))
+			}
 		}
 		w.end(took, result, err)
+		if took >= l.o.cfg.BarsOver && w.span.SpanContext().IsSampled() {
+			w.bars(all, err != nil, h.Mode)
+		}
 	}
 }
 
-// blockedBy says who was in the way, the longest first: by a link or, of who was not sampled, to
-// which a link would lead nowhere, by an event. The first is told in attributes as well, as not
-// every viewer shows those of links.
-func (p *op) blockedBy(all []blame.Culprit) {
+// blocked counts for how long a wait was for whom.
+func (l *lock) blocked(all []blame.Interval) {
 	for i := range all {
-		sc, attrs := culprit(&all[i])
-		if i == 0 {
-			p.span.SetAttributes(attrs...)
-		}
-		if !p.link(sc, LinkBlockedBy, attrs...) && len(attrs) > 0 {
-			p.span.AddEvent(LinkBlockedBy, trace.WithAttributes(attrs...))
-		}
+		by := attribute.NewSet(l.class.attrs[0], AttrHolderService.String(l.o.classes.service(all[i].Who.Meta.Service)))
+		l.o.metrics.blocked.Add(l.ctx, all[i].For().Seconds(), metric.WithAttributeSet(by))
 	}
 }
 
-// culprit returns the span of who was in the way, and what is known of it.
-func culprit(c *blame.Culprit) (sc trace.SpanContext, attrs []attribute.KeyValue) {
-	sc = parseTraceparent(c.Meta.Traceparent)
-	if l, ok := c.Here.(*lock); ok {
-		sc = l.named()
+// deadlock tells that a wait is one of those that wait for each other. It may be called while the wait goes on.
+func (p *op) deadlock(cycle []locker.Waiting) {
+	p.o.metrics.deadlocks.Add(p.ctx, 1, p.class.all)
+	var services, places, keys []string
+	for _, w := range cycle {
+		services, places, keys = append(services, w.Who.Service), append(places, w.Where), append(keys, w.Holds)
 	}
-	attrs = append(make([]attribute.KeyValue, 0, 8), holder(c.Meta)...)
+	attrs := []attribute.KeyValue{AttrError.String(ResultDeadlock), AttrServices.StringSlice(services), AttrPlaces.StringSlice(places)}
+	if p.o.cfg.ShowKeys {
+		attrs = append(attrs, AttrKeys.StringSlice(keys))
+	}
+	p.span.AddEvent(EventDeadlock, trace.WithAttributes(attrs...))
+}
+
+// blockedBy says on the span who was in the way for the longest, so that a search finds it.
+func (p *op) blockedBy(all []blame.Interval) {
+	if len(all) > 0 {
+		p.span.SetAttributes(whom(&all[0].Who, holderSpan(&all[0].Who))...)
+	}
+	if slices.ContainsFunc(all, func(i blame.Interval) bool { return i.Who.Lapsed }) {
+		p.span.SetAttributes(AttrHolderEnd.String(EndExpired))
+	}
+}
+
+// bars draws who was in the way: a finished span below the wait for each hold, the longest maxBars of them, and one for the others, which
+// begins with the first of them and is as long as they are in sum. A link leads to the holder's span, if that was sampled
+// and is kept.
+func (p *op) bars(all []blame.Interval, inVain bool, mode backend.Mode) {
+	ctx := trace.ContextWithSpan(p.ctx, p.span)
+	bar := func(name string, from time.Time, d time.Duration, opts ...trace.SpanStartOption) {
+		_, s := p.o.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(from))...)
+		s.End(trace.WithTimestamp(from.Add(d)))
+	}
+	rest := all[min(len(all), maxBars):]
+	for i := range all[:len(all)-len(rest)] {
+		c := &all[i]
+		sc := holderSpan(&c.Who)
+		attrs := whom(&c.Who, sc)
+		if c.Who.Token != 0 {
+			attrs = append(attrs, AttrHolderToken.Int64(int64(c.Who.Token))) //nolint:gosec // as in token
+		}
+		switch {
+		case inVain && !c.Who.Over():
+			attrs = append(attrs, AttrHolderEnd.String(EndHolding))
+		case c.Who.Lapsed:
+			attrs = append(attrs, AttrHolderEnd.String(EndExpired))
+		case c.Who.Here != nil && c.Who.Over():
+			attrs = append(attrs, AttrHolderEnd.String(EndReleased))
+		}
+		opts := []trace.SpanStartOption{trace.WithAttributes(attrs...)}
+		if sc.IsSampled() && spanKept(&c.Who, inVain, mode) {
+			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{AttrLink.String(LinkBlockedBy)}}))
+		}
+		bar(SpanHeldBy+cmp.Or(c.Who.Meta.Service, "unknown"), c.From, c.For(), opts...)
+	}
+	if len(rest) > 0 {
+		from, sum := rest[0].From, time.Duration(0)
+		for i := range rest {
+			sum += rest[i].For()
+			if rest[i].From.Before(from) {
+				from = rest[i].From
+			}
+		}
+		bar(fmt.Sprintf("%sothers ×%d", SpanHeldBy, len(rest)), from, sum)
+	}
+}
+
+// spanKept reports whether the span of a holder is known to have ended, and to say that somebody waited, for which tail sampling keeps it
+// (docs/tracing.md). That of one that goes on is not there yet, and that of one that died never will be. Of an exclusive lock a hold
+// has ended when the wait was granted it; of several permits another may have been given back.
+func spanKept(who *blame.Hold, inVain bool, mode backend.Mode) bool {
+	switch {
+	case who.Lapsed:
+		return false
+	case who.Here != nil:
+		return who.Over() || mode == backend.Exclusive && !inVain
+	}
+	return who.Knew && mode != backend.Permit // safeguard: link-knew
+}
+
+// holderSpan is the span of a hold, as far as is known.
+func holderSpan(who *blame.Hold) trace.SpanContext {
+	if l, here := who.Here.(*lock); here {
+		return l.named()
+	}
+	return parseTraceparent(who.Meta.Traceparent)
+}
+
+// whom is what is known of a holder.
+func whom(who *blame.Hold, sc trace.SpanContext) []attribute.KeyValue {
+	attrs := append(make([]attribute.KeyValue, 0, 8), holder(who.Meta)...)
 	if sc.IsValid() {
 		attrs = append(attrs, AttrHolderTrace.String(sc.TraceID().String()))
 	}
-	if c.Token != 0 {
-		attrs = append(attrs, AttrHolderToken.Int64(int64(c.Token))) //nolint:gosec // as in token
-	}
-	if c.For > 0 {
-		attrs = append(attrs, AttrBlockedFor.Float64(c.For.Seconds()))
-	}
-	return sc, attrs
+	return attrs
 }
 
 // attempted takes note of an answer of the store to the op's claim.
-func (p *op) attempted(_ locker.Hold, err error) {
+func (p *op) attempted(h locker.Hold, err error) {
 	l := p.lock
 	if l != nil {
 		l.attempts++
@@ -266,11 +380,12 @@ func (p *op) attempted(_ locker.Hold, err error) {
 	}
 	var held *backend.HeldError
 	if errors.As(err, &held) {
-		if l != nil {
-			l.refused, l.holder = true, held.Holder
+		if p.holder, p.last = held.Holder, held.Token; l != nil {
+			l.refused = true
 		}
 		p.o.blame.Named(p.key, held.Holder, nil)
 	}
+	p.tookOver(h.TookOver)
 	result := resultOf(err, ResultGranted)
 	if result == ResultQuarantined {
 		p.o.metrics.quarantined.Add(p.ctx, 1, p.class.all)
@@ -288,6 +403,14 @@ func (p *op) attempted(_ locker.Hold, err error) {
 	p.span.AddEvent(EventAttempt, trace.WithAttributes(attrs...))
 }
 
+// tookOver takes note that the hold of a token ran out, if it is that of whom the last refusal named: then
+// nobody was granted the key in between.
+func (p *op) tookOver(token uint64) {
+	if token != 0 && token == p.last { // safeguard: took-over-named
+		p.o.blame.Lapsed(p.key, p.holder)
+	}
+}
+
 func holder(m backend.Meta) []attribute.KeyValue {
 	if m.Service == "" && m.Host == "" && m.PID == 0 {
 		return nil
@@ -302,7 +425,7 @@ func (o *Observer) beginLease(ctx context.Context, h locker.Hold) (context.Conte
 	p := &op{o: o, class: o.class(h), key: h.Key, name: SpanLease}
 	ctx = p.begin(ctx)
 	tells := traceparent(p.span.SpanContext())
-	if tells != "" { // else it is late, and the claim has the caller's
+	if tells != "" { // else it is deferred, and the claim has the caller's
 		o.leases.Store(tells, p)
 		ctx = locker.WithTraceparent(ctx, tells)
 	}
@@ -331,7 +454,7 @@ func (o *Observer) beginRequest(ctx context.Context, what string) (context.Conte
 		if !failed(result) || name == SpanRelease && result == ResultLost {
 			return // it went well, or the store knows of no hold: a lock tells that itself
 		}
-		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &late{}}
+		p := &op{o: o, ctx: ctx, class: o.class(h), key: h.Key, name: name, began: began, span: &deferredSpan{}}
 		p.span.SetAttributes(AttrResult.String(result))
 		p.end(0, result, err)
 	}

@@ -110,7 +110,7 @@ func (b *wrapped) Renew(ctx context.Context, c backend.Claim) (err error) {
 	return b.Backend.Renew(ctx, c)
 }
 
-func (b *wrapped) Release(ctx context.Context, c backend.Claim) (err error) {
+func (b *wrapped) Release(ctx context.Context, c backend.Claim) (r backend.Released, err error) {
 	ctx, span := b.start(ctx, "release")
 	defer func() { end(span, c.Key, resultOf(err, ResultConfirmed), err) }()
 	return b.Backend.Release(ctx, c)

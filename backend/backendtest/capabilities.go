@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -88,6 +89,9 @@ func refusesOthers(e *env) {
 		}
 		_, err := a.TryAcquire(e.ctx, needed.claim)
 		e.is("TryAcquire with "+what+", which the backend does not claim", err, errors.ErrUnsupported)
+		if name := e.caps.Name; err != nil && !strings.Contains(err.Error(), name) {
+			e.Errorf("TryAcquire with %s = %v, which does not name %s", what, err, name)
+		}
 		e.untouched(b, needed.claim.Key)
 		plain := e.claim(needed.claim.Key)
 		e.acquire(a, plain)
@@ -97,7 +101,7 @@ func refusesOthers(e *env) {
 		plain.NotBefore, plain.Weight = needed.claim.NotBefore, needed.claim.Weight
 		e.is("Renew with "+what+", which the backend does not claim", a.Renew(e.ctx, plain), errors.ErrUnsupported)
 		if plain.Save != nil || plain.NotBefore != 0 {
-			e.is("Release with "+what+", which the backend does not claim", a.Release(e.ctx, plain), errors.ErrUnsupported)
+			e.is("Release with "+what+", which the backend does not claim", release(e.ctx, a, plain), errors.ErrUnsupported)
 		}
 		plain.Mode, plain.Limit, plain.Queue, plain.Reentrant, plain.Load, plain.Save, plain.MinToken = 0, 0, false, false, false, nil, 0
 		plain.NotBefore, plain.Weight = 0, 0

@@ -132,7 +132,7 @@ func closeUnderLoad(e *env) {
 				c := e.claim(key)
 				_, err := a.TryAcquire(e.ctx, c)
 				if err == nil {
-					err = a.Release(e.ctx, c)
+					_, err = a.Release(e.ctx, c)
 				}
 				if errors.Is(err, backend.ErrClosed) {
 					e.forget(a, c)

@@ -49,7 +49,7 @@ func (e *env) verbs(b backend.Backend, c backend.Claim) map[string]func(context.
 	verbs := map[string]func(context.Context) error{
 		"TryAcquire": func(ctx context.Context) error { _, err := b.TryAcquire(ctx, c); return err },
 		"Renew":      func(ctx context.Context) error { return b.Renew(ctx, c) },
-		"Release":    func(ctx context.Context) error { return b.Release(ctx, c) },
+		"Release":    func(ctx context.Context) error { return release(ctx, b, c) },
 	}
 	if e.caps.Watch {
 		verbs["Watch"] = func(ctx context.Context) error { _, err := b.Watch(ctx, c); return err }
@@ -99,7 +99,7 @@ func doneIsUndone(e *env) {
 		if _, err := a.TryAcquire(ctx, c); err == nil {
 			e.Error("TryAcquire under a done ctx was granted")
 		}
-		if err := a.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
+		if _, err := a.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("Release of a cancelled attempt = %v, want nil or ErrLost", err)
 		}
 		e.tombstoned(b, c)
@@ -108,8 +108,8 @@ func doneIsUndone(e *env) {
 		holder := e.claim(key)
 		e.acquire(a, holder)
 		_ = a.Renew(ctx, holder)
-		_ = a.Release(ctx, holder)
-		if err := a.Release(e.ctx, holder); err != nil && !errors.Is(err, backend.ErrLost) {
+		_, _ = a.Release(ctx, holder)
+		if _, err := a.Release(e.ctx, holder); err != nil && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("Release after one under a done ctx = %v, want nil, or ErrLost if the first was executed", err)
 		}
 		e.free(b, key)
@@ -142,7 +142,7 @@ func cancelledMidway(e *env) {
 				e.Errorf("repeat of an unanswered attempt on a free key = %v, want a grant", err)
 			}
 		}
-		if err := b.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
+		if _, err := b.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("Release = %v", err)
 		}
 		e.tombstoned(a, c)

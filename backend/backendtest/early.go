@@ -20,6 +20,11 @@ var earlyRules = []rule{
 		why: "The mark is for those who heed it. A plain lock of the key is none of their business.",
 	},
 	{
+		name: "early/after-others", run: earlyAfterOthers, needs: notBefore,
+		why: "What a client remembers of a key that it took and freed itself is no reason to pass the mark, nor to leave none:" +
+			" the job would be done twice.",
+	},
+	{
 		name: "early/ends", run: earlyEnds, needs: notBefore,
 		why: "A mark that stays is a job that is never done again.",
 	},
@@ -98,6 +103,26 @@ func earlyOthers(e *env) {
 	e.early(a, e.heeds(key, e.long), e.long)
 }
 
+func earlyAfterOthers(e *env) {
+	b := e.open()
+	key := e.key("k")
+	e.marked(b, key, e.long)
+	for range 3 {
+		e.free(b, key)
+	}
+	e.early(b, e.heeds(key, e.long), e.long)
+	key = e.key("other")
+	for range 3 {
+		e.free(b, key)
+	}
+	c := e.claim(key)
+	c.NoneInFlight = true
+	e.acquire(b, c)
+	c.NotBefore = e.long
+	e.release(b, c)
+	e.early(b, e.heeds(key, e.long), e.long)
+}
+
 func earlyEnds(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
@@ -132,11 +157,11 @@ func earlyOnlyHolder(e *env) {
 	plain := gone
 	plain.NotBefore = 0
 	e.release(a, plain)
-	e.lost("Release after the hold ended", a.Release(e.ctx, gone))
-	e.lost("Release of a claim that never held", b.Release(e.ctx, never))
+	e.lost("Release after the hold ended", release(e.ctx, a, gone))
+	e.lost("Release of a claim that never held", release(e.ctx, b, never))
 	next := e.heeds(key, e.long)
 	e.acquire(b, next)
-	e.lost("Release while another holds", a.Release(e.ctx, e.heeds(key, e.long)))
+	e.lost("Release while another holds", release(e.ctx, a, e.heeds(key, e.long)))
 	if _, err := b.TryAcquire(e.ctx, next); err != nil {
 		e.Errorf("a repeat of a claim that heeds marks and holds = %v", err)
 	}
@@ -160,7 +185,7 @@ func earlyRace(e *env) {
 						e.forget(b, c)
 						return
 					}
-					err = b.Release(e.ctx, c)
+					_, err = b.Release(e.ctx, c)
 				case errors.Is(err, backend.ErrHeld):
 					e.pause(time.Millisecond)
 					continue

@@ -20,7 +20,8 @@ type env struct {
 	ctx    context.Context // bounds the rule, so that a verb that hangs is a failure that names it
 	shape  *shape          // what plays the mutex, if not a plain exclusive claim
 
-	// long is a lease that does not run out while a rule runs, short one that does.
+	// long is a lease that does not run out while a rule runs, short one that does, and not because a busy
+	// machine stands still for a moment.
 	long, short time.Duration
 
 	mu      sync.Mutex
@@ -32,10 +33,10 @@ type env struct {
 }
 
 func newEnv(tb testing.TB, s suite, prefix string) *env {
-	e := &env{TB: tb, suite: s, prefix: prefix, long: 2 * time.Minute, short: max(s.caps.MinTTL, time.Second)}
+	e := &env{TB: tb, suite: s, prefix: prefix, long: 2 * time.Minute, short: max(2*s.caps.MinTTL, time.Second)}
 	limit := 30 * 24 * time.Hour
 	if !s.h.Bubble {
-		e.long, e.short, limit = slower(e.long), slower(e.short), slower(time.Minute+20*s.caps.MinTTL)
+		e.long, e.short, limit = slower(e.long), slower(e.short), slower(time.Minute+40*s.caps.MinTTL)
 	}
 	e.ctx, e.cancel = context.WithTimeout(context.Background(), limit)
 	return e
@@ -112,7 +113,7 @@ func (e *env) leftovers() []string {
 			left = append(left, "a hold of "+short(key)+" by "+h.Owner)
 		}
 		for _, w := range state.Waiters {
-			left = append(left, "a place in line for "+short(key)+" of "+w.Owner)
+			left = append(left, "a place in the queue for "+short(key)+" of "+w.Owner)
 		}
 	}
 	return left
@@ -168,10 +169,10 @@ func (e *env) acquire(b backend.Backend, c backend.Claim) backend.Grant {
 func (e *env) forget(b backend.Backend, c backend.Claim) {
 	e.later(func() {
 		c.NoneInFlight = true
-		err := b.Release(context.WithoutCancel(e.ctx), c)
+		_, err := b.Release(context.WithoutCancel(e.ctx), c)
 		if errors.Is(err, backend.ErrClosed) { // by the rule itself
 			other := e.h.Open(e.TB)
-			_ = other.Release(context.WithoutCancel(e.ctx), c)
+			_, _ = other.Release(context.WithoutCancel(e.ctx), c)
 			_ = other.Close()
 		}
 	})
@@ -192,12 +193,12 @@ func (e *env) held(b backend.Backend, c backend.Claim) backend.HeldError {
 	return *held
 }
 
-// release must find c holding.
-func (e *env) release(b backend.Backend, c backend.Claim) {
+// release must find c holding. It returns what the release told, if its first request was answered.
+func (e *env) release(b backend.Backend, c backend.Claim) (told backend.Released, answered bool) {
 	e.Helper()
 	unknown := false
-	err := e.answered(func() error {
-		err := b.Release(e.ctx, c)
+	err := e.answered(func() (err error) {
+		told, err = b.Release(e.ctx, c)
 		if unknown && errors.Is(err, backend.ErrLost) { // the one before it did release
 			return nil
 		}
@@ -207,6 +208,7 @@ func (e *env) release(b backend.Backend, c backend.Claim) {
 	if err != nil {
 		e.Fatalf("Release(%s) = %v, want nil: it held until now", short(c.Key), err)
 	}
+	return told, !unknown
 }
 
 // answer reports whether err, which may be nil, is what a store answered that was reached.
@@ -234,7 +236,7 @@ func (e *env) free(b backend.Backend, key string) {
 	if err != nil {
 		e.Fatalf("TryAcquire(%s) = %v, want a grant: the key is free", short(key), err)
 	}
-	if err := b.Release(e.ctx, c); err != nil {
+	if _, err := b.Release(e.ctx, c); err != nil {
 		e.Fatalf("Release(%s) of token %d = %v", short(key), g.Token, err)
 	}
 }

@@ -54,7 +54,7 @@ func notReentrant(e *env) {
 	e.acquire(a, first)
 	second := e.claim(key)
 	e.held(a, second)
-	e.lost("Release of the refused claim", a.Release(e.ctx, second))
+	e.lost("Release of the refused claim", release(e.ctx, a, second))
 	e.held(a, e.claim(key))
 	e.release(a, first)
 }
@@ -117,6 +117,7 @@ func heldTells(e *env) {
 	c.Meta = backend.Meta{
 		Service: "till \"3\"; 汉字\n", Host: "host-1.example.org", PID: 4711,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Waits:       "exclusive\n/src/till.go:17\nshop~k",
 	}
 	g := e.acquire(a, c)
 	held := e.held(b, e.claim(key))

@@ -33,6 +33,14 @@ var expiryRules = []rule{
 	},
 }
 
+var tookOverRules = []rule{
+	{
+		name: "took-over/told", run: tookOver, needs: backend.Capabilities{TookOver: true, Fencing: true},
+		why: "A holder that died leaves its work half done, and whoever comes next may have to look after it: as a robust mutex" +
+			" says EOWNERDEAD. After a release, or a release by force, it need not.",
+	},
+}
+
 // odd are leases that a store which counts in milliseconds or seconds has to round.
 func (e *env) odd() []time.Duration {
 	least := e.caps.MinTTL
@@ -82,7 +90,7 @@ func (e *env) acquireFor(ttl time.Duration, b backend.Backend, key string) (c ba
 		if took < ttl || tries == 5 {
 			e.Fatalf("TryAcquire(%s) for %v = %v after %v, want a grant", short(key), ttl, err, took)
 		}
-		_ = b.Release(e.ctx, c)
+		_, _ = b.Release(e.ctx, c)
 		e.pause(ttl + patience/10) // what is left of it
 	}
 }
@@ -119,7 +127,7 @@ func (e *env) notBefore(b backend.Backend, key string, sent time.Time, ttl time.
 			if took < ttl-ttl/clocks {
 				e.Errorf("a lease of %v was over after %v", ttl, took)
 			}
-			if err := b.Release(e.ctx, next); err != nil {
+			if _, err := b.Release(e.ctx, next); err != nil {
 				e.Errorf("Release(%s) = %v, want nil: it held until now", short(key), err)
 			}
 			return
@@ -173,4 +181,40 @@ func expiryClientGone(e *env) {
 	e.takeOver(b, e.claim(brief.Key))
 	e.held(b, e.claim(long.Key))
 	e.release(b, long) // whoever knows the owner may release, from any client
+}
+
+// covers: G6
+func tookOver(e *env) {
+	a, b := e.open(), e.open()
+	next := map[string]backend.Claim{"asks": e.claim(e.key("asks"))}
+	if e.caps.Queue {
+		next["waits"] = e.inLine(e.key("waits"))
+	}
+	for how, c := range next {
+		dead := e.brief(c.Key)
+		dead.Reserve = 3
+		g := e.acquire(a, dead)
+		if g.TookOver != 0 {
+			e.Errorf("%s: TookOver = %d, and nobody held before", how, g.TookOver)
+		}
+		if got, last := e.takeOver(b, c).TookOver, g.Token+uint64(max(g.Reserved, 1))-1; got != last {
+			e.Errorf("%s: TookOver = %d after a hold of tokens %d to %d, whose lease ran out", how, got, g.Token, last)
+		}
+		behind := e.claim(c.Key)
+		if c.Queue {
+			behind = e.inLine(c.Key)
+			e.stand(a, behind, 1)
+		}
+		e.release(b, c)
+		if g = e.acquire(a, behind); g.TookOver != 0 {
+			e.Errorf("%s: TookOver = %d after a hold that was released", how, g.TookOver)
+		}
+		if !e.forcible(b, e.key("free")) {
+			continue
+		}
+		e.seize(b, c.Key, g.Token)
+		if g := e.acquire(b, e.claim(c.Key)); g.TookOver != 0 {
+			e.Errorf("%s: TookOver = %d after a hold that was ended by force", how, g.TookOver)
+		}
+	}
 }

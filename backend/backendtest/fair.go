@@ -12,13 +12,13 @@ import (
 var fairRules = []rule{
 	{
 		name: "fair/expiry", run: fairExpiry, needs: queue,
-		why: "The end of a lease is the moment when everybody asks. The key goes to the head of the line, also if another is" +
+		why: "The end of a lease is the moment when everybody asks. The key goes to the head of the queue, also if another is" +
 			" the first to ask.",
 	},
 	{
 		name: "fair/retry-after", run: fairRetryAfter, needs: queue,
-		why: "One asks at the end of the lease that blocks: the head. If all in line did, a crash would call a herd of them;" +
-			" if nobody did, the line would stand still until somebody's poll.",
+		why: "One asks at the end of the lease that blocks: the head. If all in the queue did, a crash would call a herd of them;" +
+			" if nobody did, the queue would stand still until somebody's poll.",
 	},
 	{
 		name: "fair/token", run: fairToken, needs: backend.Capabilities{Queue: true, Fencing: true},
@@ -27,7 +27,7 @@ var fairRules = []rule{
 	},
 	{
 		name: "fair/all-lapsed", run: fairAllLapsed, needs: queue,
-		why: "A line of the dead is no line: when their places are over the key is free for anybody.",
+		why: "A queue of the dead is no queue: when their places are over the key is free for anybody.",
 	},
 	{
 		name: "fair/dead-passed-over", run: fairDeadPassedOver, needs: queue,
@@ -36,11 +36,11 @@ var fairRules = []rule{
 	{
 		name: "fair/cancel-race", run: fairCancelRace, needs: queue,
 		why: "A waiter is cancelled while the holder releases. Either order is fine, and neither may leave the key with the one" +
-			" that is gone: the next in line has it.",
+			" that is gone: the next in the queue has it.",
 	},
 	{
 		name: "fair/passed-on", run: fairPassedOn, needs: backend.Capabilities{Queue: true, Watch: true},
-		why: "Whoever leaves, from the line or with a grant that it has not heard of, lets in those who can be in that same step," +
+		why: "Whoever leaves, from the queue or with a grant that it has not heard of, lets in those who can be in that same step," +
 			" and they hear of it. Nobody else's verb may come for a long time.",
 	},
 	{
@@ -49,7 +49,7 @@ var fairRules = []rule{
 	},
 	{
 		name: "fair/faults", run: fairUnderFaults, needs: backend.Capabilities{Queue: true, Fencing: true}, slow: true,
-		why: "Lost wake-ups, lost replies and doubled requests delay a line. They do not change its order, and it does not stand still.",
+		why: "Lost wake-ups, lost replies and doubled requests delay a queue. They do not change its order, and it does not stand still.",
 	},
 }
 
@@ -69,7 +69,7 @@ func fairExpiry(e *env) {
 		for start := time.Now(); time.Since(start) < 2*brief.TTL; e.pause(brief.TTL / 20) {
 			e.held(a, e.claim(key))
 		}
-		e.await("the head of the line to be let in at the end of a lease", e.short+patience, func() bool {
+		e.await("the head of the queue to be let in at the end of a lease", e.short+patience, func() bool {
 			e.held(a, e.claim(key))
 			_, err := b.TryAcquire(e.ctx, waiter)
 			return err == nil
@@ -91,13 +91,13 @@ func fairRetryAfter(e *env) {
 			e.Errorf("RetryAfter = %v for the head, want above 0 and at most the holder's lease of %v", held.RetryAfter, g.TTL)
 		}
 		if held := e.stand(b, second, 2); held.RetryAfter != 0 {
-			e.Errorf("RetryAfter = %v for the second in line, want 0: the head asks", held.RetryAfter)
+			e.Errorf("RetryAfter = %v for the second in the queue, want 0: the head asks", held.RetryAfter)
 		}
 	}
 	if held := e.held(b, e.claim(key)); held.RetryAfter <= 0 || held.RetryAfter > limit || held.Position != 0 {
-		e.Errorf("%+v for a claim that does not stand in line, want no Position, and when to ask", held)
+		e.Errorf("%+v for a claim that is not queued, want no Position, and when to ask", held)
 	}
-	e.lost("Release of a claim in line", b.Release(e.ctx, head))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, head))
 	if held := e.stand(b, second, 1); held.RetryAfter <= 0 {
 		e.Errorf("RetryAfter = %v for who is the head now, want when the lease ends", held.RetryAfter)
 	}
@@ -175,9 +175,9 @@ func fairCancelRace(e *env) {
 		var released, left error
 		parallel(2, func(who int) {
 			if who == i%2 {
-				released = a.Release(e.ctx, holder)
+				_, released = a.Release(e.ctx, holder)
 			} else {
-				left = b.Release(e.ctx, gone)
+				_, left = b.Release(e.ctx, gone)
 			}
 		})
 		if released != nil {
@@ -216,7 +216,7 @@ func fairPassedOn(e *env) {
 	wake, _ = e.watch(b, reader)
 	e.stand(b, writer, 1)
 	e.stand(b, reader, 2)
-	e.lost("Release of a claim in line", b.Release(e.ctx, writer))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, writer))
 	e.handed(wake)
 	e.turn(b, reader)
 }
@@ -238,7 +238,7 @@ func fairRace(e *env) {
 		mu.Lock()
 		defer mu.Unlock()
 		if place < 1 || place > n || line[place-1].Key != "" {
-			e.Errorf("place %d in line (%v), want one of its own from 1 to %d", place, err, n)
+			e.Errorf("place %d in the queue (%v), want one of its own from 1 to %d", place, err, n)
 			return
 		}
 		line[place-1] = c
@@ -272,8 +272,8 @@ func fairUnderFaults(e *env) {
 		e.stand(direct, c, i+1)
 		waiters.Go(func() {
 			tokens[i] = e.persist(fb, c)
-			for fb.Release(e.ctx, c) != nil && e.ctx.Err() == nil { // until it says that it was done before
-				if errors.Is(direct.Release(e.ctx, c), backend.ErrLost) {
+			for release(e.ctx, fb, c) != nil && e.ctx.Err() == nil { // until it says that it was done before
+				if errors.Is(release(e.ctx, direct, c), backend.ErrLost) {
 					return
 				}
 			}
@@ -288,7 +288,7 @@ func fairUnderFaults(e *env) {
 	}
 }
 
-// position is the place in line that a refusal tells, or 0.
+// position is the place in the queue that a refusal tells, or 0.
 func position(err error) int {
 	var held *backend.HeldError
 	if errors.As(err, &held) {
@@ -303,9 +303,10 @@ func (e *env) persist(b backend.Backend, c backend.Claim) uint64 {
 	if e.caps.Watch {
 		wake, _ = b.Watch(e.ctx, c) // it may fail, then there is asking
 	}
+	var err error
 	for start := time.Now(); time.Since(start) < 4*patience; {
-		g, err := b.TryAcquire(e.ctx, c)
-		if err == nil {
+		var g backend.Grant
+		if g, err = b.TryAcquire(e.ctx, c); err == nil {
 			return g.Token
 		}
 		timer := time.NewTimer(50 * time.Millisecond)
@@ -315,6 +316,6 @@ func (e *env) persist(b backend.Backend, c backend.Claim) uint64 {
 		}
 		timer.Stop()
 	}
-	e.Errorf("a waiter is still waiting after %v", 4*patience)
+	e.Errorf("a waiter is still waiting after %v: %v", 4*patience, err)
 	return 0
 }

@@ -17,9 +17,9 @@ import (
 
 // FairProcesses lets four processes of four workers each compete for one lock of the store at url:
 // once with each acquisition in the store, and once with the lock handed on within a process. Each
-// process has one place in the store's line: the places are served in the order in which they were
+// process has one place in the store's queue: the places are served in the order in which they were
 // taken, and no process has over 1.2 times the turns of another. A busy machine stops a process for
-// half a second now and then, which has no turns when it stands in no line: that time is not
+// half a second now and then, which has no turns when it is not queued: that time is not
 // counted. The backend claims Queue. See [Processes] for what its package has to do.
 //
 // covers: W4, W11, W14
@@ -90,14 +90,14 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 	}
 	n := history.Inversions(turns, slower(fairSlack))
 	shares, rates := sharesOf(key, events, from, to)
-	t.Logf("%d turns of %d processes that are known well, %d holds; per process %v, a second in line %.1f",
+	t.Logf("%d turns of %d processes that are known well, %d holds; per process %v, a second in the queue %.1f",
 		len(turns), fairCount, len(holds), shares, rates)
 	if n != 0 || len(turns) < 10*fairCount {
 		t.Errorf("%d inversions in %d turns, want 0 in many", n, len(turns))
 	}
 	limit := 1 + (fairShares-1)*slowness
 	if least, most := slices.Min(rates), slices.Max(rates); !(most <= limit*least) {
-		t.Errorf("holds per process and second in line: %.1f, want most/least under %.2f", rates, limit)
+		t.Errorf("holds per process and second in the queue: %.1f, want most/least under %.2f", rates, limit)
 	}
 	if least, most := slices.Min(shares), slices.Max(shares); most > fairWhole*least {
 		t.Errorf("holds per process: %v, want most/least under %v", shares, fairWhole)
@@ -105,7 +105,7 @@ func judgeFairness(t *testing.T, key string, events []history.Event, from, to ti
 }
 
 // sharesOf counts each process's holds of key from then to then, in all and for each second in
-// which it held the key or stood in line.
+// which it held the key or was queued.
 func sharesOf(key string, events []history.Event, from, to time.Duration) (shares []int, rates []float64) {
 	shares, rates = make([]int, fairCount), make([]float64, fairCount)
 	events = slices.Clone(events)
@@ -130,8 +130,8 @@ func sharesOf(key string, events []history.Event, from, to time.Duration) (share
 	return shares, rates
 }
 
-// KilledWaiter kills the process at the head of the line of a lock of the store at url with
-// SIGKILL, and then unlocks: the next in line is granted the lock within a second after the window
+// KilledWaiter kills the process at the head of the queue of a lock of the store at url with
+// SIGKILL, and then unlocks: the next in the queue is granted the lock within a second after the window
 // in which a place has to be refreshed. The backend claims Queue. See [Processes] for what its
 // package has to do.
 //
@@ -162,7 +162,7 @@ func KilledWaiter(t *testing.T, url string) {
 		for end := time.Now().Add(3 * patience); ; time.Sleep(5 * time.Millisecond) {
 			state, err := b.Inspect(t.Context(), key)
 			if err != nil || time.Now().After(end) {
-				t.Fatalf("waiting for process %s to stand in line: %+v, %v", name, state, err)
+				t.Fatalf("waiting for process %s to be queued: %+v, %v", name, state, err)
 			}
 			if len(state.Waiters) == place && state.Waiters[place-1].Meta.PID == p.cmd.Process.Pid {
 				return p
@@ -175,7 +175,7 @@ func KilledWaiter(t *testing.T, url string) {
 	if err := g.Unlock(); err != nil {
 		t.Error(err)
 	}
-	next.await(t, "to lock after the head of the line was killed", deadWindow+slackAfterDeath()+patience, func() bool { return next.locked > 0 })
+	next.await(t, "to lock after the head of the queue was killed", deadWindow+slackAfterDeath()+patience, func() bool { return next.locked > 0 })
 	next.stop(t)
 	events, err := history.Read(filepath.Join(dir, "next"))
 	if err != nil || len(events) == 0 {
@@ -184,6 +184,6 @@ func KilledWaiter(t *testing.T, url string) {
 	took := events[0].Start - killed
 	t.Logf("granted %v after the one before it was killed, with a window of %v", took, deadWindow)
 	if took > deadWindow+slackAfterDeath() {
-		t.Errorf("granted %v after the head of the line was killed, want within %v and a second", took, deadWindow)
+		t.Errorf("granted %v after the head of the queue was killed, want within %v and a second", took, deadWindow)
 	}
 }

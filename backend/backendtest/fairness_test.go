@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/history"
 )
 
-// Process 0 stands in no line for half of the time; process 1 always does, and has the more holds.
+// Process 0 is not queued for half of the time; process 1 always is, and has the more holds.
 func TestSharesOf(t *testing.T) {
 	var events []history.Event
 	turn := func(process string, asked, granted int) {

@@ -38,8 +38,8 @@ func FaultyWith(b backend.Backend, seed uint64, f Faults) *FaultyBackend {
 //     times the claim's TTL later: tombstones last longer.
 //   - Watch fails, or is subscribed when it returns.
 //
-// What befalls the n-th request depends on the seed and on n. Inspect and Capabilities are not
-// disturbed, as tests look with them. It works in testing/synctest bubbles.
+// What befalls the n-th request depends on the seed and on n. Inspect, Observe and Capabilities are
+// not disturbed, as tests look with them. It works in testing/synctest bubbles.
 type FaultyBackend struct {
 	backend.Backend
 
@@ -116,23 +116,28 @@ func (f *FaultyBackend) TryAcquire(ctx context.Context, c backend.Claim) (backen
 	var g backend.Grant
 	err := f.request(ctx, "TryAcquire", c, func(ctx context.Context) (err error) {
 		got, err := f.Backend.TryAcquire(ctx, c)
-		return f.keep(&g, got, err)
+		return keep(f, &g, got, err)
 	})
+	return kept(f, &g, err)
+}
+
+// keep stores what was answered under the lock, since a late execution may bring it when the caller
+// has left.
+func keep[T any](f *FaultyBackend, to *T, got T, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*to = got
+	return err
+}
+
+// kept returns what keep has stored; nothing with an error.
+func kept[T any](f *FaultyBackend, from *T, err error) (got T, _ error) {
 	if err != nil {
-		return backend.Grant{}, err
+		return got, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return g, nil
-}
-
-// keep stores a grant under the lock, since a late execution may bring one when the caller has
-// left.
-func (f *FaultyBackend) keep(to *backend.Grant, g backend.Grant, err error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	*to = g
-	return err
+	return *from, nil
 }
 
 // Renew renews over the bad network.
@@ -141,15 +146,17 @@ func (f *FaultyBackend) Renew(ctx context.Context, c backend.Claim) error {
 }
 
 // Release releases over the bad network.
-func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) error {
+func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	var told backend.Released
 	first, answered := error(nil), false
-	return f.request(ctx, "Release", c, func(ctx context.Context) error {
-		err := f.Backend.Release(ctx, c)
+	err := f.request(ctx, "Release", c, func(ctx context.Context) error {
+		got, err := f.Backend.Release(ctx, c)
 		if !answered {
-			first, answered = err, true
+			first, answered = keep(f, &told, got, err), true
 		}
 		return first
 	})
+	return kept(f, &told, err)
 }
 
 // Identity tells what the backend behind the network does. It is not disturbed.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 // A counter notes what reaches the store, and when.
@@ -34,7 +35,7 @@ func (c *counter) TryAcquire(ctx context.Context, claim backend.Claim) (backend.
 	return c.Backend.TryAcquire(ctx, claim)
 }
 
-func (c *counter) Release(ctx context.Context, claim backend.Claim) error {
+func (c *counter) Release(ctx context.Context, claim backend.Claim) (backend.Released, error) {
 	c.note(&c.released)
 	return c.Backend.Release(ctx, claim)
 }
@@ -127,7 +128,7 @@ func TestTwice(t *testing.T) {
 		if err := fb.Renew(t.Context(), c); err != nil {
 			t.Errorf("Renew = %v", err)
 		}
-		if err := fb.Release(t.Context(), c); err != nil || len(store.released) != 2 {
+		if _, err := fb.Release(t.Context(), c); err != nil || len(store.released) != 2 {
 			t.Errorf("Release = %v after %d executions, want nil after 2", err, len(store.released))
 		}
 		if gap := store.released[1].Sub(store.released[0]); gap <= 0 {
@@ -185,7 +186,7 @@ func TestWakeUps(t *testing.T) {
 		if _, err := b.TryAcquire(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Release(t.Context(), c); err != nil {
+		if _, err := b.Release(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -236,7 +237,7 @@ func TestSeedDecides(t *testing.T) {
 			for i := range 200 {
 				c := backend.Claim{Key: "k", Owner: fmt.Sprint(i), TTL: time.Minute}
 				_, err := fb.TryAcquire(t.Context(), c)
-				log = append(log, fmt.Sprint(err), fmt.Sprint(fb.Release(t.Context(), c)))
+				log = append(log, fmt.Sprint(err), fmt.Sprint(storetest.Release(t.Context(), fb, c)))
 			}
 			log = append(log, fb.Log()...)
 			if err := fb.Close(); err != nil {
@@ -277,4 +278,28 @@ func TestFaultyByDefault(t *testing.T) {
 			t.Errorf("%d of 1000 requests failed", failed)
 		}
 	})
+}
+
+// TestUnansweredReleaseTellsNothing: who waited comes with a yes alone.
+func TestUnansweredReleaseTellsNothing(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		faults := backendtest.Faults{}
+		if lost {
+			faults.LoseReply = 1
+		}
+		under(t, faults, func(t *testing.T, fb *backendtest.FaultyBackend, store *counter) {
+			holder, waiter := claim(), claim()
+			waiter.Queue, waiter.WaiterTTL, waiter.Meta.PID = true, time.Minute, 4711
+			if _, err := store.Backend.TryAcquire(t.Context(), holder); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Backend.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
+				t.Fatal(err)
+			}
+			told, err := fb.Release(t.Context(), holder)
+			if want := (backend.Released{Waiting: 1, Next: waiter.Meta}); (err != nil) != lost || lost && told != (backend.Released{}) || !lost && told != want {
+				t.Errorf("reply lost: %v: the release told of %+v, %v", lost, told, err)
+			}
+		})
+	}
 }

@@ -46,7 +46,7 @@ func foreignRefused(e *env) {
 			e.Error("foreign data was called a held lock")
 		}
 	}
-	for verb, err := range map[string]error{"Renew": a.Renew(e.ctx, c), "Release": a.Release(e.ctx, c)} {
+	for verb, err := range map[string]error{"Renew": a.Renew(e.ctx, c), "Release": release(e.ctx, a, c)} {
 		if err == nil || backend.AnswerOf(err) != backend.No {
 			e.Errorf("%s of a key with foreign data = %v, want ErrForeign or ErrLost", verb, err)
 		}
@@ -64,7 +64,7 @@ func dropNoticed(e *env) {
 	e.acquire(a, c)
 	e.h.Drop(e, key)
 	e.lost("Renew of a hold that was deleted", a.Renew(e.ctx, c))
-	e.lost("Release of a hold that was deleted", a.Release(e.ctx, c))
+	e.lost("Release of a hold that was deleted", release(e.ctx, a, c))
 	e.free(b, key)
 }
 
@@ -78,7 +78,7 @@ func dropTaken(e *env) {
 	next := e.claim(key)
 	e.acquire(b, next)
 	e.lost("Renew of a hold that was deleted and taken", a.Renew(e.ctx, c))
-	e.lost("Release of a hold that was deleted and taken", a.Release(e.ctx, c))
+	e.lost("Release of a hold that was deleted and taken", release(e.ctx, a, c))
 	if err := b.Renew(e.ctx, next); err != nil {
 		e.Errorf("Renew by the holder = %v", err)
 	}
@@ -92,7 +92,7 @@ func dropUsable(e *env) {
 	for range 3 {
 		e.cycle(a, key)
 		c := e.claim(key)
-		e.lost("Release", a.Release(e.ctx, c))
+		e.lost("Release", release(e.ctx, a, c))
 		e.h.Drop(e, key)
 		e.free(b, key)
 		e.h.Drop(e, key)
@@ -126,7 +126,7 @@ func restartUsable(e *env) {
 	}
 	// Signalled by the reconnection; if not yet, then by a release after it.
 	e.await("a watcher to be signalled after a restart", 3*patience, func() bool {
-		if err := b.Release(e.ctx, next); err != nil && !errors.Is(err, backend.ErrLost) {
+		if _, err := b.Release(e.ctx, next); err != nil && !errors.Is(err, backend.ErrLost) {
 			return false
 		}
 		next = e.claim(key)

@@ -10,7 +10,7 @@ import (
 var handoffRules = []rule{
 	{
 		name: "handoff/same-step", run: handoffSameStep, needs: queue,
-		why: "The release itself grants the head of the line. A key that is free for a moment goes to whoever asks in that" +
+		why: "The release itself grants the head of the queue. A key that is free for a moment goes to whoever asks in that" +
 			" moment, and those who wait starve.",
 	},
 	{
@@ -84,7 +84,7 @@ func handoffSameStep(e *env) {
 		if e.caps.Inspect {
 			state, err := a.Inspect(e.ctx, key)
 			if err != nil || len(state.Holders) != 1 || state.Holders[0].Owner != waiter.Owner || len(state.Waiters) != 0 {
-				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and nobody in line", state, err)
+				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and nobody in the queue", state, err)
 			}
 		}
 		e.held(a, e.claim(key))
@@ -119,7 +119,7 @@ func handoffWake(e *env) {
 		select {
 		case w := <-other:
 			if w.Granted {
-				e.Errorf("the second in line was woken with a grant: %+v", w)
+				e.Errorf("the second in the queue was woken with a grant: %+v", w)
 			}
 		default:
 		}
@@ -201,7 +201,7 @@ func handoffExtended(e *env) {
 	}
 }
 
-// inTime stands in line for a claim whose place lapses soon. What follows at once is well within
+// inTime queues for a claim whose place lapses soon. What follows at once is well within
 // its WaiterTTL, unless the machine stands still for that long.
 func (e *env) inTime(b backend.Backend, c backend.Claim) {
 	e.Helper()
@@ -245,7 +245,7 @@ func handoffUnclaimed(e *env) {
 		e.Errorf("a dead waiter with a WaiterTTL of %v blocked for %v", dead.WaiterTTL, took)
 	}
 	e.lost("Renew by the one whose grant lapsed", b.Renew(e.ctx, dead))
-	e.lost("Release by the one whose grant lapsed", b.Release(e.ctx, dead))
+	e.lost("Release by the one whose grant lapsed", release(e.ctx, b, dead))
 	e.held(a, e.claim(key))
 	e.release(b, next)
 	e.free(a, key)

@@ -36,7 +36,7 @@ type Harness struct {
 	// Drop deletes everything that the store has of key's lock, behind everybody's back.
 	Drop func(t testing.TB, key string)
 
-	// Leftovers lists what is held or waits in line under keys that begin with prefix.
+	// Leftovers lists what is held or waits in the queue under keys that begin with prefix.
 	Leftovers func(t testing.TB, prefix string) []string
 
 	// Restart ends the store and starts it again, so that every connection breaks. It returns when

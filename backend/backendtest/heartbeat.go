@@ -75,7 +75,7 @@ func (e *env) queued(b backend.Backend, key string, lasts time.Duration) backend
 // forgetAll releases claims, whatever became of them.
 func (e *env) forgetAll(b backend.Backend, claims ...backend.Claim) {
 	for _, c := range claims {
-		_ = b.Release(e.ctx, c)
+		_, _ = b.Release(e.ctx, c)
 	}
 }
 
@@ -137,7 +137,7 @@ func heartbeatTells(e *env) {
 	e.acquire(b, c)
 	first, second, gone := e.queued(b, key, e.long), e.queued(b, key, e.long), e.queued(b, key, e.long)
 	defer e.forgetAll(b, second, first)
-	if err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
+	if _, err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
 		e.Fatalf("Release of a waiter = %v", err)
 	}
 	never := e.claim(key)
@@ -147,7 +147,7 @@ func heartbeatTells(e *env) {
 			e.Errorf("waiting = %v, want %v: two wait, one has left, one never came", waiting, want)
 		}
 	}
-	if err := b.Release(e.ctx, c); err != nil {
+	if _, err := b.Release(e.ctx, c); err != nil {
 		e.Fatalf("Release = %v", err)
 	}
 	if waiting := e.heartbeat(b, second, first); len(waiting) == 2 && (!waiting[0] || waiting[1]) {
@@ -182,7 +182,7 @@ func heartbeatKeys(e *env) {
 	}
 	gone := map[string]bool{} // by claim ID
 	for i, held := range holders[:3] {
-		if err := b.Release(e.ctx, held); err != nil {
+		if _, err := b.Release(e.ctx, held); err != nil {
 			e.Fatalf("Release = %v", err)
 		}
 		first := slices.IndexFunc(claims, func(c backend.Claim) bool { return c.Key == held.Key })
@@ -214,7 +214,7 @@ func heartbeatToken(e *env) {
 	if err != nil || !errors.As(answers[0], &held) {
 		e.Fatalf("Heartbeat = %v, %v", answers, err)
 	}
-	if err := b.Release(e.ctx, c); err != nil {
+	if _, err := b.Release(e.ctx, c); err != nil {
 		e.Fatalf("Release = %v", err)
 	}
 	if g := e.acquire(b, next); held.Token < first.Token || g.Token <= held.Token {

@@ -84,6 +84,9 @@ func badClaims(e *env) {
 		spoil(&c)
 		_, err := a.TryAcquire(e.ctx, c)
 		e.invalid("TryAcquire with a bad "+field, err, field)
+		if field == "owner" || field == "hold" {
+			e.invalid("Release with a bad "+field, release(e.ctx, a, c), field)
+		}
 		e.untouched(b, key)
 	}
 	long := e.claim(e.key("long owner"))
@@ -101,7 +104,7 @@ func badKeys(e *env) {
 		for verb, call := range map[string]func() error{
 			"TryAcquire": func() error { _, err := a.TryAcquire(ctx, c); return err },
 			"Renew":      func() error { return a.Renew(ctx, c) },
-			"Release":    func() error { return a.Release(ctx, c) },
+			"Release":    func() error { return release(ctx, a, c) },
 			"Watch":      func() error { _, err := a.Watch(ctx, c); return err },
 			"Inspect":    func() error { _, err := a.Inspect(ctx, key); return err },
 		} {
@@ -144,7 +147,7 @@ func oddReleases(e *env) {
 		key := e.key(fmt.Sprint(i))
 		never := e.claim(key)
 		never.TTL = ttl
-		e.lost(fmt.Sprintf("Release with a TTL of %v of a claim that never held", ttl), a.Release(e.ctx, never))
+		e.lost(fmt.Sprintf("Release with a TTL of %v of a claim that never held", ttl), release(e.ctx, a, never))
 		never.TTL = e.long
 		e.tombstoned(b, never)
 		c := e.claim(key)

@@ -34,7 +34,7 @@ func inspectFree(e *env) {
 	e.acquire(a, brief)
 	e.unheld(b, key)
 	never := e.claim(key)
-	e.lost("Release", a.Release(e.ctx, never)) // leaves a tombstone, which holds nothing
+	e.lost("Release", release(e.ctx, a, never)) // leaves a tombstone, which holds nothing
 	e.nobody(b, key)
 }
 

@@ -49,8 +49,13 @@ var lockerRules = []rule{
 	},
 	{
 		name: "locker/sweep", run: cancellationSweep, slow: true,
-		why: "A Lock that is cancelled, at whatever moment, leaves nothing held and nobody in line (cats-effect#3554," +
+		why: "A Lock that is cancelled, at whatever moment, leaves nothing held and nobody in the queue (cats-effect#3554," +
 			" etcd 3.4#10153, CURATOR-462).",
+	},
+	{
+		name: "locker/deadlock", run: lockerDeadlock, needs: backend.Capabilities{Queue: true, Inspect: true, Fencing: true}, slow: true,
+		why: "Processes that lock two keys in different orders wait for each other for ever. Who waits for what is in the store, so" +
+			" that they find out, and one of them gives up (redisson#4460).",
 	},
 	{
 		name: "locker/namespaces", run: lockerNamespaces,
@@ -133,6 +138,43 @@ func lockerBasic(e *env) {
 	}
 }
 
+// covers: G9
+func lockerDeadlock(e *env) {
+	keys := []string{e.key("one"), e.key("two")}
+	errs := make(chan error, len(keys))
+	var held []*locker.Guard[struct{}]
+	var of []*locker.Client[struct{}]
+	for _, key := range keys {
+		of = append(of, e.locker(e.open(), locker.Config{BreakDeadlocks: true}))
+		held = append(held, e.lock(of[len(of)-1], key))
+	}
+	for i := range keys {
+		go func() {
+			g, err := of[i].Lock(held[i].Context(), keys[1-i], locker.WaitLimit(6*patience)) // some ten requests and three pauses
+			if err == nil {
+				err = g.Unlock()
+			}
+			errs <- errors.Join(err, held[i].Unlock())
+		}()
+	}
+	broken := 0
+	for range keys {
+		var deadlock *locker.DeadlockError
+		switch err := <-errs; {
+		case errors.As(err, &deadlock) && len(deadlock.Cycle) == len(keys):
+			broken++
+		case err != nil:
+			e.Errorf("one who waited: %v", err)
+		}
+	}
+	if broken != 1 {
+		e.Errorf("%d of two gave up, want one", broken)
+	}
+	for _, key := range keys {
+		e.free(e.open(), key)
+	}
+}
+
 // covers: C7
 func unlockTwice(e *env) {
 	a, b := e.locker(e.open(), locker.Config{}), e.locker(e.open(), locker.Config{})
@@ -153,19 +195,36 @@ func waitEnds(e *env) {
 	key := e.key("k")
 	defer e.unlock(e.lock(a, key))
 
-	wait := e.short // for the first answer, which a new client may need several requests for, on a busy machine
-	_, err := b.Lock(e.ctx, key, locker.WaitLimit(wait))
-	for _, target := range []error{locker.ErrNotAcquired, context.DeadlineExceeded, backend.ErrHeld} {
-		e.is("Lock with a WaitLimit", err, target)
+	// ended wants all of the targets of each error, and ErrHeld as soon as the store had the time to answer.
+	ended := func(what string, lock func(wait time.Duration) error, targets ...error) {
+		e.Helper()
+		for wait := e.short; ; wait *= 2 {
+			err := lock(wait)
+			for _, target := range append(targets, locker.ErrNotAcquired) {
+				e.is(what, err, target)
+			}
+			if errors.Is(err, backend.ErrHeld) {
+				return
+			}
+			if wait > patience {
+				e.Fatalf("%s does not say after %v who holds: %v", what, wait, err)
+			}
+		}
 	}
+	ended("Lock with a WaitLimit", func(wait time.Duration) error {
+		_, err := b.Lock(e.ctx, key, locker.WaitLimit(wait))
+		return err
+	}, context.DeadlineExceeded)
+	ended("Lock that is cancelled while it waits", func(wait time.Duration) error {
+		ctx, cancel := context.WithCancelCause(e.ctx)
+		defer time.AfterFunc(wait, func() { cancel(errWhy) }).Stop()
+		_, err := b.Lock(ctx, key)
+		return err
+	}, context.Canceled, errWhy)
+
 	ctx, cancel := context.WithCancelCause(e.ctx)
-	stop := time.AfterFunc(wait, func() { cancel(errWhy) })
-	defer stop.Stop()
-	_, err = b.Lock(ctx, key)
-	for _, target := range []error{locker.ErrNotAcquired, context.Canceled, errWhy, backend.ErrHeld} {
-		e.is("Lock that is cancelled while it waits", err, target)
-	}
-	_, err = b.Lock(ctx, e.key("free"))
+	cancel(errWhy)
+	_, err := b.Lock(ctx, e.key("free"))
 	for _, target := range []error{locker.ErrNotAcquired, context.Canceled, errWhy} {
 		e.is("Lock under a ctx that was cancelled before", err, target)
 	}

@@ -114,7 +114,7 @@ func minTokenWrittenBack(e *env) {
 		c := e.claim(e.key("k" + mode.String()))
 		c.Mode = mode
 		e.acquire(a, c)
-		token := e.ahead() + 1<<20 // beyond what may be wished for as well: who holds is believed
+		token := e.ahead() + 1<<20 // beyond what may be wished for as well: a holder is believed
 		e.raise(a, c, token)
 		e.release(a, c)
 		e.above(token, e.acquire(b, e.claim(c.Key)))

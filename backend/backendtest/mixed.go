@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -33,7 +34,7 @@ func mixedHistory(e *env) {
 	parallel(12, func(worker int) {
 		r := rand.New(rand.NewPCG(7, uint64(worker)))
 		for range 8 {
-			c, weight := e.inLine(readers), 1
+			c, weight, asked := e.inLine(readers), 1, time.Since(start)
 			switch r.IntN(4) {
 			case 0:
 				weight = most
@@ -53,12 +54,14 @@ func mixedHistory(e *env) {
 				if c.Mode != backend.Exclusive {
 					token = 0 // who holds together may hear of it in another order
 				}
-				event := history.Event{Worker: fmt.Sprint(worker), Key: c.Key, Token: token, Weight: weight, Start: time.Since(start)}
+				event := history.Event{Worker: fmt.Sprint(worker), Key: c.Key, Token: token, Weight: weight, Asked: asked, Start: time.Since(start)}
 				e.pause(fraction(r, 2*time.Millisecond))
 				event.End = time.Since(start)
 				log.Add(event)
 			}
-			_ = direct.Release(e.ctx, c)
+			if _, err := direct.Release(e.ctx, c); err != nil && !errors.Is(err, backend.ErrLost) {
+				e.Errorf("Release by a client without faults = %v", err)
+			}
 		}
 	})
 	var all, few []history.Event
@@ -69,7 +72,6 @@ func mixedHistory(e *env) {
 			all = append(all, event)
 		}
 	}
-	if err := history.Join(append(history.CheckCapacity(all, most), history.CheckCapacity(few, 3)...)); err != nil {
-		e.Errorf("%v", err)
-	}
+	e.judge(all, most)
+	e.judge(few, 3)
 }

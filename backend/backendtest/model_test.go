@@ -39,6 +39,7 @@ type modelKey struct {
 	state   []byte
 	last    string // who was granted
 	token   uint64 // the last one
+	lapsed  uint64 // of an exclusive hold that has run out since the last grant
 	limit   int    // of a semaphore, with a defect
 	stuck   int    // weight that nobody has, with a defect
 	tombs   map[string]bool
@@ -62,8 +63,8 @@ type modelWatch struct {
 }
 
 var modelCaps = backend.Capabilities{
-	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true,
-	MinToken: true, MinTTL: time.Millisecond,
+	Shared: true, Permit: true, Weight: true, Fencing: true, Queue: true, Watch: true, Reentrant: true, State: true, Inspect: true, Observe: true,
+	MinToken: true, TookOver: true, MinTTL: time.Millisecond,
 }
 
 // modelHarness has a store for each test, as a bubble needs it.
@@ -127,7 +128,10 @@ func (s *modelStore) key(name string) *modelKey {
 
 // expire drops holds and places whose time is over.
 func (s *modelStore) expire(k *modelKey) {
-	before := len(k.holds)
+	before, last := len(k.holds), &modelHold{}
+	if before > 0 {
+		last = k.holds[0]
+	}
 	if s.is("the weight of who died stays") {
 		for _, h := range k.holds {
 			if !h.expires.After(time.Now()) {
@@ -137,6 +141,9 @@ func (s *modelStore) expire(k *modelKey) {
 	}
 	if !s.is("leases never end") {
 		k.holds = slices.DeleteFunc(k.holds, func(h *modelHold) bool { return !h.expires.After(time.Now()) })
+	}
+	if before == 1 && len(k.holds) == 0 && last.claim.Mode == backend.Exclusive && !last.claim.Reentrant && !s.is("nobody is told of the dead") {
+		k.lapsed = last.grant.Token + uint64(last.grant.Reserved) - 1
 	}
 	if len(k.holds) == 0 && before > 0 && s.is("token counter forgotten at expiry") {
 		s.token = 0

@@ -79,7 +79,7 @@ func (m *model) acquire(c backend.Claim) (backend.Grant, error) {
 		}
 		k.limit = c.Limit
 	}
-	if k.mismatch(c, !m.is("limits of the line do not count")) && !m.is("limits may differ") {
+	if k.mismatch(c, !m.is("limits of the queue do not count")) && !m.is("limits may differ") {
 		return backend.Grant{}, backend.ErrMismatch
 	}
 	if err := m.blocked(k, c); err != nil {
@@ -102,8 +102,8 @@ func (m *model) blocked(k *modelKey, c backend.Claim) error {
 	if h != nil && m.is("owner is the client") && h.claim.Meta.PID == c.Meta.PID {
 		h = nil
 	}
-	if h == nil && (len(k.line) == 0 || k.entered(c) != nil && !m.is("re-entry waits in line") || m.is("the line is overtaken") && !c.Queue ||
-		m.is("readers overtake a writer in line") && c.Mode == backend.Shared) {
+	if h == nil && (len(k.line) == 0 || k.entered(c) != nil && !m.is("re-entry waits in the queue") || m.is("the line is overtaken") && !c.Queue ||
+		m.is("readers overtake a writer in the queue") && c.Mode == backend.Shared) {
 		return nil
 	}
 	held := &backend.HeldError{Token: k.token}
@@ -121,7 +121,7 @@ func (m *model) blocked(k *modelKey, c backend.Claim) error {
 		return held
 	}
 	held.RetryAfter, held.Holder = time.Until(h.expires), h.claim.Meta
-	if held.Position > 1 && !m.is("all in line are told to ask") {
+	if held.Position > 1 && !m.is("all in the queue are told to ask") {
 		held.RetryAfter = 0
 	}
 	switch {
@@ -208,6 +208,9 @@ func (m *model) grant(k *modelKey, c backend.Claim, lease time.Duration) backend
 		m.token = g.Token
 	case m.is("more is reserved than taken"):
 		g.Reserved++
+	}
+	if g.TookOver = k.lapsed; !m.is("the dead are told of for ever") {
+		k.lapsed = 0
 	}
 	k.token, k.last = m.token, c.ID()
 	k.holds = append(k.holds, &modelHold{claim: c, grant: g, expires: m.ending(lease)})
@@ -314,40 +317,39 @@ func (m *model) Renew(ctx context.Context, c backend.Claim) error {
 	return nil
 }
 
-func (m *model) Release(ctx context.Context, c backend.Claim) error {
+func (m *model) Release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
 	if err := c.ValidateRelease(m.caps); err != nil && !m.is("keys not checked") && !m.is("a release saves any size") {
-		return err
+		return backend.Released{}, err
 	}
 	if m.is("release checks the TTL") {
 		if err := m.validate(c); err != nil {
-			return err
+			return backend.Released{}, err
 		}
 	}
 	if err := m.enter(ctx); err != nil {
-		return err
+		return backend.Released{}, err
 	}
 	if m.is("wake-up before the release") {
 		m.signal(c.Key)
 		time.Sleep(time.Millisecond)
 	}
-	err := m.release(c)
-	if err == nil && !m.is("no wake-up") && !m.is("wake-up before the release") {
+	if told, err = m.release(c); err == nil && !m.is("no wake-up") && !m.is("wake-up before the release") {
 		m.signal(c.Key)
 	}
-	return err
+	return told, err
 }
 
-func (m *model) release(c backend.Claim) error {
+func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.key(c.Key)
 	if k.foreign != "" {
-		return backend.ErrForeign
+		return told, backend.ErrForeign
 	}
 	before := k.of(c.ID())
 	m.expire(k)
 	m.bury(k, c)
-	if !m.is("cancelled claims stay in line") {
+	if !m.is("cancelled claims stay in the queue") {
 		k.leaveLine(c.ID())
 	}
 	h := k.of(c.ID())
@@ -370,16 +372,16 @@ func (m *model) release(c backend.Claim) error {
 			m.advance(k, "")
 		}
 		if before != nil && m.is("release after expiry says yes") || m.is("release of nothing says yes") {
-			return nil
+			return told, nil
 		}
 		if m.is("a hold that is over is released while its owner holds") && len(k.holds) > 0 && k.holds[0].claim.Owner == c.Owner {
-			return nil
+			return told, nil
 		}
-		return backend.ErrLost
+		return told, backend.ErrLost
 	}
 	if h.repeats > 0 && m.is("repeats are counted") {
 		h.repeats--
-		return nil
+		return told, nil
 	}
 	k.holds = slices.DeleteFunc(k.holds, func(o *modelHold) bool {
 		return o == h || m.is("one release ends all re-entries") && o.claim.Owner == h.claim.Owner
@@ -387,10 +389,22 @@ func (m *model) release(c backend.Claim) error {
 	if m.is("token counter forgotten at release") {
 		m.token = 0
 	}
+	waits := func() backend.Released {
+		if len(k.line) == 0 || m.is("a release tells of nobody") {
+			return backend.Released{}
+		}
+		return backend.Released{Waiting: len(k.line), Next: k.line[0].claim.Meta}
+	}
+	if told = waits(); m.is("a release tells of itself") {
+		told.Waiting++
+	}
 	if !m.is("release does not hand over") && !(m.is("a grant is not passed on at cancel") && h.claim.Queue && h.repeats == 0) {
 		m.advance(k, "", slices.Clone(c.Before)...)
 	}
-	return nil
+	if m.is("a release tells of those whom it leaves waiting") {
+		told = waits()
+	}
+	return told, nil
 }
 
 // bury leaves c's tombstone.

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -128,4 +129,40 @@ func (m *model) Inspect(ctx context.Context, key string) (backend.State, error) 
 		state.Waiters = append(state.Waiters, backend.Waiter{Owner: c.Owner, Mode: c.Mode, Meta: c.Meta, Weight: c.Weight})
 	}
 	return state, nil
+}
+
+// Observe looks each millisecond.
+func (m *model) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
+	return func(yield func(backend.State, error) bool) {
+		if !m.caps.Observe {
+			m.Base.Observe(ctx, key)(yield)
+			return
+		}
+		every, first := time.Millisecond, true
+		if m.is("observation looks each second") {
+			every = time.Second
+		}
+		if m.is("observation goes on after ctx") && ctx.Err() == nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+		look := func(ctx context.Context) (backend.State, error) {
+			state, err := m.Inspect(ctx, key)
+			switch {
+			case m.is("observation goes on after Close") && m.closed.Load():
+				err = nil
+			case m.is("one of several is observed"):
+				state.Holders = state.Holders[:min(1, len(state.Holders))]
+			}
+			return state, err
+		}
+		backend.ObserveBy(ctx, every, (<-chan struct{})(nil), look, func(state backend.State, err error) bool {
+			if m.is("observation begins with a change") && first && err == nil {
+				first = len(state.Holders) == 0
+				if first {
+					return true
+				}
+			}
+			return yield(state, err)
+		})
+	}
 }

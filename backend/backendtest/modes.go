@@ -220,7 +220,7 @@ func reentrantRepeat(e *env) {
 		e.acquire(b, again)
 	}
 	e.release(a, again)
-	e.lost("second Release", a.Release(e.ctx, again))
+	e.lost("second Release", release(e.ctx, a, again))
 	e.held(b, e.claim(key))
 	e.release(b, first)
 	e.free(a, key)
@@ -231,7 +231,7 @@ func reentrantTombstone(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
 	gone, stays := e.enters(key, e.prefix+"owner"), e.enters(key, e.prefix+"owner")
-	e.lost("Release before any attempt landed", a.Release(e.ctx, gone))
+	e.lost("Release before any attempt landed", release(e.ctx, a, gone))
 	e.acquire(b, stays)
 	e.tombstoned(a, gone)
 	e.release(b, stays)

@@ -14,12 +14,12 @@ var ownerRules = []rule{
 	},
 	{
 		name: "reentrant/past-the-line", run: reentrantPastTheLine, needs: queueReentrant,
-		why: "An owner that holds enters again at once, whoever waits. If it had to stand in line, it would wait for those who" +
+		why: "An owner that holds enters again at once, whoever waits. If it had to be queued, it would wait for those who" +
 			" wait for it.",
 	},
 	{
 		name: "reentrant/handed-over", run: reentrantHandedOver, needs: queueReentrant,
-		why: "The line serves owners as it serves others: the key is handed to the head when the last hold is released.",
+		why: "The queue serves owners as it serves others: the key is handed to the head when the last hold is released.",
 	},
 }
 

@@ -37,7 +37,7 @@ var permitRules = []rule{
 	},
 	{
 		name: "permit/handed-over", run: permitHandedOver, needs: queuePermit,
-		why: "A permit that is given back lets in one from the line: not none while there is room, and not two.",
+		why: "A permit that is given back lets in one from the queue: not none while there is room, and not two.",
 	},
 	{
 		name: "permit/weights", run: permitWeights, needs: weight,
@@ -56,7 +56,7 @@ var permitRules = []rule{
 	},
 	{
 		name: "permit/weights-in-line", run: permitWeightsInLine, needs: queueWeight,
-		why: "A heavy claim at the head of the line waits until it fits, and nobody passes it: else light ones that come and" +
+		why: "A heavy claim at the head of the queue waits until it fits, and nobody passes it: else light ones that come and" +
 			" go keep it out for ever.",
 	},
 	{
@@ -74,7 +74,7 @@ var permitRules = []rule{
 	},
 }
 
-// permits returns a claim in line for one of so many permits.
+// permits returns a claim in the queue for one of so many permits.
 func (e *env) permitInLine(key string, limit int) backend.Claim {
 	c := e.inLine(key)
 	c.Mode, c.Limit = backend.Permit, limit
@@ -147,7 +147,7 @@ func permitMismatch(e *env) {
 	e.held(b, e.mode(key, backend.Permit, 2))
 	if e.caps.Inspect {
 		if state, err := a.Inspect(e.ctx, key); err != nil || len(state.Holders) != 2 || len(state.Waiters) != 0 {
-			e.Errorf("Inspect = %+v, %v; want the two that were granted, and nobody in line", state, err)
+			e.Errorf("Inspect = %+v, %v; want the two that were granted, and nobody in the queue", state, err)
 		}
 	}
 	e.release(a, first)
@@ -219,7 +219,7 @@ func permitHandedOver(e *env) {
 	e.stand(b, line[3], 1)
 	e.turn(b, line[2])
 	e.turn(b, line[1])
-	e.lost("Release of a claim in line", b.Release(e.ctx, line[3]))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, line[3]))
 	e.release(a, holds[2])
 	e.acquire(a, e.mode(key, backend.Permit, limit))
 	e.held(a, e.mode(key, backend.Permit, limit))
@@ -328,7 +328,7 @@ func permitWeightsRepeat(e *env) {
 	}
 	e.held(b, e.heavy(key, limit, 2))
 	e.release(b, first)
-	e.lost("Release of what was released", a.Release(e.ctx, first))
+	e.lost("Release of what was released", release(e.ctx, a, first))
 	e.held(b, e.heavy(key, limit, 4))
 	e.acquire(a, e.heavy(key, limit, 3))
 	e.held(b, e.heavy(key, limit, 1))
@@ -369,7 +369,7 @@ func permitWeightsInLine(e *env) {
 	e.stand(b, later, 2)
 	e.stand(a, light, 1)
 
-	e.lost("Release of a claim in line", a.Release(e.ctx, light)) // leaving counts for nothing
+	e.lost("Release of a claim in the queue", release(e.ctx, a, light)) // leaving counts for nothing
 	e.stand(b, later, 1)
 	e.release(b, all)
 	e.turn(b, later)
@@ -400,7 +400,7 @@ func permitWeightsHandedOver(e *env) {
 	e.release(b, line[2])
 	e.turn(b, line[3])
 	e.stand(b, line[4], 1)
-	e.lost("Release of a claim in line", b.Release(e.ctx, line[4]))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, line[4]))
 	e.release(a, line[1])
 	e.acquire(a, e.heavy(key, limit, 2))
 	e.held(a, e.heavy(key, limit, 1))
@@ -421,7 +421,7 @@ func permitWeightsCrash(e *env) {
 		e.Errorf("Renew by the holder that lives = %v", err)
 	}
 	e.lost("Renew by the one whose lease ran out", a.Renew(e.ctx, dead))
-	e.lost("Release by the one whose lease ran out", a.Release(e.ctx, dead))
+	e.lost("Release by the one whose lease ran out", release(e.ctx, a, dead))
 	e.held(a, e.heavy(key, limit, 1))
 }
 
@@ -443,6 +443,6 @@ func permitWeightsShown(e *env) {
 	}
 	slices.Sort(holders)
 	if err != nil || !slices.Equal(holders, []int{3, 7}) || !slices.Equal(waiters, []int{1, 5}) {
-		e.Errorf("Inspect = %+v, %v; want weights 3 and 7, and 1 and 5 in line", state, err)
+		e.Errorf("Inspect = %+v, %v; want weights 3 and 7, and 1 and 5 in the queue", state, err)
 	}
 }

@@ -14,7 +14,7 @@ var (
 var queueRules = []rule{
 	{
 		name: "queue/in-order", run: queueInOrder, needs: queue,
-		why: "Who stands in line is served in the order of coming, however often and in what order those in line ask.",
+		why: "A claim that is queued is served in the order of coming, however often and in what order those in the queue ask.",
 	},
 	{
 		name: "queue/no-overtaking", run: queueNoOvertaking, needs: queue,
@@ -30,7 +30,7 @@ var queueRules = []rule{
 	},
 	{
 		name: "queue/leaves", run: queueLeaves, needs: queue,
-		why: "Whoever is cancelled leaves the line: a dead entry at its head blocks everybody (etcd 3.4#10153).",
+		why: "A claim that is cancelled leaves the queue: a dead entry at its head blocks everybody (etcd 3.4#10153).",
 	},
 	{
 		name: "queue/granted-while-leaving", run: queueGrantedWhileLeaving, needs: queue,
@@ -38,7 +38,7 @@ var queueRules = []rule{
 	},
 	{
 		name: "queue/late-attempt", run: queueLateAttempt, needs: queue,
-		why: "A claim that left must not stand in line again, when a copy of its attempt lands late.",
+		why: "A claim that left must not be queued again, when a copy of its attempt lands late.",
 	},
 	{
 		name: "queue/readers-and-writer", run: queueReadersAndWriter, needs: queueReaders,
@@ -47,27 +47,27 @@ var queueRules = []rule{
 	},
 }
 
-// inLine returns a fresh claim that stands in line and is not taken for dead while a rule runs.
+// inLine returns a fresh claim that is queued and is not taken for dead while a rule runs.
 func (e *env) inLine(key string) backend.Claim {
 	c := e.claim(key)
 	c.Queue, c.WaiterTTL = true, e.long
 	return c
 }
 
-// briefly returns a fresh claim that stands in line and is soon taken for dead.
+// briefly returns a fresh claim that is queued and is soon taken for dead.
 func (e *env) briefly(key string) backend.Claim {
 	c := e.inLine(key)
 	c.WaiterTTL = e.short
 	return c
 }
 
-// stand must be refused at a place in line.
+// stand must be refused at a place in the queue.
 func (e *env) stand(b backend.Backend, c backend.Claim, place int) backend.HeldError {
 	e.Helper()
 	e.forget(b, c)
 	held := e.held(b, c)
 	if held.Position != place {
-		e.Fatalf("place %d in line, want %d", held.Position, place)
+		e.Fatalf("place %d in the queue, want %d", held.Position, place)
 	}
 	return held
 }
@@ -77,7 +77,7 @@ func (e *env) turn(b backend.Backend, c backend.Claim) backend.Grant {
 	e.Helper()
 	g, err := b.TryAcquire(e.ctx, c)
 	if err != nil {
-		e.Fatalf("TryAcquire by the next in line = %v, want the grant that was handed to it", err)
+		e.Fatalf("TryAcquire by the next in the queue = %v, want the grant that was handed to it", err)
 	}
 	return g
 }
@@ -173,8 +173,8 @@ func queueLeaves(e *env) {
 	e.stand(b, gone, 1)
 	e.stand(b, middle, 2)
 	e.stand(b, stays, 3)
-	e.lost("Release of a claim in line", b.Release(e.ctx, middle))
-	e.lost("Release of the first in line", b.Release(e.ctx, gone))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, middle))
+	e.lost("Release of the first in the queue", release(e.ctx, b, gone))
 	e.stand(b, stays, 1)
 	e.release(a, holder)
 	e.turn(b, stays)
@@ -192,7 +192,7 @@ func queueGrantedWhileLeaving(e *env) {
 	e.stand(b, gone, 1)
 	e.stand(b, next, 2)
 	e.release(a, holder) // hands the key to gone
-	if err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
+	if _, err := b.Release(e.ctx, gone); err != nil && !errors.Is(err, backend.ErrLost) {
 		e.Errorf("Release = %v", err)
 	}
 	e.turn(b, next)
@@ -206,7 +206,7 @@ func queueLateAttempt(e *env) {
 	e.acquire(a, holder)
 	gone := e.inLine(key)
 	e.stand(b, gone, 1)
-	e.lost("Release of a claim in line", b.Release(e.ctx, gone))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, gone))
 	e.tombstoned(b, gone)
 	e.stand(b, e.inLine(key), 1)
 }

@@ -12,11 +12,11 @@ var readerRules = []rule{
 	{
 		name: "readers/batch", run: readersBatch, needs: backend.Capabilities{Queue: true, Shared: true, Fencing: true},
 		why: "Readers that stand behind a writer are let in together when it leaves, each with a token of its own, in the order" +
-			" of the line; the next writer and those behind it go on waiting.",
+			" of the queue; the next writer and those behind it go on waiting.",
 	},
 	{
 		name: "readers/dead-one", run: readersDeadOne, needs: queueReaders,
-		why: "A writer in line waits for a dead reader's lease, however often the others renew theirs.",
+		why: "A writer in the queue waits for a dead reader's lease, however often the others renew theirs.",
 	},
 	{
 		name: "readers/writer-leaves", run: readersWriterLeaves, needs: queueReaders,
@@ -119,7 +119,7 @@ func readersWriterLeaves(e *env) {
 	e.stand(b, writer, 1)
 	e.stand(b, one, 2)
 	e.stand(b, two, 3)
-	e.lost("Release of a claim in line", b.Release(e.ctx, writer))
+	e.lost("Release of a claim in the queue", release(e.ctx, b, writer))
 	e.turn(b, one)
 	e.turn(b, two)
 	e.acquire(a, e.mode(key, backend.Shared, 0))

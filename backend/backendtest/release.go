@@ -33,6 +33,15 @@ var releaseRules = []rule{
 		name: "release/none-in-flight", run: releaseNoneInFlight,
 		why: "NoneInFlight says that no tombstone is needed, and that the caller looks at the time itself. Everything else stays.",
 	},
+	{
+		name: "release/nobody-waited", run: releaseNobodyWaited,
+		why: "Where nobody waits, and of a claim that did not hold, a release tells of nobody: a hold must not be blamed for a wait.",
+	},
+	{
+		name: "release/who-waited", run: releaseWhoWaited, needs: queue,
+		why: "A release tells how many waited when the hold ended, and who is next, whether it lets them in or not: so a holder" +
+			" learns whom it kept waiting.",
+	},
 }
 
 // covers: C1, C2, A12
@@ -44,7 +53,7 @@ func releaseByAnother(e *env) {
 		e.acquire(a, holder)
 		other := e.claim(key)
 		other.NoneInFlight = noneInFlight
-		e.lost("Release by a claim that does not hold", b.Release(e.ctx, other))
+		e.lost("Release by a claim that does not hold", release(e.ctx, b, other))
 		e.held(b, e.claim(key))
 		if err := a.Renew(e.ctx, holder); err != nil {
 			e.Fatalf("Renew after another claim's Release = %v: it took the lock away", err)
@@ -60,10 +69,10 @@ func releaseTwice(e *env) {
 	c := e.claim(key)
 	e.acquire(a, c)
 	e.release(a, c)
-	e.lost("second Release", a.Release(e.ctx, c))
+	e.lost("second Release", release(e.ctx, a, c))
 	next := e.claim(key)
 	e.acquire(b, next)
-	e.lost("third Release, while another claim holds", a.Release(e.ctx, c))
+	e.lost("third Release, while another claim holds", release(e.ctx, a, c))
 	e.held(a, e.claim(key))
 	e.release(b, next)
 }
@@ -75,13 +84,13 @@ func releaseAfterExpiry(e *env) {
 	c := e.brief(key)
 	e.acquire(a, c)
 	e.ranOut(b, c)
-	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
+	e.lost("Release of a lease that ran out", release(e.ctx, a, c))
 	e.free(b, key)
 
 	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
 	g := e.acquire(a, untouched)
 	e.pause(3*g.TTL + 50*time.Millisecond) // a store may end leases late, but not by twice their length
-	e.lost("Release of a lease that ran out, of a key that nobody asked for since", a.Release(e.ctx, untouched))
+	e.lost("Release of a lease that ran out, of a key that nobody asked for since", release(e.ctx, a, untouched))
 }
 
 // covers: C1, C3, C8
@@ -92,7 +101,7 @@ func releaseAfterTakeover(e *env) {
 	e.acquire(a, old)
 	next := e.claim(key)
 	e.takeOver(b, next)
-	e.lost("Release of a lease that ran out and was taken over", a.Release(e.ctx, old))
+	e.lost("Release of a lease that ran out and was taken over", release(e.ctx, a, old))
 	if err := b.Renew(e.ctx, next); err != nil {
 		e.Fatalf("Renew by the holder = %v: the release of the claim before took its lock", err)
 	}
@@ -106,7 +115,7 @@ func releaseNeverHeld(e *env) {
 		key := e.key("k")
 		c := e.claim(key)
 		c.NoneInFlight = noneInFlight
-		e.lost("Release of a claim that never held", a.Release(e.ctx, c))
+		e.lost("Release of a claim that never held", release(e.ctx, a, c))
 		e.free(b, key)
 	}
 }
@@ -118,8 +127,77 @@ func releaseNoneInFlight(e *env) {
 	e.acquire(a, c)
 	c.NoneInFlight = true
 	e.release(a, c)
-	e.lost("second Release", a.Release(e.ctx, c))
+	e.lost("second Release", release(e.ctx, a, c))
 	e.free(b, key)
+}
+
+func releaseNobodyWaited(e *env) {
+	a, b := e.open(), e.open()
+	for _, noneInFlight := range []bool{false, true} {
+		key := e.key("k")
+		c := e.claim(key)
+		c.NoneInFlight = noneInFlight
+		e.acquire(a, c)
+		e.held(b, e.claim(key)) // which does not queue
+		e.tells(a, c, 0, backend.Meta{})
+		told, err := a.Release(e.ctx, c)
+		e.lost("second Release", err)
+		if told != (backend.Released{}) {
+			e.Fatalf("a release that found nothing told of %+v", told)
+		}
+	}
+}
+
+func releaseWhoWaited(e *env) {
+	a, b := e.open(), e.open()
+	for _, noneInFlight := range []bool{false, true} {
+		key := e.key("k")
+		var line []backend.Claim
+		for i := range 5 {
+			c := e.inLine(key)
+			c.Meta.PID, c.NoneInFlight = i+1, noneInFlight
+			if line = append(line, c); i > 0 {
+				e.stand(b, c, i)
+			} else {
+				e.acquire(a, c)
+			}
+		}
+		told, err := b.Release(e.ctx, line[2])
+		e.lost("Release of a claim that waits", err)
+		if told != (backend.Released{}) {
+			e.Fatalf("a release of a claim that waited told of %+v", told)
+		}
+		e.tells(a, line[0], 3, line[1].Meta)
+		e.turn(b, line[1])
+		e.tells(b, line[1], 2, line[3].Meta)
+		e.turn(b, line[3])
+		e.tells(b, line[3], 1, line[4].Meta)
+		e.turn(b, line[4])
+		e.tells(b, line[4], 0, backend.Meta{})
+	}
+	if !e.caps.Shared || e.shape != nil {
+		return
+	}
+	key := e.key("readers")
+	one, two, writer := e.inLine(key), e.inLine(key), e.inLine(key)
+	one.Mode, two.Mode = backend.Shared, backend.Shared
+	e.acquire(a, one)
+	e.acquire(b, two)
+	e.stand(b, writer, 1)
+	e.tells(a, one, 1, writer.Meta) // and does not let it in
+	e.stand(b, writer, 1)
+	e.tells(b, two, 1, writer.Meta)
+	e.turn(b, writer)
+	e.release(b, writer)
+}
+
+// tells releases c, which must tell of so many that waited.
+func (e *env) tells(b backend.Backend, c backend.Claim, waiting int, next backend.Meta) {
+	e.Helper()
+	told, answered := e.release(b, c)
+	if want := (backend.Released{Waiting: waiting, Next: next}); answered && told != want {
+		e.Fatalf("the release told of %+v, want %+v", told, want)
+	}
 }
 
 // takeOver waits until c is granted, as the lease before it runs out.

@@ -22,8 +22,8 @@ type rule struct {
 // rules returns the whole suite. In bubbles, where they cost little, more seeds are tried.
 func rules(bubble bool) []rule {
 	return slices.Concat(
-		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, watchRules, lossRules,
-		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
+		exclusiveRules, repeatRules, releaseRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, tookOverRules, watchRules, lossRules,
+		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, observeRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
 		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
 		once(lockerRules), once(guardRules), once(scopedRules), storeRules, adoptRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),
 	)

@@ -21,7 +21,7 @@ var stateRules = []rule{
 	},
 	{
 		name: "state/not-in-line", run: stateInLine, needs: backend.Capabilities{State: true, Queue: true},
-		why: "A place in line is no hold: who waits writes nothing, also by leaving.",
+		why: "A place in the queue is no hold: a waiter writes nothing, also by leaving.",
 	},
 	{
 		name: "state/not-after-expiry", run: stateAfterExpiry, needs: state,

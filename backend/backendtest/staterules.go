@@ -70,11 +70,11 @@ func savedByHolder(e *env) {
 	e.release(a, c)
 	next := load(b, c.Save)
 	stale := saving(c, "stale")
-	e.lost("Release with Save after the hold ended", a.Release(e.ctx, stale))
+	e.lost("Release with Save after the hold ended", release(e.ctx, a, stale))
 	e.lost("Renew with Save after the hold ended", a.Renew(e.ctx, stale))
 	e.renewed(b, saving(next, "two"))
 	e.release(b, next)
-	e.lost("Release with Save of a key that nobody holds", a.Release(e.ctx, stale))
+	e.lost("Release with Save of a key that nobody holds", release(e.ctx, a, stale))
 	e.release(a, load(a, []byte("two")))
 }
 
@@ -108,7 +108,7 @@ func stateByAnother(e *env) {
 	for _, other := range []backend.Claim{former, e.claim(key)} {
 		other.Save = []byte("another's")
 		e.lost("Renew with Save while another holds", b.Renew(e.ctx, other))
-		e.lost("Release with Save while another holds", b.Release(e.ctx, other))
+		e.lost("Release with Save while another holds", release(e.ctx, b, other))
 		e.loaded(e.acquire(a, holder), []byte("before"))
 	}
 	e.release(a, holder)
@@ -122,9 +122,9 @@ func stateInLine(e *env) {
 	holder, waiter := e.loads(key), e.inLine(key)
 	e.acquire(a, holder)
 	e.stand(b, waiter, 1)
-	e.lost("Renew with Save in line", b.Renew(e.ctx, saving(waiter, "from the line")))
+	e.lost("Renew with Save in the queue", b.Renew(e.ctx, saving(waiter, "from the queue")))
 	e.loaded(e.acquire(a, holder), []byte("before"))
-	e.lost("Release with Save in line", b.Release(e.ctx, saving(waiter, "from the line")))
+	e.lost("Release with Save in the queue", release(e.ctx, b, saving(waiter, "from the queue")))
 	e.release(a, holder)
 	e.stored(b, key, []byte("before"))
 	next := e.inLine(key)
@@ -152,7 +152,7 @@ func stateAfterExpiry(e *env) {
 			if c.Save = []byte("late"); verb == "Renew" {
 				e.lost("Renew with Save after the lease ended", a.Renew(e.ctx, c))
 			} else {
-				e.lost("Release with Save after the lease ended", a.Release(e.ctx, c))
+				e.lost("Release with Save after the lease ended", release(e.ctx, a, c))
 			}
 			e.stored(b, key, []byte("before"))
 		}
@@ -280,7 +280,7 @@ func stateLimit(e *env) {
 	e.renewed(a, saving(c, string(most)))
 	over := saving(c, string(most)+"x")
 	e.invalid("Renew with a state that is too long", a.Renew(e.ctx, over), "save")
-	e.invalid("Release with a state that is too long", a.Release(e.ctx, over), "save")
+	e.invalid("Release with a state that is too long", release(e.ctx, a, over), "save")
 	e.held(b, e.claim(key))
 	e.release(b, c)
 	e.stored(a, key, most)
@@ -321,7 +321,7 @@ func stateModes(e *env) {
 		e.release(b, saving(first, what+" 3"))
 		e.loaded(e.acquire(a, second), []byte(what+" 3"))
 		e.lost("Renew with Save by one who left", a.Renew(e.ctx, saving(first, "gone")))
-		e.lost("Release with Save by one who left", b.Release(e.ctx, saving(first, "gone")))
+		e.lost("Release with Save by one who left", release(e.ctx, b, saving(first, "gone")))
 		e.release(a, second)
 		e.stored(b, first.Key, []byte(what+" 3"))
 	}
@@ -373,7 +373,7 @@ func stateRace(e *env) {
 			}
 			n, _ := strconv.Atoi(string(g.State)) // nothing is 0
 			if err == nil {
-				err = b.Release(e.ctx, saving(c, strconv.Itoa(n+1)))
+				_, err = b.Release(e.ctx, saving(c, strconv.Itoa(n+1)))
 			}
 			if err != nil {
 				e.Errorf("a worker's attempt or release = %v", err)

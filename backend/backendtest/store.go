@@ -3,11 +3,12 @@ package backendtest
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/linear"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -28,6 +29,15 @@ var storeRules = []rule{
 		name: "once/period", run: oncePeriod, needs: backend.Capabilities{NotBefore: true}, slow: true,
 		why: "A job that many instances try runs once in each period, however short it is and whatever their clocks say" +
 			" (ShedLock's lockAtLeastFor, gocron#841).",
+	},
+	{
+		name: "once/after-locks", run: onceAfterLocks, needs: backend.Capabilities{NotBefore: true},
+		why: "Locks of the same key between two tries of a job are none of the job's business, also if one client does both.",
+	},
+	{
+		name: "once/try", run: onceTry, needs: backend.Capabilities{NotBefore: true},
+		why: "A scheduler that asks before each run is told whether the job ran in this period, by whichever instance; a job" +
+			" that was not done, or whose process crashed, is done by another.",
 	},
 }
 
@@ -65,13 +75,19 @@ func storeUpdate(e *env) {
 		e.Errorf("token %d of a value that was never saved", token)
 	}
 	const workers, rounds = 6, 4
+	start, calls := time.Now(), make([][]linear.Call, workers)
 	parallel(workers, func(i int) {
 		s, last := stores[i%2], uint64(0)
 		for range rounds {
-			if err := s.Update(e.ctx, key, increment); err != nil {
+			op, began := linear.Op{Verb: linear.Swap, Key: key}, time.Since(start)
+			if err := s.Update(e.ctx, key, func(v int) (int, error) {
+				op.Old, op.Value = v, v+1
+				return v + 1, nil
+			}); err != nil {
 				e.Errorf("Update = %v", err)
 				return
 			}
+			calls[i] = append(calls[i], linear.Call{Op: op, Begin: began, End: time.Since(start)})
 			_, token, err := s.Get(e.ctx, key)
 			if err != nil || token <= last {
 				e.Errorf("Get after an Update: token %d after %d, %v", token, last, err)
@@ -79,6 +95,7 @@ func storeUpdate(e *env) {
 			last = token
 		}
 	})
+	e.explained(linear.RegisterModel(), slices.Concat(calls...))
 	e.holds(stores[1], key, workers*rounds)
 	e.is("Update whose function fails", stores[0].Update(e.ctx, key, func(int) (int, error) { return 0, context.Canceled }), context.Canceled)
 	e.holds(stores[1], key, workers*rounds)
@@ -142,18 +159,98 @@ func storeRefused(e *env) {
 		l := e.locker(b, locker.Config{})
 		_, err := locker.Once(e.ctx, l, e.key("k"), time.Hour, func(context.Context, struct{}) error { return nil })
 		e.is("Once on a backend that keeps no marks", err, errors.ErrUnsupported)
+		_, err = l.TryLock(e.ctx, e.key("k"), locker.OncePer(time.Hour))
+		e.is("TryLock with OncePer on a backend that keeps no marks", err, errors.ErrUnsupported)
 	}
+}
+
+func onceAfterLocks(e *env) {
+	l := e.locker(e.open(), locker.Config{})
+	key := e.key("job")
+	for i := range 3 {
+		ran, err := locker.Once(e.ctx, l, key, time.Hour, func(context.Context, struct{}) error { return nil })
+		if err != nil || ran != (i == 0) {
+			e.Errorf("Once ran: %v, %v, after %d locks", ran, err, 3*i)
+		}
+		for range 3 {
+			e.unlock(e.lock(l, key))
+		}
+	}
+	e.ran(l, key)
+}
+
+// ran must find that the job has run, within the last hour at most.
+func (e *env) ran(l *locker.Client[struct{}], key string) {
+	e.Helper()
+	g, err := l.TryLock(e.ctx, key, locker.OncePer(time.Minute))
+	if err == nil {
+		e.unlock(g)
+	}
+	var early *locker.EarlyError
+	e.is("TryLock with OncePer after the job ran", err, locker.ErrNotAcquired)
+	if !errors.Is(err, locker.ErrEarly) || !errors.As(err, &early) {
+		e.Fatalf("TryLock with OncePer after the job ran = %v, want a *locker.EarlyError", err)
+	}
+	if early.RetryAfter > time.Hour+2*time.Second || early.RetryAfter < time.Hour-2*patience {
+		e.Errorf("%v are left of an hour", early.RetryAfter)
+	}
+}
+
+func onceTry(e *env) {
+	a, b := e.open(), e.open()
+	one, two := e.locker(a, locker.Config{}), e.locker(b, locker.Config{})
+	key := e.key("job")
+	run := func(l *locker.Client[struct{}], what string) *locker.Guard[struct{}] {
+		e.Helper()
+		g, err := l.TryLock(e.ctx, key, locker.OncePer(time.Hour))
+		if err != nil {
+			e.Fatalf("TryLock with OncePer, %s = %v", what, err)
+		}
+		e.later(func() { _ = g.Forgo() })
+		return g
+	}
+	g := run(one, "of a job that never ran")
+	if other, err := two.TryLock(e.ctx, key, locker.OncePer(time.Hour)); err == nil {
+		e.unlock(other)
+		e.Errorf("TryLock with OncePer succeeded while another runs the job")
+	} else {
+		e.is("TryLock with OncePer while another runs the job", err, backend.ErrHeld)
+	}
+	if err := g.Forgo(); err != nil {
+		e.Errorf("Forgo = %v", err)
+	}
+	e.unlock(run(two, "after Forgo"))
+	for _, l := range []*locker.Client[struct{}]{one, two} {
+		e.ran(l, key)
+	}
+	key = e.key("crash")
+	c := e.brief(key)
+	c.NotBefore = time.Hour
+	e.acquire(a, c) // and is never heard of again
+	e.await("the lease of a process that crashed to end", 4*e.short+patience, func() bool {
+		g, err := two.TryLock(e.ctx, key, locker.OncePer(time.Hour))
+		if err == nil {
+			e.unlock(g)
+		}
+		return err == nil
+	})
 }
 
 func oncePeriod(e *env) {
 	const instances, periods = 5, 3
 	period := 2 * e.short
 	if slowLeases(e.caps) { // marks end by the second, as leases do, and a busy store is seconds late
-		period = 8 * e.short
+		period = 4 * e.short
 	}
-	key := e.key("job")
+	every := period * 3 / 4
+	// A store whose clients' clocks are apart has leases and marks last for longer.
+	a, brief := e.open(), e.brief(e.key("brief"))
+	e.acquire(a, brief)
+	most := period + max(0, e.held(a, e.claim(brief.Key)).RetryAfter-brief.TTL)
+	type call struct{ called, began time.Time } // began is zero if it did not run
 	var mu sync.Mutex
-	runs := map[int]int{}
+	var calls []call
+	key := e.key("job")
 	clients := make([]*locker.Client[struct{}], instances)
 	for i := range clients {
 		clients[i] = e.locker(e.open(), locker.Config{})
@@ -163,18 +260,34 @@ func oncePeriod(e *env) {
 		late := time.Duration(i) * period / 2 / (instances - 1) // is its clock
 		for n := range periods {
 			e.pause(time.Until(start.Add(late + time.Duration(n)*period)))
-			_, err := locker.Once(e.ctx, clients[i], key, period*3/4, func(context.Context, struct{}) error {
-				mu.Lock()
-				defer mu.Unlock()
-				runs[n]++
+			c := call{called: time.Now()}
+			_, err := locker.Once(e.ctx, clients[i], key, every, func(context.Context, struct{}) error {
+				c.began = time.Now()
 				return nil
 			})
 			if err != nil {
 				e.Errorf("Once = %v", err)
 			}
+			mu.Lock()
+			calls = append(calls, c)
+			mu.Unlock()
 		}
 	})
-	if got := fmt.Sprint(runs); got != "map[0:1 1:1 2:1]" {
-		e.Errorf("runs by period: %s, want one in each", got)
+	// The machine may stand still at any moment, so what counts is when a call was made and when its function began, which is at the
+	// earliest when the mark before it has ended.
+	runs := slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return c.began.IsZero() })
+	slices.SortFunc(runs, func(a, b call) int { return a.began.Compare(b.began) })
+	if len(runs) < 2 {
+		e.Fatalf("it ran %d times in %d calls over %d periods", len(runs), len(calls), periods)
+	}
+	for i, c := range runs[1:] {
+		if d := c.began.Sub(runs[i].called); d < every-2*time.Millisecond { // a store may count milliseconds
+			e.Errorf("it ran again %v after a call that ran it, want %v at least", d, every)
+		}
+	}
+	for _, c := range calls {
+		if c.began.IsZero() && !slices.ContainsFunc(runs, func(r call) bool { return c.called.Before(r.began.Add(most)) }) {
+			e.Errorf("it did not run %v after the beginning, and had not run for %v", c.called.Sub(start), most)
+		}
 	}
 }

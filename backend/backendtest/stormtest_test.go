@@ -11,7 +11,7 @@ func TestStormsFind(t *testing.T) {
 	const most = 1500 // some take 40 on average
 	for _, defect := range []string{
 		"no tombstone", "tombstones not looked at", "repeat refused", "token constant", "anybody may release",
-		"cancelled claims stay in line", "readers beside a writer", "reserved tokens are given away",
+		"cancelled claims stay in the queue", "readers beside a writer", "reserved tokens are given away",
 		"a weight counts as one",
 	} {
 		t.Run(strings.ReplaceAll(defect, " ", "-"), func(t *testing.T) {

@@ -40,7 +40,7 @@ func lateAttempt(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
 	c := e.claim(key)
-	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	e.lost("Release before any attempt landed", release(e.ctx, a, c))
 	for _, client := range []backend.Backend{b, a} {
 		e.tombstoned(client, c)
 	}
@@ -65,7 +65,7 @@ func tombstoneOutlivesOthers(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
 	c := e.claim(key)
-	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	e.lost("Release before any attempt landed", release(e.ctx, a, c))
 	for range 3 {
 		e.free(b, key)
 		inFlight := e.claim(key)
@@ -90,7 +90,7 @@ func tombstoneWhileHeld(e *env) {
 	e.acquire(a, holder)
 	c := e.claim(key)
 	e.held(b, c)
-	e.lost("Release of a claim that waits", b.Release(e.ctx, c))
+	e.lost("Release of a claim that waits", release(e.ctx, b, c))
 	if _, err := b.TryAcquire(e.ctx, c); backend.AnswerOf(err) != backend.No {
 		e.Fatalf("a withdrawn claim, while another holds = %v, want ErrLost or ErrHeld", err)
 	}
@@ -106,7 +106,7 @@ func manyTombstones(e *env) {
 	var last backend.Claim
 	for range 100 {
 		last = e.claim(key)
-		e.lost("Release before any attempt landed", a.Release(e.ctx, last))
+		e.lost("Release before any attempt landed", release(e.ctx, a, last))
 	}
 	e.tombstoned(b, last)
 	c := e.claim(key)
@@ -127,7 +127,7 @@ func tombstoneOfExpired(e *env) {
 	c := e.brief(key)
 	e.acquire(a, c)
 	e.ranOut(b, c)
-	e.lost("Release of a lease that ran out", a.Release(e.ctx, c))
+	e.lost("Release of a lease that ran out", release(e.ctx, a, c))
 	e.tombstoned(b, c)
 }
 
@@ -135,7 +135,7 @@ func tombstoneOfExpired(e *env) {
 func tombstoneLasts(e *env) {
 	a, b := e.open(), e.open()
 	c := e.brief(e.key("k"))
-	e.lost("Release before any attempt landed", a.Release(e.ctx, c))
+	e.lost("Release before any attempt landed", release(e.ctx, a, c))
 	e.pause(c.TTL + c.TTL/2)
 	e.tombstoned(b, c)
 }

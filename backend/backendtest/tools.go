@@ -155,7 +155,7 @@ func forceRelease(e *env) {
 	e.lost("Renew after ForceRelease", a.Renew(e.ctx, c))
 	_, err := a.TryAcquire(e.ctx, c)
 	e.lost("a repeated attempt after ForceRelease", err)
-	e.lost("Release after ForceRelease", a.Release(e.ctx, c))
+	e.lost("Release after ForceRelease", release(e.ctx, a, c))
 	next := e.claim(key)
 	if later := e.acquire(a, next).Token; later <= token {
 		e.Errorf("token %d after %d", later, token)

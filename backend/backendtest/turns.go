@@ -68,7 +68,7 @@ func (r *turns) Event(ctx context.Context, e locker.Event) {
 	}
 }
 
-// note records a turn. One that cannot be written is missed by who reads.
+// note records a turn. One that cannot be written is missed by the reader.
 func (r *turns) note(line string, asked, granted time.Duration) {
 	_, _ = r.team.rec.Begin(history.Event{Worker: "line", Key: line, Asked: asked, Start: granted}, granted+1)
 }

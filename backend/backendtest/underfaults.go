@@ -56,7 +56,7 @@ func lostReply(e *env) {
 			c := e.claim(key)
 			c.NoneInFlight = true
 			_, err := direct.TryAcquire(e.ctx, c)
-			_ = direct.Release(e.ctx, c)
+			_, _ = direct.Release(e.ctx, c)
 			return err == nil
 		})
 	}

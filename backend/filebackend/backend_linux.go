@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/backend/record"
 )
 
 func init() { backend.Register("file", open) }
@@ -34,8 +38,11 @@ var _ backend.Backend = (*Backend)(nil)
 func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	query := u.Query()
 	fsync := query.Get("fsync")
-	query.Del("fsync")
-	if u.User != nil || u.Host != "" || len(query) > 0 || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
+	delete(query, "fsync")
+	if unknown := slices.Sorted(maps.Keys(query)); len(unknown) > 0 {
+		return nil, &backend.InvalidError{Field: "url", Value: unknown[0], Reason: "is not a known query parameter (known: fsync)"}
+	}
+	if u.User != nil || u.Host != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) || strings.ContainsRune(u.Path, 0) {
 		return nil, &backend.InvalidError{Field: "url", Reason: "file:// takes the absolute path of a folder, and fsync, as in file:///var/lock/app"}
 	}
 	if fsync != "" && fsync != "true" && fsync != "false" {
@@ -61,7 +68,11 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return capabilities
 }
 
-var capabilities = memstore.New(memstore.Config{}).Capabilities()
+var capabilities = func() backend.Capabilities {
+	caps := record.Capabilities
+	caps.Name = "file"
+	return caps
+}()
 
 // use returns the folder until done is called.
 func (b *Backend) use(ctx context.Context) (f *folder, done func(), err error) {
@@ -78,14 +89,14 @@ func (b *Backend) use(ctx context.Context) (f *folder, done func(), err error) {
 }
 
 // change makes one verb about c, and returns the verb's error or why it could not be made.
-func (b *Backend) change(ctx context.Context, c backend.Claim, verb func(*memstore.Store) error) error {
+func (b *Backend) change(ctx context.Context, c backend.Claim, urgent bool, verb func(*record.Record, time.Time) error) error {
 	f, done, err := b.use(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var answer error
-	err = f.change(ctx, c.Key, b.fsync, []string{c.ID()}, func(s *memstore.Store) { answer = verb(s) })
+	err = f.change(ctx, c.Key, b.fsync, urgent, []string{c.ID()}, func(r *record.Record, now time.Time) { answer = verb(r, now) })
 	if err != nil {
 		return err
 	}
@@ -97,8 +108,8 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 	if err := c.Validate(capabilities); err != nil {
 		return backend.Grant{}, err
 	}
-	err = b.change(ctx, c, func(s *memstore.Store) (err error) {
-		g, err = s.Acquire(c)
+	err = b.change(ctx, c, false, func(r *record.Record, now time.Time) (err error) {
+		g, err = r.Acquire(c, now)
 		return err
 	})
 	if err != nil {
@@ -112,15 +123,22 @@ func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
 	if err := c.Validate(capabilities); err != nil {
 		return err
 	}
-	return b.change(ctx, c, func(s *memstore.Store) error { return s.Renew(c) })
+	return b.change(ctx, c, true, func(r *record.Record, now time.Time) error { return r.Renew(c, now) })
 }
 
 // Release implements [backend.Backend].
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
+func (b *Backend) Release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
 	if err := c.ValidateRelease(capabilities); err != nil {
-		return err
+		return told, err
 	}
-	return b.change(ctx, c, func(s *memstore.Store) error { return s.Release(c) })
+	err = b.change(ctx, c, false, func(r *record.Record, now time.Time) (err error) {
+		told, err = r.Release(c, now)
+		return err
+	})
+	if err != nil {
+		return backend.Released{}, err
+	}
+	return told, nil
 }
 
 // Heartbeat implements [backend.Backend], one key after the other.
@@ -140,8 +158,8 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 		for _, i := range group {
 			ids, some = append(ids, claims[i].ID()), append(some, claims[i])
 		}
-		err := f.change(ctx, some[0].Key, b.fsync, ids, func(s *memstore.Store) {
-			for n, answer := range s.Heartbeat(some) {
+		err := f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) {
+			for n, answer := range r.Heartbeat(some, now) {
 				answers[group[n]] = answer
 			}
 		})
@@ -158,15 +176,7 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 // Where the kernel has no more inotify instances to give (fs.inotify.max_user_instances), it is
 // [errors.ErrUnsupported], and waiters poll.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
-	if err := backend.ValidateKey(c.Key); err != nil {
-		return nil, err
-	}
-	f, done, err := b.use(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	w, err := f.watcher()
+	w, err := b.watcher(ctx, c.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -175,21 +185,51 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 
 // Inspect implements [backend.Backend].
 func (b *Backend) Inspect(ctx context.Context, key string) (state backend.State, err error) {
-	err = b.look(ctx, key, func(s *memstore.Store, rec record) {
-		state = s.Inspect(key)
-		state.Token = rec.Image.Token
-	})
+	err = b.look(ctx, key, func(r *record.Record, now time.Time) { state = r.Inspect(now) })
 	return state, err
+}
+
+// Observe implements [backend.Backend]. A hold has to last for as long as the kernel takes to tell
+// and a record to be read, some 100 µs. Where the kernel has no more inotify instances to give, it
+// is [errors.ErrUnsupported].
+func (b *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
+	return func(yield func(backend.State, error) bool) {
+		w, err := b.watcher(ctx, key)
+		if err != nil {
+			yield(backend.State{}, err)
+			return
+		}
+		file := name(key)
+		changed, leave := w.enterTopic(file, observerTopic(file))
+		defer leave()
+		look := func(ctx context.Context) (backend.State, error) { return b.Inspect(ctx, key) }
+		if backend.ObserveBy(ctx, backend.SlowLook, changed, look, yield) {
+			yield(backend.State{}, fmt.Errorf("%w: inotify tells nothing any more of %s", errors.ErrUnsupported, b.folder.dir))
+		}
+	}
+}
+
+// watcher returns the folder's, for one who is about to watch key.
+func (b *Backend) watcher(ctx context.Context, key string) (*watcher, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, err
+	}
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return f.watcher()
 }
 
 // Saved implements [backend.Backend].
 func (b *Backend) Saved(ctx context.Context, key string) (state []byte, err error) {
-	err = b.look(ctx, key, func(s *memstore.Store, _ record) { state = s.Saved(key) })
+	err = b.look(ctx, key, func(r *record.Record, _ time.Time) { state = r.Saved })
 	return state, err
 }
 
 // look calls see with what there is of key; not if there is nothing.
-func (b *Backend) look(ctx context.Context, key string, see func(*memstore.Store, record)) error {
+func (b *Backend) look(ctx context.Context, key string, see func(*record.Record, time.Time)) error {
 	if err := backend.ValidateKey(key); err != nil {
 		return err
 	}
@@ -198,9 +238,9 @@ func (b *Backend) look(ctx context.Context, key string, see func(*memstore.Store
 		return err
 	}
 	defer done()
-	s, rec, err := f.look(name(key))
-	if err == nil && s != nil {
-		see(s, rec)
+	rec, now, err := f.look(name(key))
+	if err == nil && rec != nil {
+		see(&rec.Image, now)
 	}
 	return err
 }
@@ -221,17 +261,16 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				yield(backend.Listed{}, err)
 				return
 			}
-			s, _, err := f.look(file)
+			rec, now, err := f.look(file)
 			if err != nil && !errors.Is(err, errStranger) {
 				unread = err
 			}
-			if s == nil {
+			if rec == nil || !strings.HasPrefix(rec.Key, prefix) {
 				continue
 			}
-			for _, l := range s.List(prefix) {
-				if !yield(l, nil) {
-					return
-				}
+			state := rec.Image.Inspect(now)
+			if (state.Holders != nil || state.Waiters != nil) && !yield(backend.Listed{Key: rec.Key, State: state}, nil) {
+				return
 			}
 		}
 		if unread != nil {

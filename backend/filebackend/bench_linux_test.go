@@ -13,7 +13,7 @@ func BenchmarkPair(b *testing.B) {
 		if _, err := f.TryAcquire(b.Context(), c); err != nil {
 			b.Fatal(err)
 		}
-		if err := f.Release(b.Context(), c); err != nil {
+		if _, err := f.Release(b.Context(), c); err != nil {
 			b.Fatal(err)
 		}
 	}

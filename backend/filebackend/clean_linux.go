@@ -7,15 +7,20 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-// cleanEvery is how often a process looks for files that nobody needs any more.
-const cleanEvery = 10 * time.Minute
+const (
+	cleanEvery = 10 * time.Minute // how often a process looks for files that nobody needs any more
+	tellsFor   = time.Minute      // how long the next holder is told of a lease that ran out ([backend.Grant].TookOver)
+)
 
 // clean deletes them until ctx is done.
 func (f *folder) clean(ctx context.Context) {
@@ -30,21 +35,24 @@ func (f *folder) clean(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records of keys of which nothing is left, temporary files of processes that
+// sweep deletes the records of keys of which nothing is left for a while, temporary files of processes that
 // were killed while they wrote them, and the files of processes that ended so long ago that no
 // lease of theirs can be left: each process's is as old as its last sweep.
 func (f *folder) sweep(ctx context.Context) {
 	now := time.Now()
-	_ = os.Chtimes(f.processPath(f.me), now, now)
+	touch(f.processPath(f.me))
 	for file, err := range f.records() {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		s, rec, err := f.look(file)
-		if err != nil || s == nil || !f.take(&rec, s, nil) {
+		rec, at, err := f.look(file)
+		if err != nil || rec == nil || !f.take(rec, at, nil) {
 			continue
 		}
-		_ = f.change(ctx, rec.Key, false, nil, func(*memstore.Store) {}) // looks again, and forgets
+		if f.tells(file) { // safeguard: file-tells
+			continue
+		}
+		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {}) // looks again, and forgets
 	}
 	for process, err := range entries(filepath.Join(f.dir, processesDir)) {
 		if err != nil || ctx.Err() != nil {
@@ -64,8 +72,27 @@ func (f *folder) sweep(ctx context.Context) {
 	}
 }
 
+// tells reports whether the next holder may have to be told of what is in a key's file: it has changed lately, or a lease in it has not
+// been over for long, whether its process has ended or not.
+func (f *folder) tells(file string) bool {
+	if !older(f.path(file), time.Now().Add(-tellsFor)) {
+		return true
+	}
+	var rec keyFile
+	_, err := read(f.path(file), &rec)
+	lately := rec.Base.Add(f.clock() - tellsFor)
+	return err == nil && rec.Boot == f.boot && slices.ContainsFunc(rec.Image.Holds, func(h record.Hold) bool { return h.Expires.After(lately) })
+}
+
+// touch has the file at path be as old as now. It does not follow a symbolic link, whose target may
+// be anybody's.
+func touch(path string) {
+	now := unix.Timespec{Nsec: unix.UTIME_NOW}
+	_ = unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
 func older(path string, than time.Time) bool {
-	info, err := os.Stat(path)
+	info, err := os.Lstat(path)
 	return err == nil && info.ModTime().Before(than)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/backend/filebackend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +54,7 @@ func harness(dir string, open func(t testing.TB) backend.Backend) backendtest.Ha
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dir := folder(t)
 	backendtest.Run(t, harness(dir, func(t testing.TB) backend.Backend { return open(t, dir) }))
 }
@@ -60,6 +62,8 @@ func TestConformance(t *testing.T) {
 // TestConformanceAlone runs the suite with clients that have nothing in common but the files, as
 // those of different processes.
 func TestConformanceAlone(t *testing.T) {
+	testserver.InTestAll(t, "the same suite with clients that share nothing")
+	t.Parallel()
 	dir := folder(t)
 	h := harness(dir, func(t testing.TB) backend.Backend {
 		b, err := filebackend.OpenAlone(t.Context(), dir)
@@ -78,7 +82,7 @@ type visible struct{ *filebackend.Backend }
 
 var released atomic.Int64
 
-func (v *visible) Release(ctx context.Context, c backend.Claim) error {
+func (v *visible) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	released.Add(1)
 	return v.Backend.Release(ctx, c)
 }

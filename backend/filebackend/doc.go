@@ -10,13 +10,14 @@
 // version is [backend.ErrForeign], and never taken for a free lock.
 //
 // Leases run by the machine's boot clock, which nobody can set and which counts while the machine
-// is suspended. A reboot ends every hold; tokens go on rising, and stored states and marks
-// ([backend.Claim.NotBefore]) stay, in a folder that outlives it (/var/lock and /tmp often do not).
+// is suspended. A reboot ends every hold; tokens go on rising, also if the calendar was set back
+// meanwhile, and stored states and marks ([backend.Claim.NotBefore]) stay, in a folder that
+// outlives it (/var/lock and /tmp often do not).
 // The kernel writes to the disk when it likes, so a power failure may leave a stored state of some
 // seconds before, or a file that is torn; with file:///FOLDER?fsync=true every change is on the
 // disk before its verb answers, which takes as long as the disk does.
 //
-// A process that ends, by kill -9 as well, is noticed at once: its holds and its places in line are
+// A process that ends, by kill -9 as well, is noticed at once: its holds and its places in the queue are
 // gone, and those who wait are woken. Not so what it has handed on to a child: see
 // [Backend.Process].
 //

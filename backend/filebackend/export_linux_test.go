@@ -7,12 +7,23 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // OpenAlone opens dir as another process would: with nothing in common with this process's other
 // clients but the files. It counts as alive until this process ends.
 func OpenAlone(ctx context.Context, dir string) (*Backend, error) {
-	f := &folder{dir: dir, clock: bootClock, claims: map[string]bool{"stay": true}, clients: 1}
+	return openAlone(ctx, dir, bootClock)
+}
+
+// OpenBooted is [OpenAlone] on a machine that was booted so long ago.
+func OpenBooted(ctx context.Context, dir string, ago time.Duration) (*Backend, error) {
+	now := bootClock()
+	return openAlone(ctx, dir, func() time.Duration { return bootClock() - now + ago })
+}
+
+func openAlone(ctx context.Context, dir string, clock func() time.Duration) (*Backend, error) {
+	f := &folder{dir: dir, clock: clock, claims: map[string]bool{"stay": true}, clients: 1}
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
@@ -39,11 +50,18 @@ func Reboot(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	for _, path := range files {
-		var rec record
+		var rec keyFile
 		rewrite(t, path, &rec, func() { rec.Boot = "another" })
 	}
 	var c clock
 	rewrite(t, filepath.Join(dir, clockName), &c, func() { c.Boot = "another" })
+}
+
+// CalendarAhead makes the clock that the calendar was so far ahead when the machine was booted.
+func CalendarAhead(t testing.TB, dir string, ahead time.Duration) {
+	t.Helper()
+	var c clock
+	rewrite(t, filepath.Join(dir, clockName), &c, func() { c.Base = c.Base.Add(ahead) })
 }
 
 func rewrite(t testing.TB, path string, v any, change func()) {
@@ -66,8 +84,12 @@ func LockOf(dir, key string) string {
 	return filepath.Join(dir, locksDir, fmt.Sprintf("%02x", shardOf(name(key))))
 }
 
-// Die is what the kernel does with a process's file when the process ends.
-func (b *Backend) Die() { _ = b.folder.process.Close() }
+// Die ends what the process does by itself, and does what the kernel does with its file then.
+func (b *Backend) Die() {
+	b.folder.stop()
+	b.folder.tasks.Wait()
+	_ = b.folder.process.Close()
+}
 
 // ProcessPath is where others look for the process.
 func (b *Backend) ProcessPath() string { return b.folder.processPath(b.folder.me) }
@@ -76,3 +98,19 @@ var (
 	BootClock    = bootClock
 	RefuseShared = refuseShared
 )
+
+// MaxFile is how many bytes a file may have.
+const MaxFile = maxFile
+
+// RefuseTimeNamespace is the check of a process's clock.
+var RefuseTimeNamespace = refuseTimeNamespace
+
+// Synced has each file and folder that is written to the disk told to f, until the test ends.
+func Synced(t testing.TB, f func(path string)) {
+	was := syncFile
+	t.Cleanup(func() { syncFile = was })
+	syncFile = func(file *os.File) error {
+		f(file.Name())
+		return was(file)
+	}
+}

@@ -1,13 +1,17 @@
 package filebackend_test
 
 import (
+	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/filebackend"
@@ -70,6 +74,10 @@ func TestRefusedURLs(t *testing.T) {
 			t.Errorf("Open(%s) = %v, want ErrInvalid", url, err)
 		}
 	}
+	const unknown = `"sync": is not a known query parameter (known: fsync)`
+	if _, err := backend.Open(t.Context(), "file:///x?sync=true&fsync=true"); err == nil || !strings.HasSuffix(err.Error(), unknown) {
+		t.Errorf("Open = %v, want %s", err, unknown)
+	}
 	parent := t.TempDir()
 	if err := os.WriteFile(filepath.Join(parent, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -86,6 +94,111 @@ func TestRefusedURLs(t *testing.T) {
 	if names := left(t, parent); len(names) != 1 {
 		t.Errorf("refused URLs have left %q", names)
 	}
+}
+
+// Whoever may write to the folder can put anything where a record, a lock file or a process's file
+// is looked for. It is refused at once, whatever it is, and Close does not wait for it.
+func TestNoRegularFile(t *testing.T) {
+	elsewhere := folder(t)
+	other := open(t, elsewhere)
+	defer other.Close()
+	acquire(t, other, claim("k"))
+	for what, put := range map[string]func(path string) error{
+		"a link to a device without end": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a link to a record":             func(path string) error { return os.Symlink(filebackend.RecordOf(elsewhere, "k"), path) },
+		"a FIFO without a writer":        func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a folder":                       func(path string) error { return os.Mkdir(path, 0o700) },
+		"a socket": func(path string) error {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = unix.Close(fd) }()
+			link := filepath.Join(t.TempDir(), "f") // a socket's path is 107 bytes at most
+			if err := os.Symlink(filepath.Dir(path), link); err != nil {
+				return err
+			}
+			return unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(link, filepath.Base(path))})
+		},
+		"too large": func(path string) error {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Truncate(path, filebackend.MaxFile+1)
+		},
+	} {
+		for where, of := range map[string]func(dir, key string) string{"record": filebackend.RecordOf, "lock": filebackend.LockOf} {
+			if what == "too large" && where == "lock" {
+				continue // nobody reads it
+			}
+			t.Run(where+"/"+what, func(t *testing.T) {
+				dir := folder(t)
+				b := open(t, dir)
+				defer b.Close()
+				path := of(dir, "k")
+				if err := put(path); err != nil {
+					t.Fatal(err)
+				}
+				stop := writeEach(t, path, 3*time.Second)
+				defer stop()
+				c := claim("k")
+				_, err := b.TryAcquire(t.Context(), c)
+				verbs := map[string]error{"TryAcquire": err, "Renew": b.Renew(t.Context(), c), "Release": storetest.Release(t.Context(), b, c)}
+				if where == "record" {
+					_, verbs["Inspect"] = b.Inspect(t.Context(), "k")
+				}
+				for verb, err := range verbs {
+					if !errors.Is(err, backend.ErrForeign) || !strings.Contains(err.Error(), path) {
+						t.Errorf("%s = %v, want ErrForeign with the path", verb, err)
+					}
+					if what == "too large" && !strings.Contains(err.Error(), "larger than") {
+						t.Errorf("%s = %v, which does not say how large a file may be", verb, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// writeEach opens a FIFO at path for writing, again and again, so that a reader that waits for it
+// fails the test instead of hanging it.
+func writeEach(t *testing.T, path string, pause time.Duration) (stop func()) {
+	t.Helper()
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(pause):
+			}
+			if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+				continue // anything else opens for writing without a reader
+			}
+			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+				_ = unix.Close(fd)
+				t.Errorf("a verb waits for the writer of %s", path)
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// A process's file that is none says nothing about the process: its claims last.
+func TestProcessFileReplaced(t *testing.T) {
+	dir := folder(t)
+	a, b := open(t, dir), alone(t, dir)
+	defer a.Close()
+	acquire(t, b, claim("k"))
+	path := b.ProcessPath()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held(t, a, claim("k"))
 }
 
 // One folder is one store however its path is written.
@@ -107,12 +220,19 @@ func TestOneFolder(t *testing.T) {
 }
 
 func TestFsync(t *testing.T) {
-	b := open(t, folder(t)+"?fsync=true")
+	dir := folder(t)
+	b := open(t, dir+"?fsync=true")
 	defer b.Close()
 	c := claim("k")
+	var synced []string
+	filebackend.Synced(t, func(path string) { synced = append(synced, path) })
 	acquire(t, b, c)
+	keys := filepath.Dir(filebackend.RecordOf(dir, "k"))
+	if len(synced) != 2 || filepath.Dir(synced[0]) != dir || synced[1] != keys { // the new record, before it has its name, and then that
+		t.Errorf("a grant is written to the disk by %q, want a file of %s and then %s", synced, dir, keys)
+	}
 	c.Save = []byte("state")
-	if err := b.Release(t.Context(), c); err != nil {
+	if _, err := b.Release(t.Context(), c); err != nil {
 		t.Error(err)
 	}
 	if state, err := b.Saved(t.Context(), "k"); string(state) != "state" || err != nil {
@@ -148,11 +268,18 @@ func TestTorn(t *testing.T) {
 		_, acquired := b.TryAcquire(t.Context(), other)
 		_, inspected := b.Inspect(t.Context(), "k")
 		for verb, err := range map[string]error{
-			"TryAcquire": acquired, "Inspect": inspected, "Renew": b.Renew(t.Context(), c), "Release": b.Release(t.Context(), c),
+			"TryAcquire": acquired, "Inspect": inspected, "Renew": b.Renew(t.Context(), c), "Release": storetest.Release(t.Context(), b, c),
 		} {
 			if !errors.Is(err, backend.ErrForeign) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s with a file that is %s = %v, want ErrForeign with its path", verb, what, err)
 			}
+		}
+		var listed error
+		for _, err := range b.List(t.Context(), "") {
+			listed = cmp.Or(err, listed)
+		}
+		if (listed == nil) != (what == "foreign" || what == "zeros") { // may it be a lock?
+			t.Errorf("List with a file that is %s ends with %v", what, listed)
 		}
 		if after, err := os.ReadFile(path); err != nil || string(after) != content {
 			t.Errorf("a file that is %s was changed to %q, %v", what, after, err)
@@ -168,7 +295,7 @@ func TestTorn(t *testing.T) {
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Release(t.Context(), c); err != nil {
+	if _, err := b.Release(t.Context(), c); err != nil {
 		t.Errorf("Release with the file as it was = %v", err)
 	}
 }
@@ -207,7 +334,7 @@ func TestWeightFormat(t *testing.T) {
 		t.Errorf("TryAcquire of all permits = %v", err)
 	}
 	written("a heavy one waits", "2", true)
-	if err := b.Release(t.Context(), waits); !errors.Is(err, backend.ErrLost) {
+	if _, err := b.Release(t.Context(), waits); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("Release of a claim that waits = %v", err)
 	}
 	written("it has left", "1", false)
@@ -216,11 +343,11 @@ func TestWeightFormat(t *testing.T) {
 	if _, err := another.TryAcquire(t.Context(), permit(1, false)); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("TryAcquire by another client = %v", err)
 	}
-	if err := b.Release(t.Context(), heavy); err != nil {
+	if _, err := b.Release(t.Context(), heavy); err != nil {
 		t.Errorf("Release = %v", err)
 	}
 	written("it was released", "1", false)
-	if err := b.Release(t.Context(), light); err != nil {
+	if _, err := b.Release(t.Context(), light); err != nil {
 		t.Errorf("Release = %v", err)
 	}
 }
@@ -238,7 +365,7 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("token %d after %d", g.Token, last)
 		}
 		last = g.Token + uint64(g.Reserved) - 1
-		if err := b.Release(t.Context(), c); err != nil {
+		if _, err := b.Release(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -343,7 +470,7 @@ func TestReboot(t *testing.T) {
 	once := claim("once")
 	acquire(t, b, once)
 	once.NotBefore = 24 * time.Hour
-	if err := b.Release(t.Context(), once); err != nil {
+	if _, err := b.Release(t.Context(), once); err != nil {
 		t.Fatal(err)
 	}
 	c.Save = []byte("state")
@@ -376,6 +503,90 @@ func TestReboot(t *testing.T) {
 	var e *backend.EarlyError
 	if _, err := after.TryAcquire(t.Context(), early); !errors.As(err, &e) || e.RetryAfter < 23*time.Hour {
 		t.Errorf("TryAcquire before the mark = %v, want to be refused for a day", err)
+	}
+}
+
+// The calendar is set back while the machine is booted anew: tokens go on rising all the same, also
+// those of keys of which nothing is left.
+// covers: K1
+func TestRebootWithTheCalendarSetBack(t *testing.T) {
+	const day = 24 * time.Hour
+	dir := folder(t)
+	booted := func(ago time.Duration) *filebackend.Backend {
+		b, err := filebackend.OpenBooted(t.Context(), dir, ago)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	last := map[string]uint64{}
+	next := func(b *filebackend.Backend, key string) backend.Claim {
+		c := claim(key)
+		g := acquire(t, b, c)
+		if g.Token <= last[key] {
+			t.Errorf("%s: token %d after %d", key, g.Token, last[key])
+		}
+		last[key] = g.Token
+		return c
+	}
+	reboot := func(b *filebackend.Backend) {
+		b.Die() // first: what the process swept afterwards would be swept by a dead one
+		filebackend.Reboot(t, dir)
+	}
+
+	booted(10 * day).Die()
+	filebackend.CalendarAhead(t, dir, 5*day)
+	first := booted(10 * day)
+	if _, err := first.Release(t.Context(), next(first, "free")); err != nil {
+		t.Fatal(err)
+	}
+	next(first, "held")
+	reboot(first)
+
+	second := booted(time.Minute) // which forgets nothing
+	next(second, "held")
+	reboot(second)
+
+	third := booted(time.Minute)
+	next(third, "held")
+	next(third, "free")
+}
+
+// A mark that was left before the calendar was set back at a reboot ends no later than after its
+// length, counted from then.
+func TestMarkAfterTheCalendarWasSetBack(t *testing.T) {
+	const day, period = 24 * time.Hour, time.Hour
+	dir := folder(t)
+	booted := func(ago time.Duration) *filebackend.Backend {
+		b, err := filebackend.OpenBooted(t.Context(), dir, ago)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b
+	}
+	booted(10 * day).Die()
+	filebackend.CalendarAhead(t, dir, 5*day)
+	first := booted(10 * day)
+	job := claim("k")
+	acquire(t, first, job)
+	job.NotBefore = period
+	if _, err := first.Release(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	first.Die()
+	filebackend.Reboot(t, dir)
+
+	second := booted(time.Minute)
+	var early *backend.EarlyError
+	for range 2 { // the second by what the first has written
+		again := claim("k")
+		again.NotBefore = period
+		_, err := second.TryAcquire(t.Context(), again)
+		if !errors.As(err, &early) || early.RetryAfter > period+time.Minute || early.RetryAfter < period-time.Minute {
+			t.Errorf("a job after the calendar was set back by days = %v, want that it waits for %v", err, period)
+		}
 	}
 }
 
@@ -469,19 +680,19 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// What was left by those who died is deleted when nobody can need it.
+// What was left by those who died is deleted when nobody can need it, also to be told that their leases ran out.
 func TestSweep(t *testing.T) {
-	dir := folder(t)
+	dir, last := folder(t), map[string]uint64{}
 	old := time.Now().Add(-48 * time.Hour)
 	// swept returns when the backend has swept, which it does as soon as it is open, and begins with
 	// the records and ends with temporary files.
-	swept := func() *filebackend.Backend {
+	sweptBy := func(open func() *filebackend.Backend) *filebackend.Backend {
 		t.Helper()
 		last := filepath.Join(dir, "temp-last")
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(last, nil, 0o600), os.Chtimes(last, old, old)); err != nil {
 			t.Fatal(err)
 		}
-		b := alone(t, dir)
+		b := open()
 		storetest.Eventually(t, "sweep", func() error {
 			left, err := filepath.Glob(filepath.Join(dir, "temp-[lo]*")) // last and old, in any order
 			if len(left) > 0 {
@@ -491,12 +702,49 @@ func TestSweep(t *testing.T) {
 		})
 		return b
 	}
-	b := swept()
-	acquire(t, b, claim("dead"))
-	acquire(t, b, claim("held"))
+	swept := func() *filebackend.Backend {
+		t.Helper()
+		return sweptBy(func() *filebackend.Backend { return alone(t, dir) })
+	}
 	owner := swept()
 	acquire(t, owner, claim("mine"))
-	b.Die()
+	// holds has a process hold keys for a second, so long ago, and die if it is to.
+	holds := func(ago time.Duration, dies bool, keys ...string) (b *filebackend.Backend) {
+		t.Helper()
+		b = sweptBy(func() *filebackend.Backend { // before another one sweeps, who would be taken for it
+			b, err := filebackend.OpenBooted(t.Context(), dir, filebackend.BootClock()-ago)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			return b
+		})
+		for _, key := range keys {
+			c := claim(key)
+			c.TTL = time.Second
+			last[key] = acquire(t, b, c).Token
+		}
+		if dies {
+			b.Die()
+		}
+		return b
+	}
+	b := holds(2*time.Minute, true, "dead", "held")
+	holds(2*time.Minute, false, "lost")
+	holds(30*time.Second, true, "dead lately")
+	holds(30*time.Second, false, "lost lately")
+	holds(2*time.Minute, false, "written lately")
+	records, err := filepath.Glob(filepath.Join(dir, "keys", "*"))
+	if err != nil || len(records) != 7 {
+		t.Fatal(records, err)
+	}
+	for _, path := range records {
+		if path != filebackend.RecordOf(dir, "written lately") {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	temp, fresh := filepath.Join(dir, "temp-old"), filepath.Join(dir, "temp-new")
 	for _, path := range []string{temp, fresh} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -510,10 +758,16 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	swept()
+	for _, key := range []string{"dead lately", "lost lately", "written lately"} {
+		if g := acquire(t, owner, claim(key)); g.TookOver != last[key] {
+			t.Errorf("%s: the next is told of token %d, want %d", key, g.TookOver, last[key])
+		}
+	}
 	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
 	for path, want := range map[string]bool{
 		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false,
-		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true, filebackend.RecordOf(dir, "mine"): false,
+		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true, filebackend.RecordOf(dir, "lost"): true,
+		filebackend.RecordOf(dir, "mine"): false,
 	} {
 		if gone(path) != want {
 			t.Errorf("%s is gone: %v, want %v", path, !want, want)
@@ -537,6 +791,45 @@ func TestFileSystems(t *testing.T) {
 		if err := filebackend.RefuseShared("/dir", magic); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A process with a boot clock of its own is refused.
+func TestTimeNamespaces(t *testing.T) {
+	for offsets, want := range map[string]error{
+		"monotonic           0         0\nboottime            0         0\n": nil,
+		"monotonic        1000         0\nboottime            0         0\n": nil,
+		"monotonic           0         0\nboottime         1000         0\n": backend.ErrUnsafe,
+		"monotonic           0         0\nboottime           -1 500000000\n": backend.ErrUnsafe,
+		"monotonic           0         0\nboottime            0 500000000\n": backend.ErrUnsafe,
+	} {
+		if err := filebackend.RefuseTimeNamespace(offsets); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", offsets, err, want)
+		}
+	}
+}
+
+// A client is closed while a claim of it is left: the process lives for others, as its file is there
+// and locked. When somebody has removed the folder, there is a new one.
+func TestProcessOfAClosedClient(t *testing.T) {
+	dir := folder(t)
+	processes := filepath.Join(dir, "processes")
+	b := open(t, dir)
+	acquire(t, b, claim("k"))
+	_ = b.Close()
+	was := left(t, processes)
+	if len(was) != 1 {
+		t.Fatalf("%q are there of a process whose lease goes on", was)
+	}
+	held(t, alone(t, dir), claim("k"))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir)
+	defer again.Close()
+	acquire(t, again, claim("k"))
+	if now := left(t, processes); len(now) != 1 || now[0] == was[0] {
+		t.Errorf("%q are there, want a new file of this process", now)
 	}
 }
 
@@ -568,7 +861,7 @@ func TestTokenAhead(t *testing.T) {
 	c := claim("k")
 	c.MinToken = uint64(time.Now().Add(time.Minute).UnixMicro())
 	g := acquire(t, b, c)
-	if err := b.Release(t.Context(), c); err != nil {
+	if _, err := b.Release(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	if next := acquire(t, b, claim("k")); next.Token <= g.Token {

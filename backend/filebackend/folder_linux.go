@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/backend/record"
 )
 
 // What is in a folder.
@@ -26,6 +26,7 @@ const (
 	keysDir      = "keys"      // a record for each key, by the hash of the key
 	locksDir     = "locks"     // empty files that are locked while a record changes; they stay
 	processesDir = "processes" // an empty file for each process, which has it locked while it lives
+	forgottenDir = "forgotten" // up to when the clock was when keys were forgotten, for each shard that has forgotten one
 	clockName    = "clock"
 	tempPrefix   = "temp-"
 )
@@ -122,7 +123,11 @@ func (f *folder) open(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range f.shards {
-		f.shards[i] = shard{folder: f, turn: make(chan struct{}, 1), path: filepath.Join(f.dir, locksDir, fmt.Sprintf("%02x", i))}
+		name := fmt.Sprintf("%02x", i)
+		f.shards[i] = shard{
+			folder: f, queue: make(chan struct{}, 1), turn: make(chan struct{}, 1), path: filepath.Join(f.dir, locksDir, name),
+			forgottenPath: filepath.Join(f.dir, forgottenDir, name),
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -160,17 +165,29 @@ func (f *folder) prepare() error {
 	if err := local(f.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{keysDir, locksDir, processesDir} {
+	for _, name := range []string{keysDir, locksDir, processesDir, forgottenDir} {
 		path := filepath.Join(f.dir, name)
 		err := os.Mkdir(path, f.mode)
 		if err == nil { // the umask may have taken something
 			err = os.Chmod(path, info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
 		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, fs.ErrExist) {
+			err = isFolder(path)
+		}
+		if err != nil {
 			return notDone(err)
 		}
 	}
 	return nil
+}
+
+// isFolder refuses what is no folder, a symbolic link to one included.
+func isFolder(path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%w: %s is no folder", backend.ErrForeign, path)
+	}
+	return err
 }
 
 // A clock is the content of the clock file: which calendar time every process of a boot takes the
@@ -189,7 +206,7 @@ func (f *folder) readClock(ctx context.Context) error {
 	}
 	f.boot = strings.TrimSpace(string(boot))
 	path := filepath.Join(f.dir, clockName)
-	unlock, err := f.shards[0].lock(ctx)
+	unlock, err := f.shards[0].lock(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -200,10 +217,12 @@ func (f *folder) readClock(ctx context.Context) error {
 		return err
 	}
 	if c.Boot != f.boot {
-		// Not before that of the boot before: tokens follow it.
+		// Above the tokens of all keys that were forgotten, as the calendar may have been set back.
 		base := time.Now().Round(0).Add(-f.clock())
-		if base.Before(c.Base) {
-			base = c.Base
+		for i := range f.shards {
+			if last := f.shards[i].lastForgotten(); base.Before(last) { // safeguard: file-calendar
+				base = last
+			}
 		}
 		c = clock{backend.NewOwner(), f.boot, base}
 		content, err := encode(format, c)
@@ -250,7 +269,7 @@ func (f *folder) processPath(id string) string {
 // with their leases.
 func (f *folder) dead(process string) bool {
 	ended, err := f.probe(process)
-	return err == nil && ended
+	return err == nil && ended // safeguard: file-dead
 }
 
 // lives reports whether a process certainly lives.
@@ -262,7 +281,7 @@ func (f *folder) lives(process string) bool {
 // probe reports whether a process has ended. The shared lock that it takes for a moment is in
 // nobody's way: an ended process's file is never locked exclusively again.
 func (f *folder) probe(process string) (ended bool, err error) {
-	file, err := os.Open(f.processPath(process))
+	file, err := openRegular(f.processPath(process))
 	if err != nil {
 		return false, err
 	}
@@ -288,17 +307,18 @@ func shardOf(name string) int {
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, keysDir, name) }
 
-// change makes one verb about key, in one step: verb changes the store of that key alone, and
+// change makes one verb about key, in one step: verb changes the record of that key, and
 // nobody else reads or writes the record between its reading and its replacement. ids are the
-// claims that this process is heard of by this. With lasting, the change is on the disk afterwards.
-func (f *folder) change(ctx context.Context, key string, lasting bool, ids []string, verb func(*memstore.Store)) error {
+// claims that this process is heard of by this. With lasting, the change is on the disk afterwards;
+// with urgent, it is made before others of this process that wait.
+func (f *folder) change(ctx context.Context, key string, lasting, urgent bool, ids []string, verb func(*record.Record, time.Time)) error {
 	file := name(key)
-	unlock, err := f.shards[shardOf(file)].lock(ctx)
+	unlock, err := f.shards[shardOf(file)].lock(ctx, urgent)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	rec := record{Key: key, Boot: f.boot, Base: f.base}
+	rec := keyFile{Key: key, Boot: f.boot, Base: f.base}
 	before, err := read(f.path(file), &rec)
 	if err != nil {
 		return err
@@ -306,21 +326,18 @@ func (f *folder) change(ctx context.Context, key string, lasting bool, ids []str
 	if rec.Key != key {
 		return fmt.Errorf("%w: %s is the file of another key", backend.ErrForeign, f.path(file))
 	}
-	s, err := f.view(&rec)
+	now, err := f.view(&rec)
 	if err != nil {
 		return err
 	}
-	verb(s)
-	forget := f.take(&rec, s, ids)
+	verb(&rec.Image, now)
+	forget := f.take(&rec, now, ids)
 	f.note(&rec)
 	if forget {
 		if before == nil {
 			return nil
 		}
-		if err := os.Remove(f.path(file)); err != nil {
-			return notDone(err)
-		}
-		return nil
+		return f.shards[shardOf(file)].forget(f.path(file), rec.Image.Token, lasting)
 	}
 	after, err := encode(rec.format(), rec)
 	if err != nil || bytes.Equal(after, before) {
@@ -330,7 +347,7 @@ func (f *folder) change(ctx context.Context, key string, lasting bool, ids []str
 }
 
 // note remembers whether rec names this process.
-func (f *folder) note(rec *record) {
+func (f *folder) note(rec *keyFile) {
 	named := false
 	for _, process := range rec.By {
 		named = named || process == f.me
@@ -344,37 +361,57 @@ func (f *folder) note(rec *record) {
 	}
 }
 
-// look returns the store of a record as it is now, without changing it. Files are replaced as a
-// whole, so that needs no lock. There is none (nil) if there is no file.
-func (f *folder) look(file string) (*memstore.Store, record, error) {
-	rec := record{}
-	content, err := read(f.path(file), &rec)
+// look returns a record as it is now, without changing it. Files are replaced as a whole, so that needs
+// no lock. There is none (nil) if there is no file.
+func (f *folder) look(file string) (*keyFile, time.Time, error) {
+	rec := &keyFile{}
+	content, err := read(f.path(file), rec)
 	if err != nil || content == nil {
-		return nil, rec, err
+		return nil, time.Time{}, err
 	}
-	s, err := f.view(&rec)
-	return s, rec, err
+	now, err := f.view(rec)
+	if err != nil {
+		return nil, now, err
+	}
+	return rec, now, nil
 }
 
 // A shard is the right to change the records of some keys.
 type shard struct {
 	folder *folder
+	queue  chan struct{} // of the goroutines of this process that are not urgent: one of them waits for turn
 	turn   chan struct{} // of the goroutines of this process
 	path   string
 	file   *os.File // with turn
+
+	forgottenPath string
+	forgotten     time.Time // what this process has written there; with turn
 }
 
 // lock waits for the shard: first among the goroutines of this process, then among processes, in
-// the kernel's queue. An error is a no.
-func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
+// the kernel's queue. Whoever is urgent has one that is not before it at most: the attempts of a
+// thousand waiters take seconds, and a renewal has a sixth of its TTL. An error is a no.
+func (s *shard) lock(ctx context.Context, urgent bool) (unlock func(), err error) {
 	timeout := time.NewTimer(requestTimeout)
 	defer timeout.Stop()
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timeout.C:
-		return nil, s.stuck()
+	enter := func(gate chan struct{}) error {
+		select {
+		case gate <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C:
+			return s.stuck()
+		}
+	}
+	if !urgent { // safeguard: file-renewals-first
+		if err := enter(s.queue); err != nil {
+			return nil, err
+		}
+		defer func() { <-s.queue }()
+	}
+	if err := enter(s.turn); err != nil {
+		return nil, err
 	}
 	locked, err := s.flock(unix.LOCK_NB)
 	if err != nil {
@@ -384,7 +421,7 @@ func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
 	if locked {
 		return s.unlock, nil
 	}
-	// A blocking flock cannot be given up. Who does not want to wait for it any longer leaves it to
+	// A blocking flock cannot be given up. A caller that waits no longer leaves it to
 	// a goroutine, which keeps the turn: nobody else of this process could be quicker.
 	done := make(chan error, 1)
 	go func() {
@@ -416,6 +453,44 @@ func (s *shard) lock(ctx context.Context) (unlock func(), err error) {
 	return nil, err
 }
 
+// forgottenAhead is how far ahead of the clock it is written what was forgotten, so that keys which
+// come and go cost one more file a second.
+const forgottenAhead = time.Second
+
+// forget deletes the record of a key whose last token was token. The caller has the shard.
+//
+// Safety: nothing else remembers the token, and the first one of a new record is the clock's. In
+// this boot the clock has passed it already, see take. The clock of the next boot begins with the
+// calendar, which may have been set back (or begins in the past, on a machine without a battery):
+// so it begins at what is written here, before the record goes, or later. What is written only
+// rises, as it follows the clock and is written by one at a time.
+func (s *shard) forget(path string, token uint64, lasting bool) error {
+	if last := time.UnixMicro(int64(token)); !last.Before(s.forgotten) { //nolint:gosec // the clock has passed it
+		ahead := s.folder.base.Add(s.folder.clock() + forgottenAhead)
+		content, err := encode(format, ahead)
+		if err == nil {
+			err = s.folder.replace(s.forgottenPath, content, lasting)
+		}
+		if err != nil {
+			return err
+		}
+		s.forgotten = ahead
+	}
+	if err := os.Remove(path); err != nil {
+		return notDone(err)
+	}
+	return nil
+}
+
+// lastForgotten is when the clock had not passed the last token yet that forget has noted. A file
+// that cannot be read, as after a power failure, says nothing.
+func (s *shard) lastForgotten() (last time.Time) {
+	if _, err := read(s.forgottenPath, &last); err != nil {
+		return time.Time{}
+	}
+	return last
+}
+
 func (s *shard) stuck() error {
 	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrUnavailable, s.path)
 }
@@ -431,17 +506,17 @@ func (s *shard) unlock() {
 // False says that it is to be tried again.
 func (s *shard) flock(how int) (locked bool, err error) {
 	if s.file == nil {
-		s.file, err = os.Open(s.path)
+		s.file, err = openRegular(s.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err = s.create(); err == nil {
-				s.file, err = os.Open(s.path)
+				s.file, err = openRegular(s.path)
 			}
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	err = unix.Flock(int(s.file.Fd()), unix.LOCK_EX|how)
+	err = unix.Flock(int(s.file.Fd()), unix.LOCK_EX|how) // safeguard: file-lock
 	switch {
 	case err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 		return false, err
@@ -487,6 +562,6 @@ func sameFile(file *os.File, path string) bool {
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	return err == nil && os.SameFile(mine, there)
 }

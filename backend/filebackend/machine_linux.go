@@ -44,8 +44,13 @@ func local(dir string) error {
 	if err != nil {
 		return nil // no time namespaces
 	}
-	for line := range strings.Lines(string(offsets)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0") {
+	return refuseTimeNamespace(string(offsets))
+}
+
+// refuseTimeNamespace refuses a process whose boot clock is not the machine's, by its timens_offsets.
+func refuseTimeNamespace(offsets string) error {
+	for line := range strings.Lines(offsets) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" && (f[1] != "0" || f[2] != "0") { // safeguard: file-time-namespace
 			return fmt.Errorf("%w: this process is in a time namespace of its own, so its boot clock is not that of others", backend.ErrUnsafe)
 		}
 	}

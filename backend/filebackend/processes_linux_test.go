@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -23,10 +24,16 @@ import (
 func TestProcesses(t *testing.T) { backendtest.ProcessesSeen(t, "file://"+folder(t)) }
 
 // covers: G6, B11
-func TestFlashSale(t *testing.T) { backendtest.FlashSale(t, "file://"+folder(t)) }
+func TestFlashSale(t *testing.T) {
+	testserver.InTestAll(t, "a sale with kills")
+	backendtest.FlashSale(t, "file://"+folder(t))
+}
 
 // covers: G6, B11
-func TestOneOpen(t *testing.T) { backendtest.OneOpen(t, "file://"+folder(t)) }
+func TestOneOpen(t *testing.T) {
+	testserver.InTestAll(t, "processes that are killed")
+	backendtest.OneOpen(t, "file://"+folder(t))
+}
 
 // folder is the path of one that is to be made: in memory where there is such a place, as a disk
 // that others keep busy may hold up a rename for seconds.
@@ -182,7 +189,8 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrHeld) {
+	var held *backend.HeldError
+	if _, err := b.TryAcquire(t.Context(), c); !errors.As(err, &held) {
 		t.Fatalf("TryAcquire beside a process that holds = %v", err)
 	}
 	p.signal(t, syscall.SIGKILL)
@@ -191,10 +199,10 @@ func TestKilled(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("nobody was told that the holder was killed")
 	}
-	if _, err := b.TryAcquire(t.Context(), c); err != nil {
-		t.Errorf("TryAcquire when the holder was killed = %v", err)
+	if g, err := b.TryAcquire(t.Context(), c); err != nil || g.TookOver != held.Token {
+		t.Errorf("TryAcquire when the holder of token %d was killed = %+v, %v", held.Token, g, err)
 	}
-	if err := b.Release(t.Context(), c); err != nil {
+	if _, err := b.Release(t.Context(), c); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,17 +14,19 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-// A record is the content of a key's file.
-type record struct {
+// A keyFile is the content of a key's file.
+type keyFile struct {
 	Key   string
 	Boot  string            // the boot whose clock Base is for
 	Base  time.Time         // what the calendar said when that clock was 0; fixed for as long as the file is there
 	By    map[string]string // by Claim.ID: the process that asked for it last
-	Image memstore.Image
+	Image record.Record
 }
 
 // How a file begins that this version understands. The checksum of the rest follows. The second
@@ -35,12 +38,16 @@ const (
 )
 
 // format is the one to write the record in.
-func (r *record) format() string {
+func (r *keyFile) format() string {
 	if r.Image.Weighted() {
 		return weightFormat
 	}
 	return format
 }
+
+// maxFile is how many bytes a file may have: more than 100,000 waiters of one key take, and no more
+// than a process can read.
+const maxFile = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -85,26 +92,62 @@ func decode(path string, content []byte, v any) error {
 
 // read decodes the file at path into v and returns its content, nil if there is no file.
 func read(path string, v any) ([]byte, error) {
-	content, err := os.ReadFile(path)
+	file, err := openRegular(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, notDone(err)
 	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, notDone(err)
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("%w: %s is larger than %d bytes", backend.ErrForeign, path, maxFile)
+	}
 	return content, decode(path, content, v)
 }
+
+// openRegular opens a file for reading, and nothing but a regular file: what is in a folder that
+// others may write to can be anything. Opening neither follows a symbolic link, which may lead to a
+// device without an end, nor waits, as it would for the writer of a FIFO. Anything else is
+// [backend.ErrForeign].
+func openRegular(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // safeguard: file-regular
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // a link; a socket
+		return nil, fmt.Errorf("%w: %s is no regular file", backend.ErrForeign, path)
+	case err != nil:
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", backend.ErrForeign, path)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+var syncFile = (*os.File).Sync // a variable for tests
 
 // replace puts content at path in one step. What it returns before the rename is a no. With lasting
 // it is on the disk when that returns, and an error behind the rename is unknown.
 func (f *folder) replace(path string, content []byte, lasting bool) error {
+	if len(content) > maxFile { // nobody would read it
+		return notDone(fmt.Errorf("%s would be larger than %d bytes", path, maxFile))
+	}
 	temp, err := f.create(filepath.Join(f.dir, tempPrefix+backend.NewOwner()))
 	if err != nil {
 		return notDone(err)
 	}
 	_, err = temp.Write(content)
-	if err == nil && lasting {
-		err = temp.Sync()
+	if err == nil && lasting { // safeguard: file-fsync
+		err = syncFile(temp)
 	}
 	if err = errors.Join(err, temp.Close()); err == nil {
 		err = os.Rename(temp.Name(), path)
@@ -121,7 +164,7 @@ func (f *folder) replace(path string, content []byte, lasting bool) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	return dir.Sync()
+	return syncFile(dir) // safeguard: file-fsync-folder
 }
 
 // create makes a file with the folder's permissions, whatever the umask is.
@@ -138,43 +181,49 @@ func (f *folder) create(path string) (*os.File, error) {
 
 // notDone is an error before which nothing was changed, so it is a no.
 func notDone(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, backend.ErrForeign):
+		return err
+	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	}
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
-// view returns the store of one key as f's clock and processes have it now, made of what is in rec.
-// A key that has no file is a rec with nothing but the key.
+// view makes of what is in rec the record as f's clock and processes have it now. A key that has no
+// file is a rec with nothing but the key.
 //
 // Another boot's claims are over: whoever held or waited was a process of that boot. If one of them
 // lives, the folder is shared by two machines, whose clocks say nothing about each other.
-func (f *folder) view(rec *record) (*memstore.Store, error) {
+func (f *folder) view(rec *keyFile) (now time.Time, err error) {
 	dead := map[string]bool{}
 	for _, process := range rec.By {
 		if _, known := dead[process]; !known && process != f.me {
 			dead[process] = f.dead(process)
-			if rec.Boot != f.boot && f.lives(process) {
-				return nil, fmt.Errorf("%w: another machine uses the folder %s", backend.ErrUnsafe, f.dir)
+			if rec.Boot != f.boot && f.lives(process) { // safeguard: file-boot
+				return now, fmt.Errorf("%w: another machine uses the folder %s", backend.ErrUnsafe, f.dir)
 			}
 		}
 	}
 	if rec.Boot != f.boot {
 		rec.Boot, rec.Base, rec.By, rec.Image = f.boot, f.base, nil, rec.Image.Lasting()
+		// If the calendar was set back, a mark would stand for that much longer. It was left by a hold
+		// whose token was the clock's, so its length from now on is long enough.
+		back := time.UnixMicro(int64(rec.Image.Token)).Sub(rec.Base.Add(f.clock())) //nolint:gosec // a time
+		if back > 0 && !rec.Image.Mark.IsZero() {                                   // safeguard: file-mark
+			rec.Image.Mark = rec.Image.Mark.Add(-back)
+		}
 	}
-	rec.Image = rec.Image.Without(func(id string) bool { return dead[rec.By[id]] })
-	now := rec.Base.Add(f.clock())
-	s := memstore.New(memstore.Config{Now: func() time.Time { return now }})
-	s.Load(rec.Key, rec.Image)
-	return s, nil
+	rec.Image.Over(func(id string) bool { return dead[rec.By[id]] })
+	return rec.Base.Add(f.clock()), nil
 }
 
-// take puts what s has of the key now into rec. The claims of ids are this process's, if they are
+// take drops what is over of the record. The claims of ids are this process's, if they are
 // there. It reports whether the key may be forgotten: when nothing is left of it, and the clock has
 // passed its last token, so that the first token of a new file is above it. (Within one boot:
 // f.base is that of every file that is made in it.)
-func (f *folder) take(rec *record, s *memstore.Store, ids []string) (forget bool) {
-	rec.Image = s.Image(rec.Key)
+func (f *folder) take(rec *keyFile, now time.Time, ids []string) (forget bool) {
+	empty := rec.Image.Trim(now)
 	by := map[string]string{}
 	keep := func(id string) {
 		if by[id] = rec.By[id]; slices.Contains(ids, id) {
@@ -184,9 +233,9 @@ func (f *folder) take(rec *record, s *memstore.Store, ids []string) (forget bool
 	for _, h := range rec.Image.Holds {
 		keep(h.ID)
 	}
-	for _, p := range rec.Image.Line {
+	for _, p := range rec.Image.Queue {
 		keep(p.Claim.ID())
 	}
 	rec.By = by
-	return rec.Image.Empty() && rec.Image.Token < uint64(f.base.Add(f.clock()).UnixMicro())
+	return empty && rec.Image.Passed(f.base.Add(f.clock()))
 }

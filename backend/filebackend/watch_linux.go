@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/record"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -65,30 +66,33 @@ func (w *watcher) close() {
 	<-w.ended
 }
 
-// enter adds a watch until ctx is done. Whoever stands in line is signalled with what is handed to
+// enter adds a watch until ctx is done. A claim that is queued is signalled with what is handed to
 // it, anybody else when the key may be free.
 func (w *watcher) enter(ctx context.Context, c backend.Claim) <-chan backend.Wake {
-	record := name(c.Key)
-	topic := record
-	if c.Queue {
-		topic = claimTopic(record, c.ID())
-	}
-	w.mu.Lock()
-	w.watched[record]++
-	w.mu.Unlock()
-	wake, leave := w.hub.Enter(topic)
-	context.AfterFunc(ctx, func() {
-		leave()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.watched[record]--; w.watched[record] == 0 {
-			delete(w.watched, record)
-		}
-	})
+	c.Key = name(c.Key)
+	wake, leave := w.enterTopic(c.Key, record.Topic(c))
+	context.AfterFunc(ctx, leave)
 	return wake
 }
 
-func claimTopic(record, id string) string { return record + "/" + id }
+// enterTopic adds a watch of a record's file until leave is called.
+func (w *watcher) enterTopic(file, topic string) (wake <-chan backend.Wake, leave func()) {
+	w.mu.Lock()
+	w.watched[file]++
+	w.mu.Unlock()
+	wake, leaveHub := w.hub.Enter(topic)
+	return wake, func() {
+		leaveHub()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.watched[file]--; w.watched[file] == 0 {
+			delete(w.watched, file)
+		}
+	}
+}
+
+// observerTopic is the topic of those who hear of every change.
+func observerTopic(file string) string { return file + "!" }
 
 // run reads what the kernel tells until the watcher is closed, or the folder is gone.
 func (w *watcher) run() {
@@ -124,12 +128,12 @@ func (w *watcher) told(events []byte) bool {
 			died = append(died, file)
 		}
 	}
-	for record := range records {
+	for file := range records {
 		w.mu.Lock()
-		concerned := w.watched[record] > 0
+		concerned := w.watched[file] > 0
 		w.mu.Unlock()
 		if concerned {
-			w.look(record)
+			w.look(file)
 		}
 	}
 	for _, process := range died {
@@ -142,21 +146,16 @@ func (w *watcher) told(events []byte) bool {
 	return true
 }
 
-// look signals whoever watches a record and can have the key now.
-func (w *watcher) look(record string) {
-	s, rec, err := w.folder.look(record)
-	if err != nil || s == nil { // whoever asks learns the same
-		w.hub.Wake(record, backend.Wake{})
+// look signals whoever watches a record and can have the key now, and whoever observes it.
+func (w *watcher) look(file string) {
+	w.hub.Wake(observerTopic(file), backend.Wake{})
+	rec, now, err := w.folder.look(file)
+	if err != nil || rec == nil { // whoever asks learns the same
+		w.hub.Wake(file, backend.Wake{})
 		return
 	}
-	for _, h := range rec.Image.Holds {
-		if h.Handed != nil {
-			w.hub.Deliver(claimTopic(record, h.ID), backend.Wake{Granted: true, Grant: *h.Handed})
-		}
-	}
-	if s.Open(rec.Key) {
-		w.hub.Wake(record, backend.Wake{})
-	}
+	rec.Image.Trim(now)
+	rec.Image.Signal(&w.hub, file)
 }
 
 // await returns when a process that is ending has ended: the kernel tells that its file was closed

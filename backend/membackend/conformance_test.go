@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/backendtest"
 	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,6 +46,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceInRealTime runs the suite as on a server, with its clients racing for real.
 func TestConformanceInRealTime(t *testing.T) {
+	testserver.InTestAll(t, "the same suite in real time")
 	if testing.Short() {
 		t.Skip("the same rules in real time")
 	}

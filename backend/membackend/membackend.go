@@ -11,20 +11,38 @@ import (
 	"context"
 	"iter"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/backend/record"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 func init() { backend.Register("mem", open) }
 
+// A store is what its clients share: a record for each key. Every verb is one critical section of mu, which
+// makes it atomic.
+type store struct {
+	hub     waiting.Hub[backend.Wake]
+	changes waiting.Hub[struct{}] // who holds, by key; see Observe. The end of a lease is not signalled
+	id      string                // of this memory: another store has another, also if it follows this one
+	opens   time.Time             // nothing is granted before
+	grace   time.Duration         // Config.Quarantine
+
+	mu        sync.Mutex
+	records   map[string]*record.Record // by key; one that is not there is free, and nobody waits
+	floor     uint64                    // the last token of all records that were forgotten
+	observers int                       // of any key; while there are none nobody is told of changes
+}
+
 // Backend is one client of a store in memory.
 type Backend struct {
 	backend.Base
-	store  *memstore.Store
+	store  *store
 	closed atomic.Bool
 	onLast func() // takes a named store out of the registry with its last client
 }
@@ -45,7 +63,11 @@ type Config struct {
 
 // NewWith is New with a Config.
 func NewWith(cfg Config) *Backend {
-	return &Backend{store: memstore.New(memstore.Config{Quarantine: cfg.Quarantine})}
+	s := &store{id: backend.NewOwner(), grace: cfg.Quarantine, records: map[string]*record.Record{}}
+	if s.grace > 0 {
+		s.opens = time.Now().Add(s.grace)
+	}
+	return &Backend{store: s}
 }
 
 // Client returns another client of b's store, as a second process would be on a real one. Closing
@@ -53,53 +75,110 @@ func NewWith(cfg Config) *Backend {
 func (b *Backend) Client() *Backend { return &Backend{store: b.store} }
 
 // Capabilities says what a store in one process can do soundly.
-func (b *Backend) Capabilities() backend.Capabilities { return b.store.Capabilities() }
+func (b *Backend) Capabilities() backend.Capabilities { return capabilities }
+
+var capabilities = func() backend.Capabilities {
+	caps := record.Capabilities
+	caps.Name = "mem"
+	return caps
+}()
 
 // TryAcquire implements [backend.Backend].
 func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if err := b.store.Validate(c); err != nil {
+	if err := c.Validate(capabilities); err != nil {
 		return backend.Grant{}, err
 	}
 	if err := b.ready(ctx); err != nil {
 		return backend.Grant{}, err
 	}
-	return b.store.Acquire(c)
+	s := b.store
+	if s.grace > 0 && c.TTL > s.grace {
+		return backend.Grant{}, s.outlasted(c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	r := s.at(c.Key, now)
+	defer s.done(c.Key, r, now)
+	// Until the holds that an earlier memory may have had are over. There is nothing in this one before,
+	// so there is nothing to repeat or to hand over either.
+	if now.Before(s.opens) { // safeguard: mem-quarantine
+		return backend.Grant{}, &backend.QuarantineError{RetryAfter: s.opens.Sub(now), Why: "restarted"}
+	}
+	return r.Acquire(c, now)
+}
+
+// outlasted refuses a claim whose hold would outlast the quarantine of a store that follows this one.
+func (s *store) outlasted(c backend.Claim) error {
+	reason := "is over the store's quarantine of " + s.grace.String()
+	return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: reason}
 }
 
 // Renew implements [backend.Backend].
 func (b *Backend) Renew(ctx context.Context, c backend.Claim) error {
-	if err := b.store.Validate(c); err != nil {
+	if err := c.Validate(capabilities); err != nil {
 		return err
 	}
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	return b.store.Renew(c)
+	s := b.store
+	if s.grace > 0 && c.TTL > s.grace {
+		return s.outlasted(c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	r := s.at(c.Key, now)
+	defer s.done(c.Key, r, now)
+	return r.Renew(c, now)
 }
 
 // Release implements [backend.Backend].
-func (b *Backend) Release(ctx context.Context, c backend.Claim) error {
-	if err := c.ValidateRelease(b.Capabilities()); err != nil {
-		return err
+func (b *Backend) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	if err := c.ValidateRelease(capabilities); err != nil {
+		return backend.Released{}, err
 	}
 	if err := b.ready(ctx); err != nil {
-		return err
+		return backend.Released{}, err
 	}
-	return b.store.Release(c)
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	r := s.at(c.Key, now)
+	defer s.done(c.Key, r, now)
+	return r.Release(c, now)
 }
 
 // Heartbeat implements [backend.Backend].
 func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
-	if err := backend.ValidateHeartbeat(claims, b.Capabilities()); err != nil {
+	if err := backend.ValidateHeartbeat(claims, capabilities); err != nil {
 		return nil, err
 	}
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	return b.store.Heartbeat(claims), nil
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	answers := make([]error, len(claims))
+	for _, group := range backend.ByKey(claims) {
+		some := make([]backend.Claim, len(group))
+		for n, i := range group {
+			some[n] = claims[i]
+		}
+		r := s.at(some[0].Key, now)
+		for n, answer := range r.Heartbeat(some, now) {
+			answers[group[n]] = answer
+		}
+		s.done(some[0].Key, r, now)
+	}
+	return answers, nil
 }
 
-// Watch implements [backend.Backend]. Releases signal, and grants to who stands in line. A lease
+// Watch implements [backend.Backend]. Releases signal, and grants to claims that are queued. A lease
 // that runs out does not, see HeldError.RetryAfter.
 func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	if err := backend.ValidateKey(c.Key); err != nil {
@@ -108,7 +187,7 @@ func (b *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	return b.store.Watch(ctx, c), nil
+	return b.store.hub.Watch(ctx, record.Topic(c)), nil
 }
 
 // Inspect implements [backend.Backend].
@@ -119,7 +198,34 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.State, error
 	if err := b.ready(ctx); err != nil {
 		return backend.State{}, err
 	}
-	return b.store.Inspect(key), nil
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[key]; r != nil {
+		return r.Inspect(time.Now()), nil
+	}
+	return backend.State{}, nil
+}
+
+// Observe implements [backend.Backend]. A hold has to last for as long as a goroutine takes to be
+// woken, to be seen.
+func (b *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
+	return func(yield func(backend.State, error) bool) {
+		changed, leave := b.store.changes.Enter(key)
+		b.store.count(1)
+		defer func() {
+			leave()
+			b.store.count(-1)
+		}()
+		look := func(ctx context.Context) (backend.State, error) { return b.Inspect(ctx, key) }
+		backend.ObserveBy(ctx, backend.SlowLook, changed, look, yield)
+	}
+}
+
+func (s *store) count(observers int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observers += observers
 }
 
 // List implements [backend.Backend].
@@ -129,12 +235,27 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 			yield(backend.Listed{}, err)
 			return
 		}
-		for _, l := range b.store.List(prefix) {
+		for _, l := range b.store.list(prefix) {
 			if !yield(l, nil) {
 				return
 			}
 		}
 	}
+}
+
+func (s *store) list(prefix string) (all []backend.Listed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for key, r := range s.records {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if state := r.Inspect(now); state.Holders != nil || state.Waiters != nil {
+			all = append(all, backend.Listed{Key: key, State: state})
+		}
+	}
+	return all
 }
 
 // ForceRelease implements [backend.Backend].
@@ -150,7 +271,62 @@ func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	return b.store.Saved(key), nil
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[key]; r != nil {
+		return slices.Clone(r.Saved), nil
+	}
+	return nil, nil
+}
+
+// How many records a verb looks at in passing, and for how long at least it keeps what has run out of them:
+// whoever is let in by that is still to ask, and until then is told of the hold. A verb adds one record at
+// most, so what is left behind by keys that nobody asks for again stays in proportion to what is alive.
+const (
+	looks = 2
+	kept  = time.Minute
+)
+
+// at returns key's record, after a look at others, in the order of a map, which is random. The caller has
+// mu, and ends with done.
+func (s *store) at(key string, now time.Time) *record.Record {
+	looked := 0
+	for other, r := range s.records {
+		if r.Trim(now.Add(-kept)) {
+			s.forget(other, r)
+		}
+		if looked++; looked == looks {
+			break
+		}
+	}
+	r := s.records[key]
+	if r == nil {
+		r = &record.Record{Token: s.floor}
+		s.records[key] = r
+	}
+	return r
+}
+
+// done tells what a verb has changed in key's record, only now that it is made: a waiter that was woken
+// before would find the key held and sleep again. It forgets the record if nothing is left. The caller has mu.
+func (s *store) done(key string, r *record.Record, now time.Time) {
+	if r.NewHolders && s.observers > 0 {
+		s.changes.Wake(key, struct{}{})
+	}
+	if r.NewSignals {
+		r.Signal(&s.hub, key)
+	}
+	r.NewHolders, r.NewSignals = false, false
+	if len(r.Holds)+len(r.Queue)+len(r.Tombs) == 0 && r.Trim(now) {
+		s.forget(key, r)
+	}
+}
+
+// forget deletes a record. Its last token is below the next of any key.
+func (s *store) forget(key string, r *record.Record) {
+	s.floor = max(s.floor, r.Token)
+	delete(s.records, key)
 }
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.
@@ -162,7 +338,7 @@ func (b *Backend) Close() error {
 }
 
 // Identity implements [backend.Backend]: clients of one store have the same.
-func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.ID(), b.ready(ctx) }
+func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.id, b.ready(ctx) }
 
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {
@@ -175,7 +351,7 @@ func (b *Backend) ready(ctx context.Context) error {
 // one store.
 var named struct {
 	sync.Mutex
-	stores  map[string]*memstore.Store
+	stores  map[string]*store
 	clients map[string]int
 }
 
@@ -190,9 +366,9 @@ func open(_ context.Context, u *url.URL) (backend.Backend, error) {
 	defer named.Unlock()
 	if named.stores[name] == nil {
 		if named.stores == nil {
-			named.stores, named.clients = map[string]*memstore.Store{}, map[string]int{}
+			named.stores, named.clients = map[string]*store{}, map[string]int{}
 		}
-		named.stores[name] = memstore.New(memstore.Config{})
+		named.stores[name] = New().store
 	}
 	named.clients[name]++
 	return &Backend{store: named.stores[name], onLast: func() { leave(name) }}, nil

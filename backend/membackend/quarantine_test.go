@@ -25,7 +25,7 @@ func TestQuarantine(t *testing.T) {
 		if err := b.Renew(t.Context(), c); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("Renew = %v, want an answer", err)
 		}
-		if err := b.Release(t.Context(), c); !errors.Is(err, backend.ErrLost) {
+		if _, err := b.Release(t.Context(), c); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("Release = %v, want an answer", err)
 		}
 		time.Sleep(q.RetryAfter)

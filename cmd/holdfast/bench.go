@@ -104,7 +104,9 @@ func (b *bench) run(ctx context.Context, w io.Writer) (err error) {
 		for _, lock := range []struct {
 			name    string
 			measure func(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error)
-		}{{"holdfast", c.measure}, {low.name, low.measure}} {
+		}{{"holdfast", func(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error) {
+			return c.measure(ctx, clients, each, low)
+		}}, {low.name, low.measure}} {
 			if lock.name == "" {
 				continue
 			}
@@ -175,8 +177,9 @@ func measure(
 }
 
 // measure measures this client, or several lockers of its own on the same connections: goroutines
-// of one locker would hand the lock on among themselves.
-func (c *client) measure(ctx context.Context, clients int, each time.Duration) ([]time.Duration, time.Duration, error) {
+// of one locker would hand the lock on among themselves. By low it removes what Redis keeps of a key
+// for some seconds after its last hold.
+func (c *client) measure(ctx context.Context, clients int, each time.Duration, low *bare) ([]time.Duration, time.Duration, error) {
 	lockers := make([]*locker.Client[struct{}], 0, clients)
 	defer func() {
 		for _, l := range lockers {
@@ -191,7 +194,9 @@ func (c *client) measure(ctx context.Context, clients int, each time.Duration) (
 		lockers = append(lockers, l)
 	}
 	key := benchKey()
-	defer c.forget(key)
+	if of, ok := c.backend.(interface{ LockKey(key string) string }); ok && low.remove != nil {
+		defer low.remove(of.LockKey(backend.Namespaced(c.config.Namespace, key)))
+	}
 	return measure(ctx, clients, each, func(ctx context.Context, i int) error {
 		g, err := lockers[i].Lock(ctx, key)
 		if err != nil {
@@ -202,18 +207,6 @@ func (c *client) measure(ctx context.Context, clients int, each time.Duration) (
 }
 
 func benchKey() string { return "holdfast-bench-" + backend.NewOwner() }
-
-// forget removes what Redis keeps of a key for some seconds after its last hold.
-func (c *client) forget(key string) {
-	of, ok := c.backend.(interface{ LockKey(key string) string })
-	if !ok {
-		return
-	}
-	if low, err := newBare(c); err == nil {
-		low.remove(of.LockKey(backend.Namespaced(c.config.Namespace, key)))
-		low.close()
-	}
-}
 
 // A bare is the least that a lock on a store does.
 type bare struct {

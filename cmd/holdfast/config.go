@@ -30,9 +30,9 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Show what a configuration comes to, and where each value is from",
 		Long: `Reads FILE, the HOLDFAST_... variables and --backend as every program of holdfast does, and prints each key with the value
-that would be used and where it is from. All mistakes are reported at once, and the status is 2. No store is asked:
+that would be used, where it is from, and which unset variable left it to its default. All mistakes are reported at once, and the status is 2. No store is asked:
 "holdfast doctor" does that. URLs are shown without user, password and query.`,
-		Example: "  holdfast config check holdfast.yaml\n  HOLDFAST_TTL=5s holdfast config check holdfast.yaml -o json | jq -r 'select(.default | not) | .key'",
+		Example: "  holdfast config check holdfast.yaml\n  HOLDFAST_TTL=5s holdfast config check holdfast.yaml -o json |\n    jq -r 'select(.default | not) | .key'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -45,7 +45,7 @@ that would be used and where it is from. All mistakes are reported at once, and 
 			if err != nil {
 				return err
 			}
-			if err := wellFormed(cmd.Context(), f); err != nil {
+			if err := o.wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
 			return o.printSettings(cmd.OutOrStdout(), f)
@@ -56,16 +56,19 @@ that would be used and where it is from. All mistakes are reported at once, and 
 	return cmd
 }
 
-// wellFormed has the store's package read its URL, and no store asked.
-func wellFormed(ctx context.Context, f config.File) error {
+// wellFormed has the store's package read its URL, if there is one, and no store asked.
+func (o *common) wellFormed(ctx context.Context, f config.File) error {
+	if f.Backend.IsZero() {
+		return nil
+	}
 	ctx, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
 	defer cancel()
-	b, _, err := f.Open(ctx)
+	b, _, err := openStore(ctx, f)
 	if err == nil {
 		return b.Close()
 	}
 	if errors.Is(err, backend.ErrInvalid) {
-		return err
+		return o.blame(err)
 	}
 	return nil // it would be tried
 }
@@ -73,7 +76,7 @@ func wellFormed(ctx context.Context, f config.File) error {
 // from is where a setting came from.
 func (o *common) from(s config.Setting) string {
 	if s.Key == "backend" && o.backend != "" {
-		return "--backend"
+		return o.given()
 	}
 	return s.From()
 }

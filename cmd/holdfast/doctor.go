@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -32,31 +32,32 @@ func newDoctor() *cobra.Command {
 		Short: "Find out whether a store is fit to keep locks, and what to change",
 		Long: `Looks at the store that URL or the configuration names: whether it can be reached, how long a request takes beside the TTL,
 whether a lock can be taken and freed and who waits for it is woken, whether locks can be listed, and, as far as the store
-tells, its version, eviction, persistence, replicas or members, space, clock, and what its user may do. Of a quorum every
-node is looked at, and whether two are the same server. It takes locks of its own, named holdfast-doctor-..., and changes
-nothing else.
+tells, its version, eviction, persistence, replicas or members, space, clock and the clock's rate, and what its user may do.
+Of a quorum every node is looked at, and whether two are the same server. On Linux it also looks at how the kernel corrects
+this machine's clock. It takes locks of its own, named holdfast-doctor-..., and changes nothing else.
 
 "fail" is what keeps locks from working, or can lose one without any fault; "warn" is what makes a fault worse than it need
 be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
-		Example: "  holdfast doctor redis://localhost:6379\n  holdfast doctor --config holdfast.yaml -o json | jq -r 'select(.level != \"ok\")'",
+		Example: "  holdfast doctor redis://localhost:6379\n  holdfast doctor -o json | jq -r 'select(.level != \"ok\")'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := o.loadStore(args)
 			if err != nil {
 				return err
 			}
-			if err := wellFormed(cmd.Context(), f); err != nil {
+			if err := o.wellFormed(cmd.Context(), f); err != nil {
 				return err
 			}
 			d := doctor{
 				o: &o, w: cmd.OutOrStdout(), paint: o.paint(cmd), file: f, stopped: cmd.Context().Err,
 			}
 			d.all(cmd.Context())
+			d.machine()
 			switch {
 			case cmd.Context().Err() != nil:
 				return cmd.Context().Err()
 			case d.failed > 0:
-				return &exitError{status: exitFailed, err: fmt.Errorf("%d of %d checks failed", d.failed, d.count)}
+				return exit(exitFailed, "%d of %d checks failed", d.failed, d.count)
 			}
 			return nil
 		},
@@ -72,7 +73,7 @@ func (o *common) loadStore(args []string) (config.File, error) {
 		if o.backend != "" {
 			return config.File{}, usage("URL and --backend are the same; give one of them")
 		}
-		o.backend = args[0]
+		o.backend, o.argument = args[0], true
 	}
 	f, err := o.load()
 	if err == nil && f.Backend.IsZero() {
@@ -85,7 +86,7 @@ func (o *common) loadStore(args []string) (config.File, error) {
 type doctor struct {
 	o     *common
 	w     io.Writer
-	paint paint
+	paint terminal.Paint
 	file  config.File
 	store string // that it is looking at, without secrets
 
@@ -127,16 +128,25 @@ func (d *doctor) flush() {
 	}
 	t := tabwriter.NewWriter(d.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, printable(d.store))
-	colours := map[backend.Level]colour{backend.OK: green, backend.Warn: yellow, backend.Fail: red}
+	colours := map[backend.Level]terminal.Colour{backend.OK: terminal.Green, backend.Warn: terminal.Yellow, backend.Fail: terminal.Red}
 	for _, f := range d.findings {
-		level := d.paint.in(colours[f.Level], string(f.Level))
+		level := d.paint.In(colours[f.Level], string(f.Level))
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", level, f.Check, printable(f.Text))
 		if f.Change != "" {
-			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.in(plain, ""), printable(f.Change))
+			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.In(terminal.Plain, ""), printable(f.Change))
 		}
 	}
 	_ = t.Flush()
 	d.findings = nil
+}
+
+// machine looks at the clock that holders on this machine go by.
+func (d *doctor) machine() {
+	d.store = "this machine"
+	if f, err := machineClock(); err == nil {
+		d.add(f)
+	}
+	d.flush()
 }
 
 // all looks at the store, and at each node of a quorum before it.
@@ -173,9 +183,9 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	ctx, cancel := context.WithTimeout(ctx, doctorLimit)
 	defer cancel()
 	began := time.Now()
-	b, cfg, err := opening.Open(ctx, f)
+	b, cfg, err := openStore(ctx, f)
 	if errors.Is(err, backend.ErrUnsafe) { // an evicting Redis: the rest can be looked at all the same
-		if b2, cfg2, err2 := insist(f).Open(ctx); err2 == nil {
+		if b2, cfg2, err2 := openStore(ctx, insist(f)); err2 == nil {
 			b, cfg, err = b2, cfg2, nil
 		}
 	}
@@ -187,7 +197,7 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	d.find("reached", backend.OK, "in "+ago(time.Since(began)), "")
 	found, err := b.Diagnose(ctx)
 	if err != nil {
-		d.find("set-up", backend.Warn, "the store does not tell how it is set up: "+opening.Reason(err), remedy(err))
+		d.find("set-up", backend.Warn, "the store does not tell how it is set up: "+reason(err), remedy(err))
 	}
 	for _, f := range found {
 		d.add(f)
@@ -199,6 +209,7 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 		d.wakes(ctx, b, key)
 	}
 	d.lists(ctx, b, key)
+	d.deadlocks(ctx, b, f.Locker.Namespace)
 }
 
 // insist is f with a store that may evict.
@@ -233,7 +244,7 @@ func (d *doctor) identity(ctx context.Context, b backend.Backend, same map[strin
 	id, err := b.Identity(ctx)
 	switch other, twice := same[id]; {
 	case err != nil:
-		d.find("independent", backend.Warn, "the node does not tell which server it is: "+opening.Reason(err), "let its user run INFO; or see yourself that no server is listed twice")
+		d.find("independent", backend.Warn, "the node does not tell which server it is: "+reason(err), "let its user run INFO; or see yourself that no server is listed twice")
 	case twice:
 		d.find("independent", backend.Fail, "it is the same server as "+other, "name servers that fail independently: one vote must not count twice")
 	default:
@@ -256,15 +267,15 @@ func claim(b backend.Backend, key string) backend.Claim {
 func (d *doctor) takes(ctx context.Context, b backend.Backend, key string) bool {
 	c := claim(b, key)
 	_, err := b.TryAcquire(ctx, c)
-	if released := b.Release(ctx, c); err == nil {
+	if _, released := b.Release(ctx, c); err == nil {
 		err = released
 	}
 	if errors.Is(err, backend.ErrQuarantined) {
-		d.find("lock", backend.Warn, opening.Reason(err), "nothing, if that was meant; locks are granted again after that time")
+		d.find("lock", backend.Warn, reason(err), "nothing, if that was meant; locks are granted again after that time")
 		return false
 	}
 	if err != nil {
-		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+opening.Reason(err), remedy(err))
+		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+reason(err), remedy(err))
 		return false
 	}
 	d.find("lock", backend.OK, "taken and freed", "")
@@ -278,7 +289,7 @@ func (d *doctor) speed(ctx context.Context, b backend.Backend, key string, ttl t
 	for range roundTrips {
 		began := time.Now()
 		if _, err := b.Inspect(ctx, key); err != nil {
-			d.find("round trip", backend.Fail, "a lock cannot be read: "+opening.Reason(err), remedy(err))
+			d.find("round trip", backend.Fail, "a lock cannot be read: "+reason(err), remedy(err))
 			return
 		}
 		took = append(took, time.Since(began))
@@ -307,22 +318,22 @@ func (d *doctor) wakes(ctx context.Context, b backend.Backend, key string) {
 	}
 	first, second := claim(b, key), claim(b, key)
 	second.Queue, second.WaiterTTL = caps.Queue, second.TTL
-	defer func() { _ = b.Release(ctx, second) }()
+	defer func() { _, _ = b.Release(ctx, second) }()
 	watching, end := context.WithCancel(ctx)
 	defer end()
 	_, err := b.TryAcquire(ctx, first)
 	var woken <-chan backend.Wake
 	if err == nil {
-		defer func() { _ = b.Release(ctx, first) }()
+		defer func() { _, _ = b.Release(ctx, first) }()
 		woken, err = b.Watch(watching, second)
 	}
 	if err == nil {
 		if _, err = b.TryAcquire(ctx, second); errors.Is(err, backend.ErrHeld) {
-			err = b.Release(ctx, first)
+			_, err = b.Release(ctx, first)
 		}
 	}
 	if err != nil {
-		d.find(check, backend.Warn, polls+opening.Reason(err), "for Redis, allow SUBSCRIBE, UNSUBSCRIBE and PUBLISH on the channels")
+		d.find(check, backend.Warn, polls+reason(err), "for Redis, allow SUBSCRIBE, UNSUBSCRIBE and PUBLISH on the channels")
 		return
 	}
 	began := time.Now()
@@ -347,9 +358,26 @@ func (d *doctor) lists(ctx context.Context, b backend.Backend, prefix string) {
 			d.find("list", backend.OK, "not with this store", "")
 			return
 		case err != nil:
-			d.find("list", backend.Warn, "locks cannot be listed: "+opening.Reason(err), "for Redis, allow SCAN; only holdfast list and top need it")
+			d.find("list", backend.Warn, "locks cannot be listed: "+reason(err), "for Redis, allow SCAN; only holdfast list and top need it")
 			return
 		}
 	}
 	d.find("list", backend.OK, "locks can be listed", "")
+}
+
+// deadlocks tells who waits for each other; where it cannot be seen, lists has said why.
+func (d *doctor) deadlocks(ctx context.Context, b backend.Backend, namespace string) {
+	all, _ := locker.Deadlocks(ctx, b, namespace)
+	for _, cycle := range all {
+		d.find("deadlock", backend.Warn, deadlock(cycle), "end one of them, and lock keys in one order, or set break_deadlocks where they lock")
+	}
+}
+
+// deadlock says who waits for whom.
+func deadlock(cycle []locker.Waiting) string {
+	var all []string
+	for _, w := range cycle {
+		all = append(all, w.String())
+	}
+	return strings.Join(all, "; ")
 }

@@ -69,7 +69,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 		nodes = append(nodes, s.URL())
 	}
 	for _, url := range []string{
-		"mem://", srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string", redlockURL(nodes...), etcdURL(testserver.Etcd(t)),
+		"mem://", srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string", redlockURL(nodes...), etcdURL(testserver.EtcdCluster(t, 3).Members...),
 	} {
 		if bad := findings(t, 0, url); bad != nil {
 			t.Errorf("%s: %+v", url, bad)
@@ -159,7 +159,14 @@ func TestDoctorFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			return etcdURL(m)
-		}, []string{"space fail quota is used up", "lock fail space exceeded"}},
+		}, []string{"members warn one, which bears no failure", "space fail quota is used up", "lock fail space exceeded"}},
+		"etcd of Debian": {func(t *testing.T) string {
+			testserver.InTestAll(t, "an old etcd, of Debian's")
+			return etcdURL(testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()).Members[0])
+		}, []string{"version warn may answer reads from the past", "members warn one, which bears no failure"}},
+		"a cluster": {func(t *testing.T) string {
+			return testserver.Cluster(t, persistent).URL()
+		}, []string{"failover warn a lock is granted twice"}},
 		"etcd, one of three": {func(t *testing.T) string {
 			return etcdURL(testserver.EtcdCluster(t, 3).Members[0])
 		}, []string{"members warn names 1 of 3"}},
@@ -248,7 +255,7 @@ func TestUnixSocketOfEtcd(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	forward(t, socket, testserver.Etcd(t).Addr())
-	if bad := findings(t, 0, "etcd+unix://"+socket); bad != nil {
+	if bad := findings(t, 0, "etcd+unix://"+socket); len(bad) != 1 || !is(bad[0], "members warn one") {
 		t.Errorf("%+v", bad)
 	}
 	if bad := findings(t, 1, "etcd+unix://"+socket+"x"); len(bad) != 1 || !strings.Contains(bad[0].Text, "dial unix "+socket+"x: ") {

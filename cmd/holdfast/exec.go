@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -28,41 +29,74 @@ type runner struct {
 	wait, ttl, maxHold, killAfter, oncePer time.Duration
 	noWait, shared, lead                   bool
 	permits, weight                        int
+
+	argv        []string // CMD and its arguments
+	trace       *runTracer
+	unconfirmed bool // a release was not answered, and people were told
 }
 
+// What CMD finds in its environment.
+const (
+	envKey   = "HOLDFAST_KEY"
+	envToken = "HOLDFAST_TOKEN"
+)
+
+// releaseLimit is how long a store may take for a release, where nothing depends on it any more: CMD
+// has ended, and the lease ends by itself.
+const releaseLimit = 700 * time.Millisecond
+
 const runLong = `Waits for the lock, runs CMD while it is held, and releases it when CMD ends.
+The first word behind KEY that is no flag of holdfast's begins CMD, and all that
+follows is CMD's; -- in front of CMD may be left out.
 
-If the lock is lost (the store is away for too long, or somebody released it), CMD's process group gets TERM, and KILL
-after --kill-after, in any case before the lease can have ended, so that CMD does not work beside the next holder. On
-Linux CMD is killed when holdfast itself is; elsewhere, and what CMD has started besides, may outlive it.
+If the lock is lost (the store is away for too long, or somebody released it),
+CMD's process group gets TERM, and KILL after --kill-after, in any case before
+the lease can have ended, so that CMD does not work beside the next holder. On
+Linux CMD is killed when holdfast itself is; elsewhere, and what CMD has started
+besides, may outlive it.
 
-CMD finds HOLDFAST_KEY and HOLDFAST_TOKEN in its environment: a resource that remembers the highest token it has seen can
-refuse a CMD that comes too late.
+A release that the store does not confirm within a second is given up, and a
+note says so: the lock is free when its lease ends. With --once-per it is tried
+for as long as a TTL, 30s at most, as it is what makes the run count.
 
-With --once-per, CMD is not run, and the status is 0, if it was run less than that ago, counted from the beginning of that
-run by the store's clock. Who comes while it runs waits, or with --no-wait exits with 75. A run counts however CMD ends,
-also if it fails. One that was cut off does not: if the lock is lost, --max-hold is over, or the machine crashes in the
-middle, another may run CMD in the same period, a TTL later at most; the two have different tokens. Give less than the
-period of a schedule, such as 18h for a daily job, so that a clock that is a little early skips nothing.
+CMD finds HOLDFAST_KEY and HOLDFAST_TOKEN in its environment: a resource that
+remembers the highest token it has seen can refuse a CMD that comes too late. A
+"holdfast run" of the same key below CMD would wait for itself, and fails with
+75. CMD also finds a TRACEPARENT if holdfast has one, or sends traces: run makes
+spans if OTEL_EXPORTER_OTLP_ENDPOINT or the configuration names a collector.
+
+With --once-per, CMD is not run, and the status is 0, if it was run less than
+that ago, counted from the beginning of that run by the store's clock. Who comes
+while it runs waits, or with --no-wait exits with 75. A run counts however CMD
+ends, also if it fails. One that was cut off does not: if the lock is lost,
+--max-hold is over, or the machine crashes in the middle, another may run CMD in
+the same period, a TTL later at most; the two have different tokens. Give less
+than the period of a schedule, such as 18h for a daily job, so that a clock that
+is a little early skips nothing.
 
 ` + exitHelp
 
 func newRun() *cobra.Command {
 	var r runner
 	cmd := &cobra.Command{
-		Use:   "run KEY [flags] -- CMD [ARG...]",
+		Use:   "run KEY [flags] [--] CMD [ARG...]",
 		Short: "Run a command while holding a lock",
 		Long:  runLong,
-		Example: `  holdfast run report --backend redis://localhost:6379 -- ./report.sh
-  holdfast run report --no-wait -- ./report.sh || [ $? = 75 ]     # in a crontab of several machines
-  holdfast run nightly --once-per 18h -- ./nightly.sh             # the same, once a night even if it is quick
-  holdfast run db --shared -- pg_dump shop
+		Example: `  holdfast run report --backend redis://localhost:6379 ./report.sh
+  # in a crontab of several machines:
+  holdfast run report --no-wait ./report.sh || [ $? = 75 ]
+  # the same, once a night even if it is quick:
+  holdfast run nightly --once-per 18h ./nightly.sh
+  holdfast run db --shared pg_dump shop
   holdfast run encode --permits 4 -- ffmpeg ...
-  holdfast run memory --permits 64 --weight 16 -- ./train.sh      # 16 of 64 GB`,
-		Args: cobra.MinimumNArgs(2),
+  # 16 of 64 GB:
+  holdfast run memory --permits 64 --weight 16 ./train.sh`,
+		Args: r.split,
 		RunE: r.run,
 	}
 	r.flags(cmd)
+	cmd.Flags().SetInterspersed(false) // see split
+	cmd.ValidArgsFunction = r.complete
 	f := cmd.Flags()
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: until it is to be had)")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
@@ -73,22 +107,64 @@ func newRun() *cobra.Command {
 	return cmd
 }
 
+// split takes the flags between KEY and CMD, which pflag has stopped at, as KEY is no flag.
+func (r *runner) split(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags()
+	if len(args) > 1 && f.ArgsLenAtDash() != 0 { // else there are none: -- is in front of KEY
+		if err := f.Parse(args[1:]); err != nil {
+			return cmd.FlagErrorFunc()(cmd, err)
+		}
+		if help, _ := f.GetBool("help"); help {
+			return pflag.ErrHelp
+		}
+		args = append(args[:1:1], f.Args()...)
+	}
+	if len(args) < 2 {
+		return fmt.Errorf("wants a KEY and a CMD, as in: %s report ./report.sh", cmd.CommandPath())
+	}
+	r.argv = args[1:]
+	return nil
+}
+
+// complete completes KEY, and behind it flags, which cobra does not as they are not ahead of it. What
+// CMD takes is files as far as it can tell.
+func (r *runner) complete(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return r.completeKeys(cmd, args, begun)
+	}
+	f := cmd.Flags()
+	if err := f.Parse(args[1:]); err != nil || len(args) > 1 && f.NArg() > 0 || !strings.HasPrefix(begun, "-") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	f.VisitAll(func(f *pflag.Flag) {
+		if name := "--" + f.Name; strings.HasPrefix(name, begun) {
+			names = append(names, name)
+		}
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 func newLeader() *cobra.Command {
 	r := runner{lead: true}
 	cmd := &cobra.Command{
 		Use:   "leader KEY [flags] [-- CMD [ARG...]]",
 		Short: "Show who leads, or run a command whenever this process leads",
-		Long: `Without CMD it shows who holds KEY. With CMD it waits for KEY and runs CMD; when the lock is lost, CMD is ended as by
-"holdfast run", and it waits again. It ends when CMD ends by itself, with CMD's status.
+		Long: `Without CMD it shows who holds KEY. With CMD it waits for KEY and runs CMD; when
+the lock is lost, CMD is ended as by "holdfast run", and it waits again. It ends
+when CMD ends by itself, with CMD's status.
 
 ` + exitHelp,
 		Example: "  holdfast leader scheduler\n  holdfast leader scheduler -- ./scheduler",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return r.run(cmd, args)
+			if len(args) == 1 {
+				return r.withKey(cmd, args, r.inspect)
 			}
-			return r.inspect(cmd, args)
+			if cmd.ArgsLenAtDash() != 1 {
+				return usage("the command goes behind --, as in: holdfast leader %s -- CMD", printable(args[0]))
+			}
+			r.argv = args[1:]
+			return r.run(cmd, args)
 		},
 	}
 	r.flags(cmd)
@@ -97,6 +173,7 @@ func newLeader() *cobra.Command {
 
 func (r *runner) flags(cmd *cobra.Command) {
 	r.common.flags(cmd)
+	r.between = true
 	f := cmd.Flags()
 	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
@@ -115,21 +192,22 @@ func (r *runner) check(cmd *cobra.Command) error {
 			return usage("--%s %v is not positive", f.name, f.d)
 		}
 	}
-	switch {
-	case r.noWait && set("wait"):
-		return usage("--wait and --no-wait exclude each other")
-	case r.shared && set("permits"):
-		return usage("--shared and --permits exclude each other")
-	case set("permits") && r.permits < 1:
-		return usage("--permits %d is not positive", r.permits)
-	case set("weight") && !set("permits"):
-		return usage("--weight is for --permits")
-	case set("weight") && (r.weight < 1 || r.weight > r.permits):
-		return usage("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)
-	case r.oncePer > 0 && (r.shared || set("permits")):
-		return usage("--once-per is for a lock that one holds: not together with --shared or --permits")
-	case r.oncePer > backend.MaxNotBefore:
-		return usage("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore)
+	permits, weight := set("permits"), set("weight")
+	for _, c := range []struct {
+		wrong bool
+		says  string
+	}{
+		{r.noWait && set("wait"), "--wait and --no-wait exclude each other"},
+		{r.shared && permits, "--shared and --permits exclude each other"},
+		{permits && r.permits < 1, fmt.Sprintf("--permits %d is not positive", r.permits)},
+		{weight && !permits, "--weight is for --permits"},
+		{weight && (r.weight < 1 || r.weight > r.permits), fmt.Sprintf("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)},
+		{r.oncePer > 0 && (r.shared || permits), "--once-per is for a lock that one holds: not together with --shared or --permits"},
+		{r.oncePer > backend.MaxNotBefore, fmt.Sprintf("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore)},
+	} {
+		if c.wrong {
+			return usage("%s", c.says)
+		}
 	}
 	return nil
 }
@@ -147,59 +225,109 @@ func (r *runner) options() (opts []locker.Option) {
 	return opts
 }
 
-func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
-	if err := r.check(cmd); err != nil {
+func (r *runner) run(cmd *cobra.Command, args []string) error {
+	key, err := keyArg(args)
+	if err := cmp.Or(r.check(cmd), err); err != nil {
 		return err
 	}
-	if dash := cmd.ArgsLenAtDash(); dash != 1 {
-		return usage("the command goes behind --, as in: holdfast %s %s -- CMD", cmd.Name(), printable(args[0]))
+	path, err := exec.LookPath(r.argv[0])
+	if err != nil { // before the lock is taken
+		return exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), errors.Unwrap(err))
 	}
-	key, err := keyArg(args)
+	f, err := r.load()
+	switch {
+	case err != nil:
+		return err
+	case r.oncePer > 0 && f.Backend.IsZero():
+		return usage("--once-per needs a store that is named, as it has to outlive a restart of the machine: " +
+			"give --backend URL, such as file:///var/lib/locks, or set HOLDFAST_BACKEND")
+	}
+	ctx, tracer, err := startTrace(cmd.Context(), f, cmd.Name()+" "+filepath.Base(path))
 	if err != nil {
 		return err
 	}
-	path, err := exec.LookPath(args[1])
-	if err != nil { // before the lock is taken
-		return &exitError{status: cannotRun(err), err: fmt.Errorf("cannot run %s: %w", printable(args[1]), errors.Unwrap(err))}
+	r.trace = tracer
+	err = r.traced(ctx, key, path)
+	if unsent := r.trace.close(err); unsent != nil {
+		r.note("holdfast: %v", unsent)
 	}
-	if r.oncePer > 0 {
-		if f, err := r.load(); err == nil && f.Backend.IsZero() {
-			return usage("--once-per needs a store that is named, as it has to outlive a restart of the machine: " +
-				"give --backend URL, such as file:///var/lib/locks, or set HOLDFAST_BACKEND")
-		}
-	}
-	ctx, teller := cmd.Context(), &waitTeller{key: key, o: &r.common}
+	return err
+}
+
+// traced opens the store, and runs the command when the lock is held; to lead it does so again and
+// again.
+func (r *runner) traced(ctx context.Context, key, path string) error {
+	teller := &waitTeller{key: key, o: &r.common}
 	c, err := r.open(ctx, func(cfg *locker.Config) {
-		if r.ttl > 0 {
-			cfg.TTL = r.ttl
+		cfg.TTL = cmp.Or(r.ttl, cfg.TTL)
+		cfg.MaxHold = cmp.Or(r.maxHold, cfg.MaxHold)
+		// Those who wait are to know what runs, not by what.
+		cfg.Service = cmp.Or(cfg.Service, os.Getenv("OTEL_SERVICE_NAME"), filepath.Base(path))
+		if r.oncePer == 0 {
+			cfg.ReleaseTimeout = cmp.Or(cfg.ReleaseTimeout, releaseLimit)
 		}
-		if r.maxHold > 0 {
-			cfg.MaxHold = r.maxHold
-		}
-		if cfg.Service == "" { // those who wait are to know what runs, not by what
-			cfg.Service = filepath.Base(path)
-		}
+		cfg.Observer = r.trace.observer()
 		if !r.quiet && !r.noWait {
-			cfg.Observer = teller
+			cfg.Observer = locker.Observers(cfg.Observer, teller)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closed := c.close(); err == nil {
-			err = closed
-		}
-	}()
+	defer r.closeStore(c)
+	if err := r.can(c); err != nil {
+		return err
+	}
+	if err := c.nested(ctx, key); err != nil {
+		return err
+	}
 	teller.store = c.url
 	for {
-		err = r.once(ctx, c, key, path, args[1:])
-		var exit *exitError
-		if !r.lead || !errors.As(err, &exit) || exit.status != exitLost || ctx.Err() != nil {
+		err = r.once(ctx, c, key, path)
+		var ended *exitError
+		if !r.lead || !errors.As(err, &ended) || ended.status != exitLost || ctx.Err() != nil {
 			return err
 		}
-		r.note("holdfast: %v; waiting to lead again", exit)
+		r.note("holdfast: %v; waiting to lead again", ended)
 	}
+}
+
+// closeStore gives the store a moment for a release that it owes an answer to, unless it had that
+// already. Then the process ends, and with it what a client would wait for.
+func (r *runner) closeStore(c *client) {
+	if r.unconfirmed {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = c.close() // what is not released is lost, or was never acquired, which is told
+	}()
+	select {
+	case <-closed:
+	case <-time.After(releaseLimit):
+	}
+}
+
+// nested refuses a lock that the run holds which this process is part of: that run waits for its
+// command to end, and the command would wait for the lock. If the store does not tell who holds, the
+// answer is unknown, and an error too.
+func (c *client) nested(ctx context.Context, key string) error {
+	token, err := strconv.ParseUint(os.Getenv(envToken), 10, 64)
+	if err != nil || os.Getenv(envKey) != key {
+		return nil
+	}
+	s, err := c.Inspect(ctx, key)
+	if err != nil {
+		return c.failure(err)
+	}
+	for _, h := range s.Holders {
+		if h.Token == token && h.Mode == backend.Exclusive {
+			return exit(exitNotAcquired,
+				"%s is held by the holdfast that runs this command, token %d: it would wait for itself", printable(key), token)
+		}
+	}
+	return nil
 }
 
 // A lock takes the lock in the way that the flags say, and keeps the guard, which locker.Do and
@@ -221,13 +349,15 @@ func (l *lock) Lock(ctx context.Context, key string, opts ...locker.Option) (g *
 }
 
 // once takes the lock, runs the command and releases the lock.
-func (r *runner) once(ctx context.Context, c *client, key, path string, argv []string) error {
+func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	var status int
+	var until time.Time
 	var lost, failed, err error
 	ran, l := false, &lock{client: c, try: r.noWait}
-	work := func(context.Context, struct{}) error {
+	work := func(held context.Context, _ struct{}) error {
 		ran = true
-		status, lost, failed = r.under(ctx, l.guard, c, key, path, argv)
+		status, lost, failed = r.under(ctx, l.guard, c, key, path, traceEnv(held))
+		until = l.guard.Until()
 		return lost // so that a run that was cut off does not count for Once
 	}
 	if r.oncePer > 0 {
@@ -244,16 +374,34 @@ func (r *runner) once(ctx context.Context, c *client, key, path string, argv []s
 	case failed != nil:
 		return failed
 	case lost != nil:
-		return &exitError{status: exitLost, err: fmt.Errorf("%s: %w; the command was ended", printable(key), lost)}
+		return exit(exitLost, "%s: %w; the command was ended", printable(key), lost)
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending
 		return &exitError{status: exitLost, err: err}
 	case err != nil: // the lease runs out by itself, and the command has done its work
-		r.note("holdfast: %v", err)
+		r.unconfirmed = true
+		r.note("holdfast: %s: %s", printable(key), r.unreleased(err, time.Until(until)))
 	}
 	if status != 0 {
 		return &exitError{status: status}
 	}
 	return nil
+}
+
+// unreleased says what is known of a lock whose release failed with err, while so much was left of
+// its lease.
+func (r *runner) unreleased(err error, left time.Duration) string {
+	free, why := "it is unknown whether the lock is free", err
+	if backend.Refused(err) {
+		free = "the lock is not free"
+	}
+	if r.oncePer > 0 {
+		free += " and whether this run counts"
+	}
+	if detail := (*locker.Error)(nil); errors.As(err, &detail) {
+		why = cmp.Or(errors.Unwrap(detail.Err), detail.Err)
+	}
+	return fmt.Sprintf("the store did not confirm the release: %s; the lease ends in about %s (%s)",
+		free, ago(max(left, 0)), reason(why))
 }
 
 // notAcquired is a failed Lock with the status that it stands for.
@@ -263,7 +411,7 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 		return err
 	case errors.As(err, &held):
-		return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s is held by %s", printable(key), holding(held.Holder))}
+		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
 		return &exitError{status: exitNotAcquired, err: err}
 	}
@@ -279,7 +427,7 @@ func holding(m backend.Meta) string {
 
 // under runs the command under g. lost is why the lock ended before the command did.
 func (r *runner) under(
-	ctx context.Context, g *locker.Guard[struct{}], c *client, key, path string, argv []string,
+	ctx context.Context, g *locker.Guard[struct{}], c *client, key, path string, env []string,
 ) (status int, lost, err error) {
 	// The child is killed when the thread that made it ends, so that is this one.
 	runtime.LockOSThread()
@@ -288,10 +436,10 @@ func (r *runner) under(
 	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
 	hold := g.Hold()
-	p, err := start(path, argv, append(os.Environ(),
-		"HOLDFAST_KEY="+key, "HOLDFAST_TOKEN="+strconv.FormatUint(hold.Token, 10)), signsOfLife(c.backend)...)
+	env = append(append(os.Environ(), env...), envKey+"="+key, envToken+"="+strconv.FormatUint(hold.Token, 10))
+	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
 	if err != nil {
-		return 0, nil, &exitError{status: cannotRun(err), err: fmt.Errorf("cannot run %s: %w", printable(argv[0]), err)}
+		return 0, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
 	if ctx.Err() != nil { // the signal came before the child
 		p.signal(terminate)
@@ -409,7 +557,7 @@ func (w *waitTeller) refused(err error) {
 	case errors.Is(err, backend.ErrUnavailable), backend.AnswerOf(err) == backend.Unknown:
 		if silent := "silent"; w.told != silent {
 			w.told = silent
-			why := &opening.Error{Store: w.store, Err: err}
+			why := &storeError{Store: w.store, Err: err}
 			w.o.note("holdfast: %s: waiting, %v", printable(w.key), why)
 		}
 		return

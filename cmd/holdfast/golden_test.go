@@ -28,6 +28,8 @@ var varying = []struct{ what, with string }{
 	{`((last_)?token"?:? *)[0-9]{6,}`, "${1}TOKEN"},
 	{`\b[0-9]{15,17}\b`, "TOKEN"},
 	{`(Redis|Valkey) [0-9.]+, free locks are taken by (scripts|SET … IFEQ)`, "SERVER, free locks are taken SOMEHOW"},
+	{`the server's (is within|differs) [^;]*; holders allow`, "the server's is within PART of this machine's; holders allow"},
+	{`the kernel (makes it \S+% (fast|slow)er|leaves it alone)(; not synchronised[^"\n]*)?`, "the kernel does SOMETHING"},
 	{` {2,}`, "  "},
 	{`(?m) +$`, ""},
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -26,57 +27,51 @@ type lockView struct {
 	Waiters []waiterView `json:"waiters"`
 }
 
-type holderView struct {
-	Token   uint64  `json:"token,omitempty"`
-	Mode    string  `json:"mode"`
-	Weight  int     `json:"weight,omitempty"` // of a permit, above 1
-	Service string  `json:"service,omitempty"`
-	Host    string  `json:"host,omitempty"`
-	PID     int     `json:"pid,omitempty"`
-	Held    float64 `json:"held_s,omitempty"`
-	Lease   float64 `json:"lease_left_s"`
-	Trace   string  `json:"trace_id,omitempty"`
+// A claimView is what is told of a claim, whether it holds or waits.
+type claimView struct {
+	Mode    string `json:"mode"`
+	Weight  int    `json:"weight,omitempty"` // of a permit, above 1
+	Service string `json:"service,omitempty"`
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
 
-	id    string
-	meta  backend.Meta
-	lease time.Duration
+	meta backend.Meta
+}
+
+type holderView struct {
+	Token uint64 `json:"token,omitempty"`
+	claimView
+	Held  float64 `json:"held_s,omitempty"`
+	Lease float64 `json:"lease_left_s"`
+	Trace string  `json:"trace_id,omitempty"`
+
+	hold backend.Holder
 }
 
 type waiterView struct {
-	Mode    string  `json:"mode"`
-	Weight  int     `json:"weight,omitempty"` // of a permit, above 1
-	Service string  `json:"service,omitempty"`
-	Host    string  `json:"host,omitempty"`
-	PID     int     `json:"pid,omitempty"`
-	Waits   float64 `json:"waits_s,omitempty"`
+	claimView
+	Waits float64 `json:"waits_s,omitempty"`
+}
 
-	meta backend.Meta
+func claimOf(mode backend.Mode, weight int, m backend.Meta) claimView {
+	if weight <= 1 {
+		weight = 0
+	}
+	return claimView{mode.String(), weight, m.Service, m.Host, m.PID, m}
 }
 
 func viewOf(key string, s backend.State) lockView {
 	v := lockView{Key: key, Free: len(s.Holders) == 0, Token: s.Token, Holders: []holderView{}, Waiters: []waiterView{}}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, holderView{
-			Token: h.Token, Mode: h.Mode.String(), Service: h.Meta.Service, Host: h.Meta.Host, PID: h.Meta.PID,
-			Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(), Trace: traceID(h.Meta.Traceparent),
-			Weight: aboveOne(h.Weight), id: cmp.Or(h.ID, h.Owner), meta: h.Meta, lease: h.TTL,
+			Token: h.Token, claimView: claimOf(h.Mode, h.Weight, h.Meta), Held: since(h.Meta.Since).Seconds(), Lease: h.TTL.Seconds(),
+			Trace: traceID(h.Meta.Traceparent), hold: h,
 		})
 	}
 	for _, w := range s.Waiters {
-		v.Waiters = append(v.Waiters, waiterView{
-			Mode: w.Mode.String(), Service: w.Meta.Service, Host: w.Meta.Host, PID: w.Meta.PID,
-			Waits: since(w.Meta.Since).Seconds(), Weight: aboveOne(w.Weight), meta: w.Meta,
-		})
+		v.Waiters = append(v.Waiters, waiterView{claimOf(w.Mode, w.Weight, w.Meta), since(w.Meta.Since).Seconds()})
 	}
 	return v
-}
-
-// aboveOne is a weight that is worth telling, or 0.
-func aboveOne(weight int) int {
-	if weight > 1 {
-		return weight
-	}
-	return 0
 }
 
 // traceID is that of a W3C traceparent; empty if it is none.
@@ -90,20 +85,20 @@ func traceID(traceparent string) string {
 // shown is how many waiters are printed one by one.
 const shown = 20
 
-func (v lockView) print(w io.Writer, p paint) error {
+func (v lockView) print(w io.Writer, p terminal.Paint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if v.Free {
-		fmt.Fprintf(t, "%s is %s\n", printable(v.Key), p.in(green, "free"))
+		fmt.Fprintf(t, "%s is %s\n", printable(v.Key), p.In(terminal.Green, "free"))
 		if v.Token != 0 {
 			fmt.Fprintf(t, "  last token\t%d\n", v.Token)
 		}
 	}
 	for _, h := range v.Holders {
-		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.in(yellow, "held"), who(h.meta))
+		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.In(terminal.Yellow, "held"), who(h.meta))
 		if h.Held > 0 {
 			fmt.Fprintf(t, "  for\t%s\n", ago(since(h.meta.Since)))
 		}
-		fmt.Fprintf(t, "  lease\t%s left\n", ago(h.lease))
+		fmt.Fprintf(t, "  lease\t%s left\n", ago(h.hold.TTL))
 		if h.Token != 0 {
 			fmt.Fprintf(t, "  token\t%d\n", h.Token)
 		}
@@ -114,7 +109,7 @@ func (v lockView) print(w io.Writer, p paint) error {
 			fmt.Fprintf(t, "  weight\t%d\n", h.Weight)
 		}
 		if h.Trace != "" {
-			fmt.Fprintf(t, "  trace\t%s\n", h.Trace)
+			fmt.Fprintf(t, "  trace\t%s\n", printable(h.Trace))
 		}
 	}
 	for i, waiter := range v.Waiters {
@@ -139,26 +134,19 @@ func (v lockView) print(w io.Writer, p paint) error {
 
 func newInspect() *cobra.Command {
 	var o common
-	cmd := &cobra.Command{
+	return o.ofKey(&cobra.Command{
 		Use:     "inspect KEY",
 		Short:   "Show who holds a lock, since when, and who waits for it",
 		Example: "  holdfast inspect report --backend redis://localhost:6379\n  holdfast inspect report -o json",
-		Args:    cobra.ExactArgs(1),
-		RunE:    o.inspect,
-	}
-	o.flags(cmd)
-	cmd.ValidArgsFunction = o.completeKeys
-	return cmd
+	}, o.inspect)
 }
 
-func (o *common) inspect(cmd *cobra.Command, args []string) error {
-	return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-		state, err := c.Inspect(ctx, key)
-		if err != nil {
-			return c.failure(err)
-		}
-		return o.show(cmd, viewOf(key, state))
-	})
+func (o *common) inspect(cmd *cobra.Command, c *client, key string) error {
+	state, err := c.Inspect(cmd.Context(), key)
+	if err != nil {
+		return c.failure(err)
+	}
+	return o.show(cmd, viewOf(key, state))
 }
 
 func (o *common) show(cmd *cobra.Command, v lockView) error {
@@ -168,18 +156,32 @@ func (o *common) show(cmd *cobra.Command, v lockView) error {
 	return v.print(cmd.OutOrStdout(), o.paint(cmd))
 }
 
-// withKey opens the store for a command about one key.
-func (o *common) withKey(ctx context.Context, args []string, run func(context.Context, *client, string) error) (err error) {
+// ofKey is a command about one key, which run is given with an open store.
+func (o *common) ofKey(cmd *cobra.Command, run func(cmd *cobra.Command, c *client, key string) error) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	if cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.withKey(cmd, args, run) }
+	}
+	o.flags(cmd)
+	cmd.ValidArgsFunction = o.completeKeys
+	return cmd
+}
+
+func (o *common) withKey(cmd *cobra.Command, args []string, run func(cmd *cobra.Command, c *client, key string) error) error {
 	key, err := keyArg(args)
 	if err != nil {
 		return err
 	}
+	return o.with(cmd.Context(), func(c *client) error { return run(cmd, c, key) })
+}
+
+// with opens the store, and closes it behind do.
+func (o *common) with(ctx context.Context, do func(*client) error) error {
 	c, err := o.open(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	return run(ctx, c, key)
+	return errors.Join(do(c), c.close())
 }
 
 // completeKeys completes KEY from the locks that are held or waited for.
@@ -213,33 +215,27 @@ func newList() *cobra.Command {
 		Short:   "List the locks that are held or waited for",
 		Example: "  holdfast list order- --waited\n  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			prefix := strings.Join(args, "")
-			c, err := o.open(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, c.close()) }()
-			var views []lockView
-			for l, err := range c.List(cmd.Context(), prefix) {
-				if err != nil {
-					return c.failure(err)
-				}
-				v := viewOf(l.Key, l.State)
-				if held && v.Free || waited && len(v.Waiters) == 0 {
-					continue
-				}
-				if o.output == "json" { // as they are found: there may be many
-					if err := printJSON(cmd.OutOrStdout(), v); err != nil {
-						return err
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(cmd.Context(), func(c *client) error {
+				var views []lockView
+				for l, err := range c.List(cmd.Context(), strings.Join(args, "")) {
+					if err != nil {
+						return c.failure(err)
 					}
-					continue
+					v := viewOf(l.Key, l.State)
+					if held && v.Free || waited && len(v.Waiters) == 0 {
+						continue
+					}
+					if o.output == "json" { // as they are found: there may be many
+						if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+							return err
+						}
+						continue
+					}
+					views = append(views, v)
 				}
-				views = append(views, v)
-			}
-			slices.SortFunc(views, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
-			views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
-			return printTable(cmd.OutOrStdout(), views, o.paint(cmd))
+				return printTable(cmd.OutOrStdout(), byKey(views), o.paint(cmd))
+			})
 		},
 	}
 	o.flags(cmd)
@@ -248,13 +244,19 @@ func newList() *cobra.Command {
 	return cmd
 }
 
+// byKey sorts locks. One that was told of twice is there once.
+func byKey(views []lockView) []lockView {
+	slices.SortStableFunc(views, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
+}
+
 // printTable prints a line for each lock.
-func printTable(w io.Writer, views []lockView, p paint) error {
+func printTable(w io.Writer, views []lockView, p terminal.Paint) error {
 	if len(views) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "KEY\t%s\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY\n", p.in(plain, "WAIT"))
+	fmt.Fprintf(t, "KEY\t%s\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY\n", p.In(terminal.Plain, "WAIT"))
 	for _, v := range views {
 		fmt.Fprintln(t, strings.Join(v.row(p), "\t"))
 	}
@@ -262,11 +264,7 @@ func printTable(w io.Writer, views []lockView, p paint) error {
 }
 
 // row is the line of a lock in a table.
-func (v lockView) row(p paint) []string {
-	waiters := p.in(plain, "0")
-	if n := len(v.Waiters); n > 0 {
-		waiters = p.in(yellow, fmt.Sprint(n))
-	}
+func (v lockView) row(p terminal.Paint) []string {
 	oldest, longest, by, token := time.Duration(0), time.Duration(0), "nobody", ""
 	for _, w := range v.Waiters {
 		oldest = max(oldest, since(w.meta.Since))
@@ -278,7 +276,15 @@ func (v lockView) row(p paint) []string {
 		}
 		token = fmt.Sprint(v.Holders[0].Token)
 	}
-	return []string{printable(v.Key), waiters, blank(oldest), blank(longest), token, by}
+	return []string{printable(v.Key), waiting(p, strconv.Itoa(len(v.Waiters))), blank(oldest), blank(longest), token, by}
+}
+
+// waiting is a number of waiters.
+func waiting(p terminal.Paint, n string) string {
+	if n == "0" {
+		return p.In(terminal.Plain, n)
+	}
+	return p.In(terminal.Yellow, n)
 }
 
 func blank(d time.Duration) string {
@@ -303,7 +309,6 @@ and not the next one.
 With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It says whom it took them
 from, and takes nothing from who comes next.`,
 		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456\n  holdfast release report --force",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("token"); {
 			case given && force:
@@ -312,23 +317,21 @@ from, and takes nothing from who comes next.`,
 			case token == 0 && !force:
 				return usage("--token is missing: take it from \"holdfast inspect %s\", "+
 					"or give --force to end whatever hold there is", printable(args[0]))
+			case force:
+				return o.withKey(cmd, args, o.releaseAll)
 			}
-			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				if force {
-					return o.releaseAll(cmd, c, key)
-				}
+			return o.withKey(cmd, args, func(cmd *cobra.Command, c *client, key string) error {
 				err := o.release(cmd, c, key, token)
 				if errors.Is(err, backend.ErrLost) {
-					return &exitError{status: exitFailed, err: fmt.Errorf("%s is not held with token %d (any more); nothing was released", printable(key), token)}
+					return exit(exitFailed, "%s is not held with token %d (any more); nothing was released", printable(key), token)
 				}
 				return err
 			})
 		},
 	}
-	o.flags(cmd)
+	o.ofKey(cmd, nil)
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
 	cmd.Flags().BoolVar(&force, "force", false, "instead of --token: whoever holds now")
-	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
 }
 
@@ -354,13 +357,10 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	if err != nil {
 		return c.failure(err)
 	}
-	failed := func(format string, args ...any) error {
-		return &exitError{status: exitFailed, err: fmt.Errorf(format, args...)}
-	}
 	name, ended := printable(key), 0
 	for _, h := range s.Holders {
 		if h.Token == 0 {
-			return failed("%s is held by %s without a token, as other libraries hold: "+
+			return exit(exitFailed, "%s is held by %s without a token, as other libraries hold: "+
 				"only its holder can release it, or the end of its lease in %s", name, who(h.Meta), ago(h.TTL))
 		}
 		switch err := o.release(cmd, c, key, h.Token); {
@@ -372,44 +372,11 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	}
 	switch {
 	case len(s.Holders) == 0:
-		return failed("%s is not held; nothing was released", name)
+		return exit(exitFailed, "%s is not held; nothing was released", name)
 	case ended == 0:
-		return failed("%s: %s has released it just now; nothing was taken", name, who(s.Holders[0].Meta))
+		return exit(exitFailed, "%s: %s has released it just now; nothing was taken", name, who(s.Holders[0].Meta))
 	}
 	return nil
-}
-
-// changes calls seen with the state of key now and after each change, until it returns false or ctx
-// ends. The store says when to look, and it looks each second besides.
-func (c *client) changes(ctx context.Context, key string, seen func(backend.State) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	wakes, err := c.backend.Watch(ctx, backend.Claim{Key: backend.Namespaced(c.config.Namespace, key), Owner: backend.NewOwner(), TTL: time.Minute})
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return c.failure(err)
-	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		state, err := c.Inspect(ctx, key)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return c.failure(err)
-		case !seen(state):
-			return nil
-		}
-		select {
-		case _, open := <-wakes:
-			if !open {
-				wakes = nil
-			}
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // A change is what watch prints.
@@ -423,44 +390,53 @@ type change struct {
 
 func newWatch() *cobra.Command {
 	var o common
-	cmd := &cobra.Command{
-		Use:   "watch KEY",
-		Short: "Print each time a lock is granted and released",
-		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store says when to look; holds
-that begin and end between two looks are not seen.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				before := map[string]holderView{}
-				first := true
-				return c.changes(ctx, key, func(s backend.State) bool {
-					v := viewOf(key, s)
-					now := map[string]holderView{}
-					for _, h := range v.Holders {
-						now[h.id] = h
-					}
-					for id, h := range before {
-						if _, still := now[id]; !still {
-							o.change(cmd, change{time.Now(), "ended", key, &h, len(v.Waiters)})
-						}
-					}
-					for id, h := range now {
-						if _, was := before[id]; !was {
-							o.change(cmd, change{time.Now(), "granted", key, &h, len(v.Waiters)})
-						}
-					}
-					if first && v.Free {
-						o.change(cmd, change{time.Now(), "free", key, nil, len(v.Waiters)})
-					}
-					before, first = now, false
-					return true
-				})
-			})
-		},
+	return o.ofKey(&cobra.Command{
+		Use:     "watch KEY",
+		Short:   "Print each time a lock is granted and released",
+		Example: "  holdfast watch report --backend redis://localhost:6379",
+		Long: `Prints a line for each hold that begins or ends, from now on until it is interrupted. The store tells of every hold, but
+one that lasts for less than two round trips to it. A lease that a process hands on among its goroutines is one hold.
+
+A Redis behind a proxy without RESP3 or CLIENT TRACKING tells nothing, nor does one whose ACL forbids that to the user
+(+client|tracking allows it, on Redis 6.0 with +hello): then watch looks when the lock may be free and each second, and misses what begins and
+ends between two looks.`,
+	}, o.watch)
+}
+
+// watch prints what happens to key until ctx ends. A store that gives no answer is waited for, once
+// it has given one.
+func (o *common) watch(cmd *cobra.Command, c *client, key string) error {
+	ctx := cmd.Context()
+	var before *backend.State // as it was last told; nil before
+	for s, err := range c.Holders(ctx, key) {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && (before == nil || backend.Refused(err)):
+			return c.failure(err)
+		case err != nil:
+			o.note("holdfast watch: %v; it goes on when the store answers", c.failure(err))
+			continue
+		}
+		event := func(kind string, holds []backend.Holder, but []backend.Holder) {
+			for _, h := range viewOf(key, backend.State{Holders: holds}).Holders {
+				if !slices.ContainsFunc(but, h.hold.Same) {
+					o.change(cmd, change{time.Now(), kind, key, &h, len(s.Waiters)})
+				}
+			}
+		}
+		switch {
+		case before != nil:
+			event("ended", before.Holders, s.Holders)
+			event("granted", s.Holders, before.Holders)
+		case len(s.Holders) > 0:
+			event("granted", s.Holders, nil)
+		default:
+			o.change(cmd, change{time.Now(), "free", key, nil, len(s.Waiters)})
+		}
+		before = &s
 	}
-	o.flags(cmd)
-	cmd.ValidArgsFunction = o.completeKeys
-	return cmd
+	return ctx.Err()
 }
 
 func (o *common) change(cmd *cobra.Command, c change) {
@@ -468,8 +444,8 @@ func (o *common) change(cmd *cobra.Command, c change) {
 		_ = printJSON(cmd.OutOrStdout(), c)
 		return
 	}
-	colours := map[string]colour{"granted": green, "ended": yellow, "free": plain}
-	line := c.Time.Format("15:04:05.000") + "  " + o.paint(cmd).in(colours[c.Event], c.Event)
+	colours := map[string]terminal.Colour{"granted": terminal.Green, "ended": terminal.Yellow, "free": terminal.Plain}
+	line := c.Time.Format("15:04:05.000") + "  " + o.paint(cmd).In(colours[c.Event], c.Event)
 	if c.Holder != nil {
 		line += fmt.Sprintf("  token %d  %s", c.Holder.Token, who(c.Holder.meta))
 	}
@@ -480,45 +456,53 @@ func (o *common) change(cmd *cobra.Command, c change) {
 }
 
 func newWait() *cobra.Command {
-	var o common
+	o := common{between: true}
 	var limit time.Duration
-	cmd := &cobra.Command{
-		Use:   "wait KEY",
-		Short: "Wait until nobody holds a lock",
+	cmd := o.ofKey(&cobra.Command{
+		Use:     "wait KEY",
+		Short:   "Wait until nobody holds a lock",
+		Example: "  holdfast wait migration --timeout 5m && ./start.sh",
 		Long: `Returns when nobody holds the lock. It takes nothing, so somebody else may have it a moment later; "holdfast run" is for
 work that must be alone.
 
 ` + exitHelp,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withKey(cmd.Context(), args, func(ctx context.Context, c *client, key string) error {
-				if cmd.Flags().Changed("timeout") {
-					if limit <= 0 {
-						return usage("--timeout %v is not positive", limit)
-					}
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, limit)
-					defer cancel()
-				}
-				var last backend.State
-				err := c.changes(ctx, key, func(s backend.State) bool {
-					last = s
-					return len(s.Holders) > 0
-				})
-				switch over := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil; {
-				case over && len(last.Holders) == 0:
-					return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s: the store did not say within %v who holds it", printable(key), limit)}
-				case over:
-					return &exitError{status: exitNotAcquired, err: fmt.Errorf("%s is still held by %s", printable(key), who(last.Holders[0].Meta))}
-				}
-				return err
-			})
-		},
-	}
-	o.flags(cmd)
+	}, func(cmd *cobra.Command, c *client, key string) error {
+		ctx := cmd.Context()
+		if cmd.Flags().Changed("timeout") {
+			if limit <= 0 {
+				return usage("--timeout %v is not positive", limit)
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
+		last, err := c.untilFree(ctx, key)
+		switch over := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil; {
+		case over && len(last.Holders) == 0:
+			return exit(exitNotAcquired, "%s: the store did not say within %v who holds it", printable(key), limit)
+		case over:
+			return exit(exitNotAcquired, "%s is still held by %s", printable(key), who(last.Holders[0].Meta))
+		}
+		return err
+	})
 	cmd.Flags().DurationVar(&limit, "timeout", 0, "how long to wait (default: until it is free)")
-	cmd.ValidArgsFunction = o.completeKeys
 	return cmd
+}
+
+// untilFree returns when nobody holds key. last is how it was last told.
+func (c *client) untilFree(ctx context.Context, key string) (last backend.State, err error) {
+	for s, err := range c.Holders(ctx, key) {
+		switch {
+		case ctx.Err() != nil:
+			return last, ctx.Err()
+		case err != nil:
+			return last, c.failure(err)
+		case len(s.Holders) == 0:
+			return s, nil
+		}
+		last = s
+	}
+	return last, ctx.Err()
 }
 
 var _ locker.Locker[struct{}] = (*client)(nil)

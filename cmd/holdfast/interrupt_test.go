@@ -29,19 +29,20 @@ func (j *job) interrupted() {
 	}
 }
 
-// awaitSubscriber returns when somebody waits for messages of the server.
+// awaitSubscriber returns when somebody waits for messages of the server, or for what it tells of
+// changes.
 func awaitSubscriber(t *testing.T, srv *testserver.Server) {
 	t.Helper()
-	for channels := "[]"; channels == "[]"; {
+	for channels, clients := "[]", "tracking_clients:0\r"; channels == "[]" && strings.Contains(clients, "tracking_clients:0\r"); {
 		reply, err := srv.Do("PUBSUB", "CHANNELS")
 		if err != nil {
 			t.Fatal(err)
 		}
-		channels = fmt.Sprint(reply)
+		channels, clients = fmt.Sprint(reply), srv.MustDo("INFO", "clients")
 	}
 }
 
-// Ctrl-C ends a command while it waits for a lock, and leaves nobody in line.
+// Ctrl-C ends a command while it waits for a lock, and leaves nobody in the queue.
 func TestInterruptedWaiting(t *testing.T) {
 	srv := testserver.Redis(t)
 	held := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
@@ -54,7 +55,7 @@ func TestInterruptedWaiting(t *testing.T) {
 		awaitSubscriber(t, srv)
 		j.interrupted()
 		if o := holdfast(t, "inspect", "k", "--backend", srv.URL()).want(t, 0); strings.Contains(o.out, "waits") {
-			t.Errorf("%s leaves somebody in line: %s", args, o.out)
+			t.Errorf("%s leaves somebody in the queue: %s", args, o.out)
 		}
 	}
 	_ = held.cmd.Process.Kill()

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/generations"
+	"github.com/holdfast-go/holdfast/cmd/internal/demo"
 )
 
 // The exit statuses.
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), line)
+			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), escape(line))
 		}
 	}
 	switch {
@@ -70,6 +70,8 @@ func run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
+const noColor = "no-color"
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "holdfast",
@@ -82,10 +84,12 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().Bool(noColor, false,
 		"print no colours; there are none either where $NO_COLOR is not empty,\nin a pipe, and in JSON")
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return demo.FlagError(err) })
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),
-		demo.Command(), demo.WorkerCommand(), generations.Command(), newVersion(),
+		newDemo(), newDemoWorker(), generations.Command(), newVersion(), newMan(),
 	)
+	inGroups(root)
 	return root
 }
 
@@ -117,8 +121,15 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is the module's, or the commit it was built from, as far as the build recorded either.
+// released is the version of a binary in the archives of a release, which the linker sets (.goreleaser.yaml). They are built from the
+// commit whose tag is the library's; that of the command's module comes after it.
+var released string
+
+// version is the release's, the module's, or the commit it was built from, as far as the build recorded one.
 func version() string {
+	if released != "" {
+		return released
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "(unknown)"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,14 +9,17 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/opening"
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
 )
@@ -24,6 +28,8 @@ import (
 type common struct {
 	backend, config, output string
 	quiet                   bool
+	argument                bool // backend is the argument URL, and not --backend
+	between                 bool // the command is of use between processes only
 }
 
 func (o *common) flags(cmd *cobra.Command) {
@@ -40,7 +46,7 @@ func (o *common) flags(cmd *cobra.Command) {
 }
 
 var completeSchemes = cobra.FixedCompletions([]string{
-	"file:///", "redis://", "rediss://", "redis+unix://", "rueidis://", "rueidiss://", "rueidis+unix://", "etcd://", "etcds://", "etcd+unix://", "redlock://",
+	"file:///", "redis://", "rediss://", "redis+unix://", "rueidis://", "rueidiss://", "rueidis+unix://", "etcd://", "etcds://", "etcd+unix://", "postgres://", "redlock://",
 }, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp)
 
 var noStore = usage("no store is named: give --backend URL, such as redis://localhost:6379 or file:///tmp/locks, or set HOLDFAST_BACKEND")
@@ -61,10 +67,33 @@ func (o *common) load() (f config.File, err error) {
 	}
 	if f, err = config.Load(o.config); err == nil && o.backend != "" {
 		if f.Backend, err = config.ParseURL(o.backend); err != nil {
-			err = fmt.Errorf("--backend: %w", err)
+			err = fmt.Errorf("%s: %w", o.given(), err)
 		}
 	}
 	return f, err
+}
+
+// given is what o.backend was given as.
+func (o *common) given() string {
+	if o.argument {
+		return "URL"
+	}
+	return "--backend"
+}
+
+// blame is an error of [config.File.Open] with the place that the store's URL is from.
+func (o *common) blame(err error) error {
+	var problem *config.Error // which names a variable or a place in the file
+	if o.backend != "" && errors.As(err, &problem) && problem.Key == "backend" {
+		return fmt.Errorf("%s: %w", o.given(), problem.Err)
+	}
+	return err
+}
+
+// source is where the store's URL is from.
+func (o *common) source(f config.File) string {
+	all := f.Settings()
+	return o.from(all[slices.IndexFunc(all, func(s config.Setting) bool { return s.Key == "backend" })])
 }
 
 // open opens the store that the flags and the configuration name. adjust, which may be nil, changes
@@ -79,12 +108,18 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 			return nil, err
 		}
 	}
+	if o.between && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
+		// Safety: two runs of the command would both be granted the lock, each in its own memory.
+		err := fmt.Errorf("mem:// (from %s) locks nothing between processes: name another store, "+
+			"such as file:///tmp/locks for those of this machine, or redis://host:6379", o.source(f))
+		return nil, &exitError{status: exitUsage, err: err, complete: true}
+	}
 	c := &client{url: f.Backend, where: f.Backend.String()}
-	if c.backend, c.config, err = opening.Open(ctx, f); err != nil {
+	if c.backend, c.config, err = openStore(ctx, f); err != nil {
 		if errors.Is(err, backend.ErrInvalid) {
-			return nil, err
+			return nil, o.blame(err)
 		}
-		return nil, &exitError{status: exitStore, err: fmt.Errorf("%w\n%s", err, o.advice(f, err))}
+		return nil, exit(exitStore, "%w\n%s", err, o.advice(f, err))
 	}
 	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
 	if adjust != nil {
@@ -97,14 +132,20 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	return c, nil
 }
 
+// inMemory reports whether a store has its locks in the memory of one process. A quorum has them there
+// with one such node: that grants to each process, and two of those can have a majority with one more
+// node each.
+func inMemory(rawURL string) bool {
+	u, err := backend.ParseURL(rawURL)
+	if err != nil {
+		return false // which is an error elsewhere
+	}
+	return u.Scheme == "mem" || u.Scheme == "redlock" && slices.ContainsFunc(u.Query()["node"], inMemory)
+}
+
 // advice is what to do about a store that cannot be opened.
 func (o *common) advice(f config.File, err error) string {
-	var named string
-	for _, s := range f.Settings() {
-		if s.Key == "backend" {
-			named = o.from(s)
-		}
-	}
+	named := o.source(f)
 	switch {
 	case errors.Is(err, backend.ErrDenied):
 		return "look at the user and the password that " + named + " gives, " +
@@ -120,16 +161,16 @@ func (o *common) advice(f config.File, err error) string {
 // own is the store of who names none, on standard error as well: a crontab that is copied to a
 // second machine with nothing named would run its jobs on both.
 func (o *common) own() (config.URL, error) {
-	dir, err := opening.OwnFolder()
+	dir, err := ownFolder()
 	switch {
-	case errors.Is(err, opening.ErrNoFolder):
+	case errors.Is(err, errNoFolder):
 		return config.URL{}, noStore
 	case err != nil:
-		return config.URL{}, &exitError{status: exitStore, err: fmt.Errorf("no store is named, and the folder for that case cannot be used: %s; "+
-			"give --backend URL, or set HOLDFAST_BACKEND", opening.Reason(err))}
+		return config.URL{}, exit(exitStore, "no store is named, and the folder for that case cannot be used: %s; "+
+			"give --backend URL, or set HOLDFAST_BACKEND", reason(err))
 	}
 	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; --backend names another", dir)
-	return opening.FileURL(dir)
+	return fileURL(dir)
 }
 
 // failure is err, of a request, with the status of a store that cannot be reached or refuses.
@@ -140,9 +181,30 @@ func (c *client) failure(err error) error {
 	case backend.AnswerOf(err) == backend.Unknown, errors.Is(err, backend.ErrUnavailable),
 		errors.Is(err, backend.ErrDenied), errors.Is(err, backend.ErrUnsafe),
 		errors.Is(err, errors.ErrUnsupported):
-		err = &opening.Error{Store: c.url, Err: err}
+		err = &storeError{Store: c.url, Err: err}
 	}
 	return &exitError{status: exitStore, err: err}
+}
+
+// can refuses flags that ask for what the store cannot do.
+func (r *runner) can(c *client) error {
+	for _, ask := range []struct {
+		flag string
+		set  bool
+		need backend.Capabilities
+	}{
+		{"--shared", r.shared, backend.Capabilities{Shared: true}},
+		{"--permits", r.permits > 0, backend.Capabilities{Permit: true}},
+		{"--weight", r.weight > 1, backend.Capabilities{Weight: true}},
+		{"--once-per", r.oncePer > 0, backend.Capabilities{NotBefore: true}},
+	} {
+		if err := c.backend.Capabilities().Missing(ask.need); ask.set && err != nil {
+			err = fmt.Errorf("%s is not to be had on %s (%w): leave it out, or name a store that has it, "+
+				"redis://, rueidis://, etcd:// or file://, without dialect= and layout=", ask.flag, c.where, err)
+			return &exitError{status: exitUsage, err: err, complete: true}
+		}
+	}
+	return nil
 }
 
 // close gives the store a second to take the last release. What it does not take runs out by
@@ -163,9 +225,11 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-func usage(format string, args ...any) error {
-	return &exitError{status: exitUsage, err: fmt.Errorf(format, args...)}
+func exit(status int, format string, args ...any) error {
+	return &exitError{status: status, err: fmt.Errorf(format, args...)}
 }
+
+func usage(format string, args ...any) error { return exit(exitUsage, format, args...) }
 
 // keyArg refuses a key that no store takes, before one is asked.
 func keyArg(args []string) (string, error) {
@@ -175,17 +239,44 @@ func keyArg(args []string) (string, error) {
 	return args[0], nil
 }
 
-// printJSON prints one object on a line of its own.
+// printJSON prints one object on a line of its own. What a terminal would not show as it is, such as
+// control characters and those that turn the direction of text, is escaped.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escape(strings.TrimSuffix(line.String(), "\n"))+"\n")
+	return err
+}
+
+// escape writes each character that is not to be shown on a terminal as JSON escapes it.
+func escape(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+// paint is for text on a terminal, unless --no-color or NO_COLOR is given.
+func (o *common) paint(cmd *cobra.Command) terminal.Paint {
+	not, err := cmd.Flags().GetBool(noColor)
+	return terminal.Colours(!not && err == nil && o.output == "text")
 }
 
 // note tells people something that is not the command's result.
 func (o *common) note(format string, args ...any) {
 	if !o.quiet {
-		fmt.Fprintf(os.Stderr, format+"\n", args...)
+		fmt.Fprintln(os.Stderr, escape(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -228,7 +319,7 @@ func ago(d time.Duration) string {
 
 // printable is text from elsewhere as a terminal may be shown it.
 func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s

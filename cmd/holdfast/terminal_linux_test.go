@@ -7,33 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	holdfastmain "github.com/holdfast-go/holdfast/cmd/holdfast"
 )
 
 // terminal has cmd print to a new terminal, and returns what shows on it.
 func terminal(t *testing.T, cmd *exec.Cmd) io.Reader {
 	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = screen.Close() })
-	fd := int(screen.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	screen, tty := holdfastmain.OpenTerminal(t)
 	defer tty.Close()
 	cmd.Stdout, cmd.Stderr = tty, tty
 	if err := cmd.Start(); err != nil {
@@ -58,7 +41,7 @@ func TestColours(t *testing.T) {
 			if _, err := io.CopyN(&all, shown, 1); err != nil {
 				break
 			}
-			if args[0] == "top" && strings.HasSuffix(all.String(), ")\r\n") || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
+			if args[0] == "top" && (strings.HasSuffix(all.String(), "name") || strings.HasSuffix(all.String(), ")\r\n")) || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
 				_ = cmd.Process.Signal(os.Interrupt)
 			}
 		}
@@ -69,6 +52,7 @@ func TestColours(t *testing.T) {
 		"inspect report": "report is \x1b[33mheld\x1b[39m by sh@", "inspect free": "free is \x1b[32mfree\x1b[39m",
 		"leader report": "report is \x1b[33mheld\x1b[39m by sh@", "list": "\x1b[39m0\x1b[39m",
 		"top": "\x1b[39m0\x1b[39m", "watch report": "\x1b[32mgranted\x1b[39m", "doctor": "\x1b[32mok\x1b[39m",
+		"demo --stock=5": "\x1b[32msold 5 of 5\x1b[39m",
 	} {
 		args := strings.Fields(args)
 		got := show(nil, args...)
@@ -89,8 +73,8 @@ func TestColours(t *testing.T) {
 			if strings.Contains(bare, "\x1b[3") {
 				t.Errorf("%v %v shows %q", other, args, bare)
 			}
-			if args[0] == "top" && !strings.HasPrefix(bare, "\x1b[H\x1b[2J") {
-				t.Errorf("%v %v does not redraw: %q", other, args, bare)
+			if args[0] == "top" && (!strings.HasPrefix(bare, "\x1b[?1049h") || !strings.HasSuffix(bare, "\x1b[?1049l")) {
+				t.Errorf("%v %v has no screen of its own: %q", other, args, bare)
 			}
 		}
 		if bare := show([]string{"TERM=dumb"}, args...); strings.Contains(bare, "\x1b") {

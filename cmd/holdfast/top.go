@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
+	"github.com/holdfast-go/holdfast/locker"
 )
 
 func newTop() *cobra.Command {
@@ -22,50 +24,73 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the locks that most wait for, live",
-		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and looks again and again until it is
-interrupted. Each look lists all locks of the store that are held or waited for, which for thousands of them takes the store
-some work. So it looks each 2s, or as much later as keeps the store busy for less than a hundredth of the time; --interval
-sets another time, whatever it costs. In a pipe each look is printed below the one before.
+		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and
+looks again and again until q or Ctrl-C ends it. The arrow keys select a lock,
+Enter shows who of its waiters waits for whom, and w, o, h and n sort by waiters,
+oldest wait, time held and name. Long keys are shortened in the middle; mode,
+trace and token are shown where there is room, and of a lock that is opened.
 
-Of how often locks are granted it tells the least that it can be: the holds in this look that were not there in the last one.
-Those that began and ended in between are not seen.`,
+In a pipe, on a dumb terminal and on Windows there are no keys to press, and each
+look is printed below the one before.
+
+Each look lists all locks of the store that are held or waited for, which for
+thousands of them takes the store some work. So it looks each 2s, or as much
+later as keeps the store busy for less than a hundredth of the time; --interval
+sets another time, whatever it costs.
+
+Of how often locks are granted it tells the least that it can be: the holds in
+this look that were not there in the last one. Those that began and ended in
+between are not seen.`,
+		Example: `  holdfast top --backend redis://localhost:6379
+  holdfast top --prefix order- -o json | jq -r '.locks[0].key'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usage("--interval %v is below 100ms", interval)
 			}
-			if rows < 1 {
+			if rows < 1 && cmd.Flags().Changed("rows") {
 				return usage("--rows %d is not positive", rows)
 			}
-			ctx := cmd.Context()
-			c, err := o.open(ctx, nil)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, c.close()) }()
 			pause := func(time.Duration) time.Duration { return interval }
 			if !cmd.Flags().Changed("interval") {
 				pause = func(took time.Duration) time.Duration { return pace(interval, took) }
 			}
-			t := top{
-				client: c, prefix: prefix, rows: rows, json: o.output == "json", paint: o.paint(cmd),
-			}
-			clear := ""
-			if isTerminal(os.Stdout) && !t.json {
-				clear = "\x1b[H\x1b[2J" // to the top left, and clear
-			}
-			return live(ctx, pause, os.Stdout, func(ctx context.Context) ([]byte, error) {
-				frame, err := t.look(ctx)
-				return append([]byte(clear), frame...), err
+			return o.with(cmd.Context(), func(c *client) error {
+				t := top{client: c, prefix: prefix, rows: rows, paint: o.paint(cmd)}
+				return t.run(cmd.Context(), pause, o.output == "json")
 			})
 		},
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&interval, "interval", 2*time.Second, "how long to wait between two looks")
-	f.IntVar(&rows, "rows", 20, "how many locks to show")
+	f.IntVar(&rows, "rows", 0, "how many locks to show (default: as many as there is room for, 20 in a pipe)")
 	f.StringVar(&prefix, "prefix", "", "only keys that begin with this")
 	return cmd
+}
+
+// run looks again and again, on a terminal for who types there.
+func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Duration, json bool) error {
+	if terminal.Is(os.Stdout) && !json {
+		return t.show(ctx, os.Stdin, os.Stdout, func(ctx context.Context, seen func(frame)) error {
+			return live(ctx, pause, io.Discard, func(ctx context.Context) ([]byte, error) {
+				f, err := t.look(ctx)
+				if err == nil {
+					seen(f)
+				}
+				return nil, err
+			})
+		})
+	}
+	t.rows = cmp.Or(t.rows, 20)
+	return live(ctx, pause, os.Stdout, func(ctx context.Context) ([]byte, error) {
+		f, err := t.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.views = f.views[:min(len(f.views), t.rows)]
+		return t.print(f, json)
+	})
 }
 
 // pace is how long to wait behind a look that took so long: a server that did nothing else
@@ -100,16 +125,29 @@ func live(
 	}
 }
 
-// top makes the frames of the command.
+// top looks at the locks of a store again and again.
 type top struct {
 	*client
 	prefix string
-	rows   int
-	json   bool
-	paint  paint
+	rows   int // to show; 0 is as many as there is room for
+	paint  terminal.Paint
 
 	last time.Time       // when the last look began
 	seen map[string]bool // the holds that it saw, by key and id
+
+	deadlocks [][]locker.Waiting // by the last look for them
+	chased    time.Time          // when that was
+}
+
+// A frame is what a look saw.
+type frame struct {
+	began         time.Time
+	views         []lockView
+	keys          int
+	holds, queued int
+	grants        int           // at least, and 0 in the first look
+	within        time.Duration // the time in which they were granted
+	deadlocks     [][]locker.Waiting
 }
 
 // count returns how many holds are in views that the last look did not see, and the time in which
@@ -119,7 +157,7 @@ func (t *top) count(began time.Time, views []lockView) (grants int, within time.
 	seen := make(map[string]bool, len(t.seen))
 	for _, v := range views {
 		for _, h := range v.Holders {
-			hold := v.Key + "\x00" + h.id
+			hold := v.Key + "\x00" + cmp.Or(h.hold.ID, h.hold.Owner)
 			if seen[hold] = true; !t.seen[hold] {
 				grants++
 			}
@@ -132,34 +170,40 @@ func (t *top) count(began time.Time, views []lockView) (grants int, within time.
 	return grants, within
 }
 
-// look returns the next frame.
-func (t *top) look(ctx context.Context) ([]byte, error) {
-	began := time.Now()
-	var views []lockView
+// look returns the next frame, the most contended first.
+func (t *top) look(ctx context.Context) (frame, error) {
+	f := frame{began: time.Now()}
 	for l, err := range t.List(ctx, t.prefix) {
 		if err != nil {
-			return nil, t.failure(err)
+			return f, t.failure(err)
 		}
-		views = append(views, viewOf(l.Key, l.State))
+		f.views = append(f.views, viewOf(l.Key, l.State))
 	}
-	// One that List told of twice counts once.
-	slices.SortStableFunc(views, func(a, b lockView) int { return cmp.Compare(a.Key, b.Key) })
-	views = slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
-	slices.SortFunc(views, func(a, b lockView) int {
-		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()), cmp.Compare(a.Key, b.Key))
-	})
-	keys, held, waiting := len(views), 0, 0
-	for _, v := range views {
-		held, waiting = held+len(v.Holders), waiting+len(v.Waiters)
+	f.views = byKey(f.views)
+	f.keys = len(f.views)
+	for _, v := range f.views {
+		f.holds, f.queued = f.holds+len(v.Holders), f.queued+len(v.Waiters)
 	}
-	grants, within := t.count(began, views)
-	if within == 0 {
-		grants = 0
+	if f.began.Sub(t.chased) >= 2*time.Second { // it asks several times for each who waits
+		t.deadlocks, t.chased = nil, f.began
+		if f.queued > 0 {
+			t.deadlocks, _ = locker.Deadlocks(ctx, t.backend, t.config.Namespace)
+		}
 	}
-	views = views[:min(len(views), t.rows)]
-	var frame bytes.Buffer
-	if t.json {
-		err := printJSON(&frame, struct {
+	f.deadlocks = t.deadlocks
+	f.grants, f.within = t.count(f.began, f.views)
+	if f.within == 0 {
+		f.grants = 0
+	}
+	slices.SortStableFunc(f.views, orders[0].compare)
+	return f, nil
+}
+
+// print is a frame for a pipe.
+func (t *top) print(f frame, json bool) ([]byte, error) {
+	var out bytes.Buffer
+	if json {
+		err := printJSON(&out, struct {
 			Time    time.Time  `json:"time"`
 			Keys    int        `json:"keys"`
 			Holds   int        `json:"holds"`
@@ -167,28 +211,65 @@ func (t *top) look(ctx context.Context) ([]byte, error) {
 			Grants  int        `json:"new_holds,omitempty"`
 			Within  float64    `json:"new_holds_within_s,omitempty"`
 			Locks   []lockView `json:"locks"`
-		}{began, keys, held, waiting, grants, within.Seconds(), views})
-		return frame.Bytes(), err
+
+			Deadlocks [][]locker.Waiting `json:"deadlocks,omitempty"`
+		}{f.began, f.keys, f.holds, f.queued, f.grants, f.within.Seconds(), f.views, f.deadlocks})
+		return out.Bytes(), err
 	}
-	fmt.Fprintf(&frame, "%s  %s  %d keys, %d holds, %d waiters",
-		t.where, began.Format("15:04:05"), keys, held, waiting)
-	if within > 0 {
-		fmt.Fprintf(&frame, ", at least %.1f new holds/s", float64(grants)/within.Seconds())
+	fmt.Fprintf(&out, "%s  %s\n", t.where, f.summary())
+	for _, cycle := range f.deadlocks {
+		fmt.Fprintln(&out, "deadlock:", printable(deadlock(cycle)))
 	}
-	fmt.Fprint(&frame, "\n\n")
-	err := printTable(&frame, views, t.paint)
-	return frame.Bytes(), err
+	fmt.Fprintln(&out)
+	err := printTable(&out, f.views, t.paint)
+	return out.Bytes(), err
 }
 
-// oldest is the longest wait, or the longest hold where nobody waits, in seconds as of the look.
-func (v lockView) oldest() (s float64) {
+// summary says when the look was, and how much it saw.
+func (f frame) summary() string {
+	s := fmt.Sprintf("%s  %d keys, %d holds, %d waiters", f.began.Format("15:04:05"), f.keys, f.holds, f.queued)
+	if n := len(f.deadlocks); n > 0 {
+		s += fmt.Sprintf(", deadlocks: %d", n)
+	}
+	if rate := float64(f.grants) / max(f.within.Seconds(), 0.001); rate >= 0.05 {
+		s += fmt.Sprintf(", at least %.1f new holds/s", rate)
+	}
+	return s
+}
+
+// The orders that locks are shown in, each with the key that selects it.
+var orders = []struct {
+	key, name string
+	compare   func(a, b lockView) int
+}{
+	{"w", "waiters", func(a, b lockView) int {
+		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.oldest(), a.oldest()))
+	}},
+	{"o", "oldest", func(a, b lockView) int { return cmp.Compare(b.waited(), a.waited()) }},
+	{"h", "held", func(a, b lockView) int { return cmp.Compare(b.held(), a.held()) }},
+	{"n", "name", func(a, b lockView) int { return cmp.Compare(a.Key, b.Key) }},
+}
+
+// waited is the longest wait, in seconds as of the look.
+func (v lockView) waited() (s float64) {
 	for _, w := range v.Waiters {
 		s = max(s, w.Waits)
 	}
+	return s
+}
+
+// held is the longest hold, in seconds as of the look.
+func (v lockView) held() (s float64) {
 	for _, h := range v.Holders {
-		if len(v.Waiters) == 0 {
-			s = max(s, h.Held)
-		}
+		s = max(s, h.Held)
 	}
 	return s
+}
+
+// oldest is the longest wait, or the longest hold where nobody waits.
+func (v lockView) oldest() float64 {
+	if len(v.Waiters) == 0 {
+		return v.held()
+	}
+	return v.waited()
 }

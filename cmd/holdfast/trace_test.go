@@ -2,10 +2,13 @@ package main_test
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,11 +28,12 @@ type sink struct {
 	names     map[string]int
 	instances map[string]bool
 	ids       map[string]string
+	parents   map[string]string // by the name of the span
 	links     []string
 }
 
 func newSink() *sink {
-	return &sink{names: map[string]int{}, instances: map[string]bool{}, ids: map[string]string{}}
+	return &sink{names: map[string]int{}, instances: map[string]bool{}, ids: map[string]string{}, parents: map[string]string{}}
 }
 
 func (s *sink) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
@@ -45,8 +49,9 @@ func (s *sink) Export(_ context.Context, r *collector.ExportTraceServiceRequest)
 			for _, span := range scope.Spans {
 				s.names[span.Name]++
 				s.ids[string(span.SpanId)] = span.Name
+				s.parents[span.Name] = hex.EncodeToString(span.ParentSpanId)
 				for _, l := range span.Links {
-					if span.Name == "lock.wait" {
+					if strings.HasPrefix(span.Name, "held by ") {
 						s.links = append(s.links, string(l.SpanId))
 					}
 				}
@@ -87,21 +92,78 @@ func TestDemoTrace(t *testing.T) {
 
 	store := testserver.SharedRedis(t)
 	for url, s := range map[string]*sink{web.URL: byHTTP, "grpc://" + l.Addr().String(): byGRPC} {
-		r := holdfast(t, "demo", "--json", "--trace", url, "--stock=40", "--backend", store.URL(), "--key", t.Name(), "--processes=2", "--workers=3").
+		r := holdfast(t, "demo", "--json", "--trace", url, "--stock=40", "--backend", store.URL(), "--key", "flash-sale-"+t.Name(), "--processes=2", "--workers=3", "--think=20ms").
 			want(t, 0).result(t).wantSafe(t).wantSoldOut(t)
-		lock, resolved := "lock "+t.Name(), 0
+		lock, resolved := "lock flash-sale", 0
 		for _, id := range s.links {
 			if name := s.ids[id]; name == lock || name == "lock.lease" {
 				resolved++
 			}
 		}
-		if s.names["buy"] < r.Turns || s.names[lock] < r.Turns || s.names["lock.wait"] == 0 || s.names["pay"] != 40 || len(s.instances) != 2 {
+		if s.names["buy"] < r.Turns || s.names[lock] < r.Turns || s.names["lock.wait flash-sale"] == 0 || s.names["pay"] != 40 || len(s.instances) != 2 {
 			t.Errorf("%s: spans %v of processes %v in %d turns", url, s.names, s.instances, r.Turns)
 		}
 		if len(s.links) == 0 || resolved != len(s.links) {
 			t.Errorf("%s: %d of %d links lead to who held", url, resolved, len(s.links))
 		}
 	}
+}
+
+// A run is a span below the one that its environment names, and its command gets the trace.
+func TestRunTrace(t *testing.T) {
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	url := "file://" + filepath.Join(t.TempDir(), "locks")
+	s := newSink()
+	web := httptest.NewServer(s)
+	defer web.Close()
+	run := func(status int, env ...string) (child string) {
+		t.Helper()
+		env = append(env, "TRACEPARENT=00-"+trace+"-"+parent+"-01")
+		o := holdfastWith(t, env, "run", "k", "--backend", url, "sh", "-c",
+			"echo $TRACEPARENT; "+binary+" inspect k --backend "+url+"; exit "+strconv.Itoa(status)).want(t, status)
+		child, rest, _ := strings.Cut(o.out, "\n")
+		if !strings.HasPrefix(child, "00-"+trace+"-") || !strings.HasSuffix(child, "-01") || !strings.Contains(rest, "trace  "+trace) || o.err != "" {
+			t.Errorf("%v: the command has %q, and the lock %s%s", env, child, rest, o.err)
+		}
+		return child
+	}
+	for _, env := range [][]string{nil, {"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_SDK_DISABLED=true"}} {
+		if child := run(0, env...); !strings.Contains(child, parent) {
+			t.Errorf("%v: nothing is sent, and yet the command is below another span: %s", env, child)
+		}
+	}
+	s.mu.Lock()
+	if len(s.names) > 0 {
+		t.Errorf("sent %v", s.names)
+	}
+	s.mu.Unlock()
+	for i, env := range []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + web.URL + "/v1/traces", "HOLDFAST_TRACING_ENDPOINT=" + web.URL,
+	} {
+		child := run(3, env, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "HOLDFAST_CLASSES=k*")
+		s.mu.Lock()
+		if s.names["run sh"] != i+1 || s.names["lock k"] != i+1 || s.parents["run sh"] != parent {
+			t.Errorf("%s: %v were sent, below %v", env, s.names, s.parents)
+		}
+		if id := strings.Split(child, "-")[2]; s.ids[decode(t, id)] != "lock k" {
+			t.Errorf("%s: the command is below %q", env, s.ids[decode(t, id)])
+		}
+		s.mu.Unlock()
+	}
+	web.Close()
+	o := holdfastWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL}, "run", "k", "--backend", url, "sh", "-c", "exit 3").want(t, 3)
+	if !strings.Contains(o.err, "not all traces were sent") || strings.Count(o.err, "\n") != 1 {
+		t.Errorf("nobody listens: %s", o.err)
+	}
+}
+
+func decode(t *testing.T, id string) string {
+	t.Helper()
+	raw, err := hex.DecodeString(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }
 
 // A collector that is not there does not change the sale, is told of once, and is a failure.
@@ -114,7 +176,7 @@ func TestDemoTraceNobodyListens(t *testing.T) {
 	store := testserver.SharedRedis(t)
 	for _, args := range []string{"--trace=http://", "--processes=2 --trace=grpc://"} {
 		o := holdfast(t, append([]string{"demo", "--stock=20", "--backend", store.URL(), "--key", t.Name()}, strings.Fields(args+l.Addr().String())...)...).want(t, 1)
-		if strings.Count(o.err, "not all traces were sent") != 1 || !strings.Contains(o.err, "refused") || !strings.Contains(o.out, "sold out") {
+		if strings.Count(o.err, "not all traces were sent") != 1 || !strings.Contains(o.err, "refused") || !strings.Contains(o.out, "sold 20 of 20") {
 			t.Error(o.err)
 		}
 	}

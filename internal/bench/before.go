@@ -19,8 +19,12 @@ const beforePrefix = "before:"
 // current is a participant's name as of now.
 func current(name string) string { return strings.TrimPrefix(name, beforePrefix) }
 
-// buildBefore builds this program on the holdfast of another commit: its tree, with this directory
-// in place of its own benchmark. So both measure the same, and differ in holdfast alone.
+// ours are the directories that are those of now in the tree of another commit: this program, and what it
+// starts servers by, which needs nothing else of the tree.
+var ours = []string{filepath.Join("internal", "bench"), filepath.Join("internal", "testserver")}
+
+// buildBefore builds this program on the holdfast of another commit: its tree, with ours in place of
+// its own benchmark. So both measure the same, and differ in holdfast alone.
 func buildBefore(ctx context.Context, root, commit, dir string) (program string, err error) {
 	tree := filepath.Join(dir, "before")
 	bench := filepath.Join(tree, "internal", "bench")
@@ -40,11 +44,22 @@ func buildBefore(ctx context.Context, root, commit, dir string) (program string,
 	if err := errors.Join(archive.Run(), unpack.Wait()); err != nil {
 		return "", fmt.Errorf("the tree of %s: %w", commit, err)
 	}
-	if err := os.RemoveAll(bench); err != nil {
-		return "", err
+	for _, name := range ours {
+		if err := os.RemoveAll(filepath.Join(tree, name)); err != nil {
+			return "", err
+		}
+		if err := copyTree(filepath.Join(root, name), filepath.Join(tree, name)); err != nil {
+			return "", err
+		}
 	}
-	if err := copyTree(filepath.Join(root, "internal", "bench"), bench); err != nil {
-		return "", err
+	if _, err := os.Stat(filepath.Join(tree, "etcdbackend", "go.mod")); err != nil { // it was of the root's module
+		const own = "github.com/holdfast-go/holdfast/etcdbackend"
+		edit := exec.CommandContext(ctx, "go", "mod", "edit", "-droprequire="+own, "-dropreplace="+own)
+		edit.Dir = bench
+		edit.Stderr = os.Stderr
+		if err := edit.Run(); err != nil {
+			return "", err
+		}
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-o", program, ".")
 	build.Dir = bench

@@ -301,3 +301,28 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+// TestCodes holds the page to explain each scenario by the part of its name before the first dash, and to begin with what a
+// user gets.
+func TestCodes(t *testing.T) {
+	for _, s := range scenarios() {
+		code, _, _ := strings.Cut(s.name, "-")
+		if !strings.Contains(codes, "**"+code+"**") {
+			t.Errorf("the page does not explain %s", code)
+		}
+	}
+	text, err := os.ReadFile("../../docs/benchmarks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(summary(report.Results), ".\n\n"); n != 3 {
+		t.Errorf("%d sentences say what a user gets, not 3: %s", n, summary(report.Results))
+	}
+	if got := summary(nil); got != "" {
+		t.Errorf("a run that measured nothing says %q", got)
+	}
+}

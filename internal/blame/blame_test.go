@@ -17,35 +17,42 @@ func meta(pid int) backend.Meta {
 	return backend.Meta{PID: pid, Traceparent: fmt.Sprintf("00-%032d-1-01", pid)}
 }
 
-// check compares the culprits of a wait with pids (0 is this process) and seconds.
-func check(t *testing.T, all []Culprit, want ...int) {
+// check compares the intervals of a wait with pids (0 is this process) and seconds.
+func check(t *testing.T, all []Interval, want ...int) {
 	t.Helper()
 	var got []int
 	for _, c := range all {
-		got = append(got, c.Meta.PID, int(c.For.Round(time.Second)/time.Second))
+		got = append(got, c.Who.Meta.PID, int(c.For().Round(time.Second)/time.Second))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("culprits %v, want %v", got, want)
+		t.Errorf("intervals %v, want %v", got, want)
 	}
 }
 
-// Who was named has held since the one before, until another is named, or told of, or this process
-// holds.
+// Who was named has held until it was last named, or for as long as it is told of. What nobody tells
+// of is not known.
 func TestWhoHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ks Keys
 		second := func(n int) { time.Sleep(time.Duration(n) * time.Second) }
-		first := ks.Wait("k", meta(1), nil)
+		began := time.Now()
+		first := ks.Wait("k", meta(1), nil, false)
 		second(2)
-		late := ks.Wait("k", backend.Meta{}, nil)
+		ks.Named("k", meta(1), nil) // for two seconds at least
+		late := ks.Wait("k", backend.Meta{}, nil, false)
 		second(1)
-		ks.Named("k", meta(2), nil) // 1 is over
 		ks.Named("k", meta(2), nil)
 		second(4)
-		// 3 and 4 have held since, and 2 for three seconds and not for one.
-		ks.Told("k", []backend.Past{{Meta: meta(2), For: 3 * time.Second}, {Meta: meta(3), For: time.Second}, {Meta: meta(4), For: 2 * time.Second}})
+		// 3 and 4 have held since, and 2 for a second before. 1 was over then.
+		ks.Told("k", []backend.Past{
+			{Meta: meta(1), For: time.Hour}, {Meta: meta(2), For: time.Second}, {Meta: meta(3), For: time.Second}, {Meta: meta(4), For: 2 * time.Second},
+		}, true)
 		mine := &Hold{Meta: meta(0), Here: t, From: time.Now()}
-		check(t, ks.Done(first, time.Now()), 2, 3, 4, 2, 1, 1, 3, 1)
+		all := ks.Done(first, time.Now())
+		check(t, all, 1, 2, 4, 2, 2, 1, 3, 1)
+		if unheld, unknown := Gaps(all, began, time.Now(), false); unheld != 0 || unknown != time.Second {
+			t.Errorf("nobody held for %v, not known for %v", unheld, unknown)
+		}
 		ks.Begin("k", mine)
 		ks.Named("k", meta(0), nil) // no news
 		ks.Each(func(k *Key) {
@@ -54,28 +61,76 @@ func TestWhoHeld(t *testing.T) {
 			}
 		})
 		second(5)
-		if n := ks.End(mine, time.Now()); n != 1 {
+		if n, _ := ks.End(mine, time.Now()); n != 1 {
 			t.Errorf("%d have waited", n)
 		}
-		check(t, ks.Done(late, time.Now()), 0, 5, 2, 2, 4, 2, 3, 1)
+		second(1)
+		next := &Hold{Meta: meta(0), Here: t, From: time.Now()} // by the same lease
+		ks.Begin("k", next)
+		second(1)
+		ks.End(next, time.Now())
+		all = ks.Done(late, time.Now().Add(time.Second))
+		check(t, all, 0, 5, 4, 2, 2, 1, 3, 1, 0, 1, 1, 0)
+		for passed, want := range map[bool]time.Duration{false: time.Second, true: 2 * time.Second} {
+			unheld, unknown := Gaps(all, late.Since, time.Now().Add(time.Second), passed)
+			if unheld != want || unknown != 3*time.Second-want {
+				t.Errorf("passed %v: nobody held for %v, not known for %v", passed, unheld, unknown)
+			}
+		}
 		ks.Each(func(k *Key) { t.Errorf("%s is left", k.Name) })
 	})
+}
+
+// Nobody is blamed for what is not known: who was named once, for no time, and what is told of from
+// before the wait not at all.
+func TestWhatIsNotKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		named  int
+		before []backend.Past
+		want   []int
+	}{
+		"named, and no more":                 {1, nil, []int{1, 0}},
+		"another is told of":                 {1, []backend.Past{{Meta: meta(2), For: time.Second}}, []int{2, 1, 1, 0}},
+		"for longer than the wait":           {0, []backend.Past{{Meta: meta(2), For: time.Hour}}, []int{2, 3}},
+		"for longer than since it was named": {1, []backend.Past{{Meta: meta(1), For: time.Hour}}, []int{1, 3}},
+		"for less":                           {1, []backend.Past{{Meta: meta(1), For: time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 1, 2, 1}},
+		"an earlier one, which was over": {
+			1, []backend.Past{{Meta: meta(3), For: time.Hour}, {Meta: meta(1), For: 2 * time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 2, 2, 1},
+		},
+		"hand-overs take time, too": { // a second is nobody's
+			1, []backend.Past{{Meta: meta(3), For: time.Second}, {Meta: meta(1), For: time.Second}, {Meta: meta(2), For: time.Second}}, []int{1, 1, 2, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ks Keys
+				who := backend.Meta{}
+				if c.named > 0 {
+					who = meta(c.named)
+				}
+				w := ks.Wait("k", who, nil, false)
+				time.Sleep(3 * time.Second)
+				ks.Told("k", c.before, true)
+				check(t, ks.Done(w, time.Now()), c.want...)
+			})
+		})
+	}
 }
 
 // What is forgotten with one key is not remembered of the next.
 func TestNextKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ks Keys
-		w, mine := ks.Wait("k", meta(1), nil), &Hold{Here: t, From: time.Now()}
+		w, mine := ks.Wait("k", meta(1), nil, false), &Hold{Here: t, From: time.Now()}
 		ks.Named("k", meta(2), t)
 		time.Sleep(time.Second)
 		ks.Done(w, time.Now())
 		ks.Begin("l", mine)
 		ks.Named("l", meta(0), t)
-		if n := ks.End(mine, time.Now()); n != 0 {
+		if n, _ := ks.End(mine, time.Now()); n != 0 {
 			t.Errorf("%d have waited for another key", n)
 		}
-		w = ks.Wait("m", backend.Meta{}, nil)
+		w = ks.Wait("m", backend.Meta{}, nil, false)
 		ks.Each(func(k *Key) {
 			if k.Name != "m" || k.Holder() != nil || k.Asks != nil || len(k.Waits) != 1 {
 				t.Errorf("%s is held by %+v, %v asks, %d wait", k.Name, k.Holder(), k.Asks, len(k.Waits))
@@ -86,11 +141,11 @@ func TestNextKey(t *testing.T) {
 	})
 }
 
-// What is remembered is bounded, and so is what a wait is told of.
+// What is remembered is bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ks Keys
-		w := ks.Wait("k", backend.Meta{}, nil)
+		w := ks.Wait("k", backend.Meta{}, nil, false)
 		for i := range 2 * kept {
 			ks.Named("k", meta(i+1), nil)
 			time.Sleep(time.Second)
@@ -98,7 +153,7 @@ func TestBounds(t *testing.T) {
 		if n := len(ks.keys["k"].Holds); n != kept {
 			t.Errorf("%d holds are remembered", n)
 		}
-		if n := len(ks.Done(w, time.Now())); n != most {
+		if n := len(ks.Done(w, time.Now())); n != kept {
 			t.Errorf("a wait is told of %d", n)
 		}
 	})
@@ -110,14 +165,14 @@ func TestClaimThatIsRenamed(t *testing.T) {
 		var ks Keys
 		was, is := meta(1), meta(1)
 		is.Traceparent = is.Traceparent[:35] + "-2-01"
-		w := ks.Wait("k", was, nil)
+		w := ks.Wait("k", was, nil, false)
 		time.Sleep(time.Second)
 		ks.Named("k", is, nil)
 		time.Sleep(time.Second)
 		all := ks.Done(w, time.Now())
-		check(t, all, 1, 2)
-		if all[0].Meta != is {
-			t.Errorf("it is called %v", all[0].Meta)
+		check(t, all, 1, 1)
+		if all[0].Who.Meta != is {
+			t.Errorf("it is called %v", all[0].Who.Meta)
 		}
 	})
 }

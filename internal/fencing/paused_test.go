@@ -101,7 +101,7 @@ func (j job) hold(ctx context.Context) (*locker.Guard[struct{}], stock, error) {
 //
 // covers: K4, K5, G8
 func TestPausedHolder(t *testing.T) {
-	redisServer, etcd, postgres := testserver.Redis(t), testserver.Etcd(t), testserver.Postgres(t)
+	redisServer, etcd, postgres := testserver.Redis(t), testserver.Etcd(t), testserver.Postgres(t).URL()
 	srv := httptest.NewServer(shop())
 	t.Cleanup(srv.Close)
 	locks := map[string]string{"etcd": "etcd://" + etcd.Addr(), "rueidis": "rueidis://" + redisServer.Addr()}

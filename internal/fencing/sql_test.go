@@ -18,7 +18,7 @@ import (
 // databases runs a test on each.
 func databases(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, prepared(t, "sqlite", sqliteFile(t), "sku")) })
-	t.Run("postgres", func(t *testing.T) { test(t, prepared(t, "pgx", testserver.Postgres(t), "sku")) })
+	t.Run("postgres", func(t *testing.T) { test(t, prepared(t, "pgx", testserver.Postgres(t).URL(), "sku")) })
 }
 
 func admit(ctx context.Context, db *sql.DB, key string, token uint64, do func(*sql.Tx) error) error {
@@ -47,8 +47,16 @@ func TestAdmit(t *testing.T) {
 			token uint64
 			want  error
 		}{
-			{"a", 5, nil}, {"a", 5, nil}, {"a", 4, fence.ErrStale}, {"b", 4, nil}, {"a", 1 << 53, nil}, {"a", 5, fence.ErrStale},
-			{"a", newest, nil}, {"a", newest - 1, fence.ErrStale}, {"a", newest + 1, backend.ErrInvalid}, {"a", 0, backend.ErrInvalid},
+			{"a", 5, nil},
+			{"a", 5, nil},
+			{"a", 4, fence.ErrStale},
+			{"b", 4, nil},
+			{"a", 1 << 53, nil},
+			{"a", 5, fence.ErrStale},
+			{"a", newest, nil},
+			{"a", newest - 1, fence.ErrStale},
+			{"a", newest + 1, backend.ErrInvalid},
+			{"a", 0, backend.ErrInvalid},
 		} {
 			if err := admit(t.Context(), db, step.key, step.token, nothing); !errors.Is(err, step.want) {
 				t.Errorf("%+v: %v", step, err)
@@ -111,7 +119,7 @@ func TestAdmitUnderLoad(t *testing.T) {
 // A holder that stops in the middle of its transaction keeps the next one waiting for as long as
 // the database lets it, and then its transaction is gone.
 func TestStoppedInTransaction(t *testing.T) {
-	db := prepared(t, "pgx", testserver.Postgres(t)+"&idle_in_transaction_session_timeout=500", "sku")
+	db := prepared(t, "pgx", testserver.Postgres(t).URL()+"&idle_in_transaction_session_timeout=500", "sku")
 	stopped, err := db.BeginTx(t.Context(), nil)
 	ok(t, err)
 	ok(t, fence.Admit(t.Context(), stopped, "sku", 1))

@@ -95,7 +95,7 @@ func overlaps(events []Event, capacity int) []Violation {
 		switch {
 		case e.weight() > capacity:
 			found = append(found, Violation{fmt.Sprintf("weight %d exceeds the capacity %d", e.weight(), capacity), e, e})
-		case used > capacity:
+		case used > capacity: // safeguard: judge-overlap
 			found = append(found, Violation{excess(before, capacity, longest, e), longest, e})
 		}
 		if e.End > longest.End || !longest.believed() {
@@ -130,7 +130,7 @@ func regressions(events []Event, capacity int) []Violation {
 		}
 		var above Event
 		for w, h := range highest {
-			if w+e.weight() > capacity && h.Token > max(e.Token, above.Token) {
+			if w+e.weight() > capacity && h.Token > max(e.Token, above.Token) { // safeguard: judge-tokens
 				above = h
 			}
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 	pool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredis "github.com/redis/go-redis/v9"
+	rueidisclient "github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -34,7 +36,9 @@ type peer interface {
 
 // The peers, by name. The second half can lock on several servers.
 var (
-	single = map[string]func(testing.TB, ...*testserver.Server) peer{"bsm/redislock": bsmPeer, "redis-py": pyPeer}
+	single = map[string]func(testing.TB, ...*testserver.Server) peer{
+		"bsm/redislock": bsmPeer, "redis-py": pyPeer, "rueidislock": rueidisPeer,
+	}
 	quorum = map[string]func(testing.TB, ...*testserver.Server) peer{"redsync": redsyncPeer, "node-redlock": nodePeer}
 )
 
@@ -96,6 +100,52 @@ func (p *sync) extend(key string) bool {
 func (p *sync) unlock(key string) bool {
 	ok, _ := p.held[key].Unlock()
 	return ok
+}
+
+// A rueidis is rueidislock with one key for a lock (KeyMajority 1), which it renews by itself.
+type rueidis struct {
+	t      testing.TB
+	l      rueidislock.Locker
+	held   context.Context
+	cancel context.CancelFunc
+}
+
+const rueidisPrefix = "rueidislock:0:" // its default, and the number of the one key
+
+func rueidisPeer(t testing.TB, servers ...*testserver.Server) peer {
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidisclient.ClientOption{InitAddress: []string{servers[0].Addr()}, ForceSingleClient: true},
+		KeyMajority:  1, KeyValidity: ttl,
+		TryNextAfter: time.Second, // the 20ms of its default are too short for a busy machine
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return &rueidis{t: t, l: l}
+}
+
+func (p *rueidis) key(name string) string { return rueidisPrefix + name }
+
+func (p *rueidis) lock(key string) bool {
+	held, cancel, err := p.l.TryWithContext(context.Background(), strings.TrimPrefix(key, rueidisPrefix))
+	if err != nil && !errors.Is(err, rueidislock.ErrNotLocked) {
+		p.t.Fatal(err)
+	}
+	if err == nil {
+		p.held, p.cancel = held, cancel
+	}
+	return err == nil
+}
+
+func (p *rueidis) extend(string) bool { return p.held.Err() == nil }
+
+func (p *rueidis) unlock(string) bool {
+	if !p.extend("") {
+		return false
+	}
+	p.cancel()
+	return true
 }
 
 func client(t testing.TB, s *testserver.Server) *goredis.Client {

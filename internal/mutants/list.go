@@ -2,148 +2,384 @@ package main
 
 import "slices"
 
-// mutants are the defects. To add one: a short name of what goes wrong, the package, a pattern that
-// matches once, and the tests that guard the line. go run ./internal/mutants -run 'name' tries it.
-func mutants() []mutant {
-	return slices.Concat(contract, memory, judge, lockerMutants, redisMutants, redlockMutants, etcdMutants, commandMutants, fenceMutants, fileMutants)
+// mutants are the defects, about 80. To add one: mark the line with a comment that ends in
+// "safeguard:" and a name, say here what goes wrong without it, how to take it away, and the
+// narrowest test that must notice. go run ./internal/mutants -run 'name' tries it.
+func mutants() []mutant { return slices.Concat(belief, withdrawal, redis, quorum, etcd, others, net) }
+
+// Belief in a hold: grants, renewals, deadlines, and leases that are handed on.
+var belief = []mutant{
+	{
+		Name: "a deadline is counted from the answer", At: "grant-deadline",
+		Find: `(\w+), (\w+) := (\w+)\(\w+, (max\(.*\))\), (.*)$`, Put: `$1, $2 := $3($5, $4), $5`, Test: "./locker SuspendDuringTheRequest",
+	},
+	{
+		Name: "a renewed deadline is counted from the answer", At: "renewal-deadline", Find: twoLines, Put: swapped, Test: "./locker RenewalMovesDeadline",
+	},
+	{
+		Name: "no allowance for clocks that differ in speed", At: "drift", Find: `(\w+)-\w+/\w+-\w+\)`, Put: "$1)", Test: "./locker RenewalAfterSuspend",
+	},
+	{Name: "time asleep does not count", At: "suspend", Find: condition, Put: never, Test: "./locker SuspendedTime"},
+	{Name: "a grant that comes late is believed", At: "late-grant", Find: condition, Put: never, Test: "./locker SuspendDuringTheRequest"},
+	{Name: "the store says lost, and the hold goes on", At: "refuted", Find: `:= (.*)$`, Put: `:= false && ($1)`, Test: "./locker RefutedDuringUnlock"},
+	{Name: "no answer to a renewal is a yes", At: "renewal-answer", Find: condition, Put: always, Test: "./locker SlowHandOver"},
+	{Name: "only the timer ends belief", At: "belief", Find: condition, Put: never, Test: "./locker SuspendedTime"},
+	{Name: "a hold that ran out is unlocked with nil", At: "unlock-expired", Find: condition, Put: never, Test: "./locker UnnoticedDeadline"},
+	{
+		Name: "an Unlock after Close and the deadline is nil", At: "unlock-after-close", Find: ` && !__\(\w+\):`, Put: ":",
+		Test: "./locker CloseAndTheDeadline",
+	},
+	{
+		Name: "renewals without regard to their deadlines", At: "renewal-order", Find: `return (__) < (__)`, Put: "return $1 > $2",
+		Test: "./locker OrderOfTheirDeadlines",
+	},
+	{
+		Name: "renewals wait for what was overtaken", At: "renewals-overtaken", Find: `(__) = max\(.*\)`, Put: "$1++",
+		Test: "./locker SilentPart",
+	},
+	{
+		Name: "renewals wait while none of those in flight ends", At: "renewals-stalled", Find: `\{ (__)\((__)\) \}`, Put: "{ $1(min(0, $2)) }",
+		Test: "./locker SilentPart",
+	},
+	{
+		Name: "renewals that were not answered go first", At: "unanswered-last", Find: condition, Put: never, Test: "./locker SilentPart",
+	},
+	{
+		Name: "a lease is handed on with tokens beyond those reserved", At: "reserved-tokens", Find: `\|\| __\.Fencing && .* \{`, Put: "{",
+		Test: "./locker NoMoreTokens",
+	},
+	{Name: "two holds of a lease have one token", At: "token-each", Find: statement, Put: skipped, Test: "./locker InOrderWithOwnTokens"},
+	{
+		Name: "a lease that is refuted while it is handed on is believed", At: "refuted-between-holds", Find: condition, Put: never,
+		Test: "./locker RefutedWhileItIsHandedOn",
+	},
+	{
+		Name: "a hand-over of an earlier grant is believed", At: "hand-over-token", Find: `__\.Token <= __ \|\| `, Put: "",
+		Test: "./locker LateHandOver",
+	},
+	{
+		Name: "a hand-over counts from the message", At: "hand-over-deadline",
+		Find: `(\w+), (\w+) := (\w+)\(__, (__)\), (.*)$`, Put: `$1, $2 := $3($5, $4), $5`, Test: "./locker HandOverIsBelieved",
+	},
+	{
+		Name: "a hand-over counts from the answer to a heartbeat", At: "heartbeat-deadline",
+		Find: `(.*)\n([\s\S]*?\.Heartbeat\(.*)$`, Put: "$2\n$1", Test: "./locker HandOverAfterAHeartbeat",
+	},
+	{Name: "OncePer leaves no mark", At: "once-mark", Find: statement, Put: skipped, Test: "./locker OnceCounts"},
+	{Name: "what a guard protects stays open after a loss", At: "hook-at-loss", Find: condition, Put: never, Test: "./locker Scoped"},
+	{
+		Name: "an Unlock that lost its lease while it closed is nil", At: "lost-in-hook", Find: `return (\w+), (\w+) && .*$`, Put: "return $1, $2",
+		Test: "./locker Scoped",
+	},
+	{
+		Name: "the value of a key comes back after a loss that its renewal tells", At: "kept-after-loss", Find: `case (.*) && .*:`, Put: "case $1:",
+		Test: "./locker PerKey",
+	},
+	{
+		Name: "a lease that is handed on at MaxHold is renewed no more", At: "timer-after-max-hold", Find: condition, Put: never,
+		Test: "./locker UnlockIsQuicker",
+	},
+	{Name: "what did not close is detached", At: "detached-closed", Find: ` && \w+ == nil:`, Put: ":", Test: "./locker Detach"},
 }
 
-// The contract that all backends share.
-var contract = []mutant{
+// What is not wanted any more is taken back, and nothing else is.
+var withdrawal = []mutant{
 	{
-		Name: "an unknown error is a no", Dir: "backend", Find: `return Unknown`, Put: "return No",
-		Test: "./backend Answer",
+		Name: "no tombstone for a claim without an answer", At: "withdraw-tombstone", Find: `= !__`, Put: "= true", Test: "./locker UnansweredClaim",
+	},
+	{Name: "a claim without an answer is forgotten", At: "withdraw", Find: condition, Put: always, Test: "./locker CloseWaitsForCleanUp"},
+	{Name: "a grant after the cancellation is kept", At: "cancelled-grant", Find: condition, Put: never, Test: "./locker RacedWithCancel"},
+	{Name: "all who give up together are woken at once", At: "crowd", Find: condition, Put: never, Test: "./locker ComeBackByAndBy"},
+	{Name: "who gave up is given the lease", At: "gave-up", Find: statement, Put: skipped, Test: "./locker PassedOver"},
+	{
+		Name: "places of those who gave up are not waited for", At: "withdrawn-before-return", Find: `__\((__\(.*\))\)$`, Put: "$1",
+		Test: "./locker Withdrawn",
+	},
+	{Name: "owed releases without a bound", At: "owed-bound", Find: condition, Put: never, Test: "./locker OwedReleasesAreBounded"},
+	{
+		Name: "places of those who gave up are dropped at a store that answers", At: "owed-bound", Find: ` && __\(__, (\w+)\)`, Put: " && $1 > 0",
+		Test: "./locker Withdrawn",
 	},
 	{
-		Name: "a store that did not take the request may have executed it", Dir: "backend",
-		Find: `errors.Is\(err, ErrUnavailable\), `, Put: "", Test: "./backend Answer",
+		Name: "places of those who gave up are dropped after a second", At: "owed-bound", Find: `(__\(__, \w+)\)`, Put: "$1/30)",
+		Test: "./locker Withdrawn",
 	},
 	{
-		Name: "held is a refusal for good", Dir: "backend", Find: `\{ErrInvalid, ErrForeign,`, Put: "{ErrHeld, ErrInvalid, ErrForeign,",
-		Test: "./backend Refused|Answer",
+		Name: "a release that was refused before is taken for made", At: "release-refused-before", Find: ` && \w+:`, Put: ":",
+		Test: "./locker RefusedAndThenLost",
 	},
 	{
-		Name: "two namespaces meet", Dir: "backend", Find: `return __\.Replace\(namespace\) \+ "~" \+ key`,
-		Put: `return namespace + "~" + key`, Test: "./backend Namespaced",
+		Name: "a save that found the hold gone is taken for made", At: "save-unconfirmed", Find: condition, Put: always,
+		Test: "./locker Store",
 	},
 	{
-		Name: "a key without a namespace meets one with", Dir: "backend", Find: `return __\.Replace\(key\)`, Put: "return key",
-		Test: "./backend Namespaced",
+		Name: "a mark that found the hold gone is taken for made", At: "mark-unconfirmed", Find: `(if .*) && !.* \{`, Put: "$1 {",
+		Test: "./locker Once",
 	},
 	{
-		Name: "an escaped tilde meets itself", Dir: "backend", Find: `NewReplacer\("%", "%25", `, Put: "NewReplacer(",
-		Test: "./backend Namespaced",
+		Name: "a ticket is good twice", At: "ticket", Find: `if (\w+) == nil \{`, Put: "if $1 == nil || errors.Is($1, backend.ErrLost) {",
+		Test: "./locker AdoptOnce",
 	},
 	{
-		Name: "a minimum token may run away from the clock", Dir: "backend", Find: `now\.Add\(ttl / 4\)`, Put: "now.Add(4000 * ttl)",
-		Test: "./backend MinTokenLimit",
-	},
-	{
-		Name: "all holds of a re-entrant owner are one", Dir: "backend", Find: `return c\.Hold`, Put: "return c.Owner",
-		Test: "./backend/membackend Conformance/",
-	},
-	{
-		Name: "a backend is asked for weights that it does not know", Dir: "backend", Find: `Weight: c\.Weight > 1, `, Put: "",
-		Test: "./backend ValidateNeeds",
-	},
-	{
-		Name: "a claim weighs more than it may ever hold", Dir: "backend", Find: `case c\.Weight > c\.Limit:`, Put: "case false:",
-		Test: "./backend ValidateRefuses",
-	},
-	{
-		Name: "owners are predictable", Dir: "backend", Find: `_, _ = (__)\.Read\(b\[:\]\)`, Put: "_ = $1.Reader",
-		Test: "./backend NewOwner",
-	},
-
-	// What all backends share for waiting.
-	{
-		Name: "a hand-over is dropped behind an older signal", Dir: "waiting",
-		Find: `select \{\s+case <-(__):\s+default:\s+\}\s+__ <- m`, Put: "select {\ncase $1 <- m:\ndefault:\n}",
-		Test: "./waiting Deliver|Hub",
-	},
-	{
-		Name: "only the last watcher hears", Dir: "waiting", Find: `(func signal\[.*\n\s*for w := last; w != nil; w = )w\.older`, Put: "${1}nil",
-		Test: "./waiting Hub",
-	},
-	{
-		Name: "a closed hub leaves its watchers asleep", Dir: "waiting", Find: `close\(w\.wake\)(\s+\}\s+\}\s+h\.topics = nil)`, Put: "$1",
-		Test: "./waiting Hub|Close",
+		Name: "a ticket without an answer is good", At: "ticket", Find: `if (\w+) == nil \{`, Put: "if !errors.Is($1, backend.ErrLost) {",
+		Test: "./locker AdoptUnanswered",
 	},
 }
 
-// The reference store, by the conformance suite.
-var memory = []mutant{
+// Redis: what is compared, tokens, the guard, tombstones, and what goes without a script.
+var redis = []mutant{
 	{
-		Name: "mem: anybody may release", Dir: "internal/memstore",
-		Find: `(DeleteFunc\(l\.holds, func)\(h Hold\)( bool \{ return )h\.ID == id`, Put: "$1(Hold)${2}true",
-		Test: "./backend/membackend Conformance/release",
+		Name: "native: taken whoever has it", At: "native-take", Find: `"IFEQ", script\.Free\(.*?\), `, Put: "",
+		Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: no tombstone", Dir: "internal/memstore", Find: `if !c\.NoneInFlight`, Put: "if false",
-		Test: "./backend/membackend Conformance/tombstone",
+		Name: "native: freed whoever has it", At: "native-free", Find: `"IFEQ", script\.Held\(.*?\),`, Put: "", Test: "./internal/redis Native",
+	},
+	{Name: "native: sent again without an answer", At: "native-once", Find: statement, Put: skipped, Test: "./internal/redis Native"},
+	{
+		Name: "native: tokens from the estimate alone", At: "native-token", Find: `max\(.*, (\w+)\)`, Put: "$1",
+		Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: a tombstone is gone too early", Dir: "internal/memstore", Find: `now\.Add\(2\*min\(max\(c\.TTL, 0\), __\) \+ late\)`,
-		Put: "now.Add(time.Millisecond)", Test: "./backend/membackend Conformance/tombstone",
+		Name: "native: a counter ahead of the clock is not kept", At: "native-counter-kept", Find: `max\(__, (\w+)\)`, Put: "$1",
+		Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: a lease ends early", Dir: "internal/memstore", Find: `return !h\.Expires\.After\(now\)`,
-		Put: "return !h.Expires.After(now.Add(time.Millisecond))", Test: "./backend/membackend Conformance/expiry",
+		Name: "native: a counter is kept by the clock of another server", At: "native-counter-kept",
+		Find: `((\w+) := .*\((\w+)\.Microseconds\(\)\))\n([\s\S]*?)"PXAT", .*$`,
+		Put:  "$1\n$4\"PX\", strconv.FormatInt($3.Milliseconds(), 10)); _ = $2", Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: a repeat is a new grant", Dir: "internal/memstore", Find: `if (h := l\.holdOf\(c\.ID\(\)\)); h != nil \{`, Put: "if $1; h != nil && false {",
-		Test: "./backend/membackend Conformance/repeat",
+		Name: "native: all primaries have one clock", At: "native-clock-of-one", Find: ` && !__ \{`, Put: " {", Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: tokens come from the clock alone", Dir: "internal/memstore", Find: `max\(s\.token\+1, `, Put: "max(",
-		Test: "./backend/membackend Conformance/token",
+		Name: "native: an estimate outlives its connection", At: "native-clock-of-connection", Find: `__ != __\.Load\(\) \|\| `, Put: "",
+		Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: tokens come from the counter alone", Dir: "internal/memstore", Find: `uint64\(now\.UnixMicro\(\)\), `, Put: "",
-		Test: "./internal/memstore ./backend/membackend .",
+		Name: "native: a job's mark, or a value, is not left", At: "native-leaves", Find: ` \|\| __\.Save != nil \|\| __\.NotBefore > 0 \{`,
+		Put: " {", Test: "./internal/redis Native",
 	},
 	{
-		Name: "mem: reserved tokens are given away", Dir: "internal/memstore", Find: `(s\.token = h\.Token) \+ uint64\(h\.Reserved\) - 1`, Put: "$1",
-		Test: "./backend/membackend Conformance/",
+		Name: "native: a job's mark is not heeded", At: "native-mark", Find: ` && __\.NotBefore == 0`, Put: "",
+		Test: "./internal/redis Native",
+	},
+	{Name: "native: no answer is a no", At: "native-unknown", Find: `return `, Put: "return false && ", Test: "./internal/redis Native"},
+	{
+		Name: "lua: anybody may release", At: "release-owner", Find: `string\.find\((\w+), .*\) == (\w+) \+ 1`, Put: "#$1 > $2",
+		Test: "./internal/redis/script DeadWaiters",
 	},
 	{
-		Name: "mem: who does not wait overtakes", Dir: "internal/memstore", Find: `len\(l\.line\) == 0 && l\.fits\(c\)`, Put: "l.fits(c)",
-		Test: "./backend/membackend Conformance/",
+		Name: "lua: anybody hands over", At: "hand-over-owner", Find: `\w+\[2\] ~= \w+ or `, Put: "",
+		Test: "./internal/redis/script CancelAgainstGrant",
 	},
 	{
-		Name: "mem: a reader beside a writer", Dir: "internal/memstore", Find: `case c\.Mode != l\.holds\[0\]\.Mode:`, Put: "case c.Mode == backend.Exclusive:",
-		Test: "./backend/membackend Conformance/",
+		Name: "lua: a server that forgot hands over", At: "guard-hand-over", Find: `( and \w+) and not \w+( and not)`, Put: "$1$2",
+		Test: "./internal/redis/script Guard",
+	},
+	{Name: "lua: a server that forgot grants", At: "guard", Find: luaCondition, Put: luaNever, Test: "./internal/redis/script GuardKeeps"},
+	{
+		Name: "lua: who does not hold saves", At: "save-by-holder", Find: ` and .* then`, Put: " then",
+		Test: "./internal/redis/script StateOutOfMemory",
+	},
+	{Name: "lua: tombstones are not looked at", At: "tombstone", Find: luaCondition, Put: luaNever, Test: "./internal/redis/script TombstoneOutlives"},
+	{
+		Name: "lua: tokens come from the clock alone", At: "token-counter", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script TokensStay",
 	},
 	{
-		Name: "mem: who holds counts once", Dir: "internal/memstore", Find: `sum \+= max\(l\.holds\[i\]\.Weight, 1\)`, Put: "_ = i\nsum++",
-		Test: "./backend/membackend Conformance/permit",
+		Name: "lua: anybody may renew", At: "renew-owner", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script RenewalOnlyGrows",
 	},
 	{
-		Name: "mem: who comes counts once", Dir: "internal/memstore", Find: `max\(c\.Weight, 1\) <= c\.Limit-l\.weight\(\)`,
-		Put: "l.weight() < c.Limit", Test: "./backend/membackend Conformance/permit",
+		Name: "lua: a renewal revives", At: "renew-ended", Find: luaCondition, Put: luaNever, Test: "./internal/redis/script RenewalOnlyGrows",
 	},
 	{
-		Name: "mem: a store that forgot grants at once", Dir: "internal/memstore", Find: `if !now\.Before\(s\.opens\)`, Put: "if true",
-		Test: "./internal/memstore ./backend/membackend Quarantine",
+		Name: "lua: running leases are dropped", At: "running-leases", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script Permits",
+	},
+	{Name: "lua: a lock is deleted while its slot moves", At: "moving-slot", Find: luaCondition, Put: luaNever, Test: "./internal/redissim MovingSlot"},
+	{
+		Name: "lua: what has yet to come with the slot was never saved", At: "moving-state", Find: ` or .* then`, Put: " then",
+		Test: "./internal/redissim StateThatHasYetToCome",
+	},
+	{Name: "lua: an earlier grant's token is fenced in", At: "fence-grant", Find: `\w+ < \w+ or `, Put: "", Test: "./redisbackend Fenced$"},
+	{
+		Name: "redis: no answer is a no", At: "redis-no-answer", Find: `Errorf\("(.*)", (.*)\)`,
+		Put: `Errorf("$1: %w", $2, backend.ErrUnavailable)`, Test: "./redisbackend RequestTimeout",
+	},
+	{
+		Name: "go-redis: a request without answer is sent again", At: "sent-once", Find: `return true`, Put: "return false",
+		Test: "./redisbackend LostReplyToAcquire",
 	},
 }
 
-// What judges histories: a judge that sees nothing lets every other defect pass.
-var judge = []mutant{
+// A majority: its votes, its tokens, who its nodes are.
+var quorum = []mutant{
 	{
-		Name: "history: two holders are not seen", Dir: "internal/history", Find: `case used > capacity:`, Put: "case used > capacity+1:",
-		Test: "./internal/history Check",
+		Name: "half of an even number is a majority", At: "majority", Find: `len\((\w+)\)/2 \+ 1`, Put: "(len($1) + 1) / 2",
+		Test: "./redlock MinorityIsGivenBack",
+	},
+	{Name: "a minority can renew", At: "majority-renews", Find: `case (__) >= __:`, Put: "case $1 > 0:", Test: "./redlock RenewByMajority"},
+	{
+		Name: "who did not answer said no", At: "vote-unknown", Find: `backend\.No:`, Put: "backend.No, backend.Unknown:",
+		Test: "./redlock MajorityDown",
 	},
 	{
-		Name: "history: who has ended goes on counting", Dir: "internal/history", Find: `used -= ends\[0\]\.weight\(\)`, Put: "used -= 0",
-		Test: "./internal/history Check",
+		Name: "a quorum's token is not written back", At: "token-written-back", Find: ` && .* \{`, Put: " {",
+		Test: "./redlock TokenIsWrittenBack",
 	},
 	{
-		Name: "history: falling tokens are not seen", Dir: "internal/history", Find: `h\.Token > max\(e\.Token, above\.Token\)`, Put: "false",
-		Test: "./internal/history Check",
+		Name: "more tokens than one node has reserved", At: "quorum-reserved-tokens", Find: statement, Put: skipped,
+		Test: "./redlock NoMoreTokensThanANode",
 	},
 	{
-		Name: "history: a token granted twice is not seen", Dir: "internal/history", Find: `if a, ok := (__\[e\.Token\]); ok \{`, Put: "if a, ok := $1; ok && false {",
-		Test: "./internal/history Check",
+		Name: "a quorum's repeat is told a grant that is over", At: "quorum-repeat", Find: condition, Put: never,
+		Test: "./redlock RepeatOfALostGrant",
 	},
+	{
+		Name: "no tombstone on a node where an attempt is in flight", At: "quorum-tombstone", Find: ` && !__$`, Put: "",
+		Test: "./redlock ReleaseWhereAnAttemptIsLate",
+	},
+	{
+		Name: "given back, and asked again under the same name", At: "given-back", Find: statement, Put: skipped,
+		Test: "./redlock GivenBackWhereAnAttemptIsLate",
+	},
+	{
+		Name: "a release overtakes its own acquire", At: "release-behind-acquire", Find: condition, Put: never,
+		Test: "./redlock ReleaseNeverOvertakes",
+	},
+	{Name: "one server twice is two", At: "one-server-once", Find: condition, Put: never, Test: "./redlock SameServer"},
+	{
+		Name: "a client's scheme is part of a node's name", At: "node-name", Find: `_, (\w+), _ = strings\.Cut\((__), "://"\)`, Put: "$1 = $2",
+		Test: "./redlock List",
+	},
+	{Name: "who the nodes are is not waited for", At: "node-in-doubt", Find: condition, Put: never, Test: "./redlock List"},
+}
+
+// etcd: what each write compares, and from when leases count.
+var etcd = []mutant{
+	{
+		Name: "etcd: a free lock is not compared with the queue", At: "etcd-queue-empty", Find: `\{.*\}$`, Put: "{}",
+		Test: "./etcdbackend TestConformance$/one/exclusive/not-re-entrant",
+	},
+	{
+		Name: "etcd: a queue that was read is not compared", At: "etcd-queue-unchanged", Find: `\{\w+\(.*?\+1\), `, Put: "{",
+		Test: "./etcdbackend QueueChanges",
+	},
+	{
+		Name: "etcd: a released claim may come again", At: "etcd-tombstone", Find: statement, Put: skipped, Test: "./etcdbackend ResentPut",
+	},
+	{
+		Name: "etcd: a counter is not compared", At: "etcd-counter", Find: statement, Put: skipped, Test: "./etcdbackend CounterIsCompared",
+	},
+	{
+		Name: "etcd: a lease is counted from the answer to its keepalive", At: "etcd-lease-began", Find: `= __, `, Put: "= time.Now(), ",
+		Test: "./etcdbackend LeaseCounts",
+	},
+	{
+		Name: "etcd: a renewal does not look at the entry", At: "etcd-entry-there", Find: `case (.*):\n(.*)backend\.ErrLost`,
+		Put: "case $1:\n${2}nil", Test: "./etcdbackend PeerDeletedKey",
+	},
+	{
+		Name: "etcd: a release deletes whatever has the name", At: "etcd-same-entry", Find: statement, Put: skipped,
+		Test: "./etcdbackend LateDeletion",
+	},
+}
+
+// The contract, the reference store, files, the fence, and the judge without which nothing is seen.
+var others = []mutant{
+	{Name: "an unknown error is a no", At: "unknown", Find: `return Unknown`, Put: "return No", Test: "./backend Answer"},
+	{Name: "record: anybody may release", At: "record-owner", Find: `return .* \}\)`, Put: "return true })", Test: "./backend/membackend TestConformance$/release"},
+	{
+		Name: "record: a released claim takes the lock", At: "record-tombstone", Find: condition, Put: never,
+		Test: "./backend/membackend TestConformance$/tombstone",
+	},
+	{Name: "postgres: what is believed is not asked", At: "pg-guess", Find: `case (.*) && .*:`, Put: "case $1 && false:", Test: "./backend/pgbackend TestBeliefIsAsked"},
+	{
+		Name: "postgres: a sweep deletes a hold that a transaction keeps", At: "pg-sweep", Find: ` && __\(__\) == 0`, Put: "",
+		Test: "./backend/pgbackend TestSweepOfAKeptHold",
+	},
+	{Name: "postgres: a transaction keeps no hold", At: "pg-intx", Find: statement, Put: skipped, Test: "./backend/pgbackend TestCommitInFlight"},
+	{Name: "record: tokens go by the clock alone", At: "record-token", Find: `max\(__\+1, (.*)\), max`, Put: "$1, max", Test: "./backend/membackend TestConformance$/token"},
+	{Name: "record: it is deleted before the clock has passed its token", At: "record-passed", Find: `return .* <`, Put: "return 0 <", Test: "./backend/record TestConformance$/token"},
+	{Name: "record: clocks that are apart get no allowance", At: "record-skew", Find: `(\w+) \+ __\)`, Put: "$1)", Test: "./backend/record TestSkew"},
+	{Name: "record: a newer form is read as this one", At: "record-version", Find: condition, Put: never, Test: "./backend/record TestForeign"},
+	{Name: "record: what is damaged is read", At: "record-sum", Find: condition, Put: never, Test: "./backend/record TestForeign"},
+	{
+		Name: "record: a subscription without an answer keeps its caller", At: "record-subscribe", Find: `(case <-)[^:]*:`, Put: "${1}make(chan int):",
+		Test: "./backend/record TestSubscriptionWithoutAnAnswer",
+	},
+	{
+		Name: "a node that hangs while a quorum is opened is a ctx that ended", At: "node-hangs", Find: condition, Put: never,
+		Test: "./redlock TestOpenWithNodesThatHang",
+	},
+	{
+		Name: "mem: a store that forgot grants at once", At: "mem-quarantine", Find: condition, Put: never,
+		Test: "./backend/membackend Quarantine",
+	},
+	{
+		Name: "file: the lock is not taken", At: "file-lock", Find: `\w+ = unix\.Flock\(.*\|(\w+)\)`, Put: "_ = $1",
+		Test: "./backend/filebackend Stuck",
+	},
+	{
+		Name: "file: renewals wait behind those who want the lock", At: "file-renewals-first", Find: condition, Put: always,
+		Test: "./backend/filebackend RenewalsGoFirst",
+	},
+	{
+		Name: "file: who cannot be looked at is dead", At: "file-dead", Find: `return (\w+) == nil && (\w+)`, Put: "return $1 != nil || $2",
+		Test: "./backend/filebackend NotDead",
+	},
+	{
+		Name: "file: another machine's holder has ended", At: "file-boot", Find: condition, Put: never, Test: "./backend/filebackend Reboot",
+	},
+	{
+		Name: "file: tokens follow a calendar that was set back", At: "file-calendar", Find: condition, Put: never,
+		Test: "./backend/filebackend CalendarSetBack",
+	},
+	{
+		Name: "file: what the next holder is to be told of is swept away", At: "file-tells", Find: condition, Put: never,
+		Test: "./backend/filebackend Sweep",
+	},
+	{
+		Name: "a bar links to a hold that did not know of the wait", At: "link-knew", Find: `return __ && `, Put: "return ",
+		Test: "./tracing BarsOfPods",
+	},
+	{
+		Name: "file: a symbolic link is followed", At: "file-regular", Find: `unix\.O_NOFOLLOW\|`, Put: "",
+		Test: "./backend/filebackend NoRegularFile/record/a_link_to_a_record",
+	},
+	{
+		Name: "run locks in the memory of each process", At: "between-processes", Find: condition, Put: never,
+		Test: "./cmd/holdfast MemoryLocks",
+	},
+	{
+		Name: "a deadlock is told without a second look at it", At: "deadlock-again", Find: condition, Put: never,
+		Test: "./locker NoDeadlockIfOneLetsGo",
+	},
+	{
+		Name: "all who wait for each other give up", At: "greatest-token", Find: ` != (\w+)\[0\] \{`, Put: " != $1[0] && false {",
+		Test: "./locker DeadlockAcross|DeadlockInAProcess",
+	},
+	{
+		Name: "a deadlock that is over is broken", At: "deadlock-stuck", Find: ` && __\(\)`, Put: "",
+		Test: "./locker ThatIsOverIsNotBroken",
+	},
+	{
+		Name: "a record that the store did not answer is not tried again", At: "deadlock-unanswered", Find: condition, Put: always,
+		Test: "./locker DeadlockAfterASilence",
+	},
+	{
+		Name: "a lease that a record names is handed on", At: "named-lease", Find: ` \|\| __ \{`, Put: " {",
+		Test: "./locker OfALeaseIsNotHandedOn",
+	},
+	{
+		Name: "what a wait told the store of a deadlock stays there", At: "deadlock-record", Find: statement, Put: skipped,
+		Test: "./locker DeadlockIsLookedFor",
+	},
+	{Name: "fence: an older token is admitted", At: "fence", Find: condition, Put: never, Test: "./locker/fence Gate"},
+	{
+		Name: "judge: two holders are not seen", At: "judge-overlap", Find: `> (\w+):`, Put: "> $1+1:", Test: "./internal/history Check",
+	},
+	{Name: "judge: falling tokens are not seen", At: "judge-tokens", Find: condition, Put: never, Test: "./internal/history Check"},
 }

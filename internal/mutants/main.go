@@ -1,15 +1,15 @@
-// Command mutants breaks holdfast on purpose, one defect at a time, and runs the tests that must
+// Command mutants breaks holdfast on purpose, one safeguard at a time, and runs the tests that must
 // notice.
 //
-// The defects are about safety: two who believe that they hold, tokens that fall, a release that
-// frees another's hold. Each is an edit of one place in the source, found by a regular expression
-// that says as little as it can about names. The tree is not touched: the changed file is laid over
-// it by go test -overlay. A mutant that no test notices makes the command fail, and so does one
-// that is stale: that is found nowhere any more, or in several places.
+// The safeguards are about safety: against two who believe that they hold, tokens that fall, a
+// release that frees another's hold. Each is one place in the source, which a comment marks that
+// ends in "safeguard:" and a name, so that the place is found after it was renamed, reworded or
+// moved. The tree is not touched: the changed file is laid over it by go test -overlay. A mutant
+// that no test notices makes the command fail, and so does one that is stale: whose place is found
+// nowhere any more, or twice.
 //
 //	go run ./internal/mutants              all of them
-//	go run ./internal/mutants -quick       those whose tests are quick, for every change
-//	go run ./internal/mutants -run renew   those whose name matches
+//	go run ./internal/mutants -run renew   those whose name or place matches
 package main
 
 import (
@@ -26,20 +26,39 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// A mutant is one defect. Below Dir, tests and golden files aside, what Find matches becomes Put.
+// A mutant is one defect: of what follows the marker At, the first that Find matches becomes Put.
 type mutant struct {
 	Name string
-	Dir  string // below which there are Go or Lua files
-	Find string // a regular expression, see pattern
+	At   string // the marker: "safeguard: At" ends the comment of the line, or is alone on the one before
+	Find string // a regular expression, see pattern, whose match begins in that line
 	Put  string // with $1 for the first group of Find, as in [regexp.Regexp.Expand]
 	Test string // packages, and the -run pattern of the tests that must fail: "./locker Deadline|Suspend"
-	Slow bool   // takes longer than -quick has time for
+
+	Dir  string // without At, as mutants had it before: Find is anywhere below it, once
+	Slow bool   // as before, and says nothing
 }
+
+// What Find and Put may be if the place says it all. They say nothing about names.
+const (
+	condition = `(if (?:.*; )?|case )(.*)( \{|:)( //.*)?$`
+	never     = `${1}false && ($2)$3`
+	always    = `${1}true || ($2)$3`
+
+	statement = `(\S.*)$`
+	skipped   = `if false { $1 }`
+
+	twoLines = `(.*)\n(.*)$`
+	swapped  = "$2\n$1"
+
+	luaCondition = `if (.*) then( .*)?$`
+	luaNever     = `if false and ($1) then$2`
+)
 
 // The verdicts on a mutant. Only the first is good.
 var (
@@ -49,8 +68,7 @@ var (
 )
 
 func main() {
-	names := flag.String("run", "", "regular expression of names")
-	quick := flag.Bool("quick", false, "leave out those whose tests take long")
+	names := flag.String("run", "", "regular expression of names and places")
 	parallel := flag.Int("p", runtime.GOMAXPROCS(0), "how many at once")
 	verbose := flag.Bool("v", false, "print the output of the tests")
 	flag.Parse()
@@ -60,7 +78,7 @@ func main() {
 	if err == nil {
 		var chosen []mutant
 		for _, m := range mutants() {
-			if match.MatchString(m.Name) && !(*quick && m.Slow) {
+			if match.MatchString(m.Name + " " + m.At) {
 				chosen = append(chosen, m)
 			}
 		}
@@ -76,6 +94,7 @@ func main() {
 // A runner tries mutants of the module at root.
 type runner struct {
 	root    string
+	sources sources
 	out     io.Writer
 	verbose bool
 
@@ -90,7 +109,11 @@ func (r *runner) all(ctx context.Context, chosen []mutant, parallel int) error {
 	if err != nil {
 		return err
 	}
-	r.root = root
+	if r.root = root; r.sources == nil {
+		if r.sources, err = load(root); err != nil {
+			return err
+		}
+	}
 	queue := make(chan mutant)
 	var workers sync.WaitGroup
 	for range max(parallel, 1) {
@@ -133,10 +156,11 @@ func (r *runner) tell(m mutant, output string, err error, took time.Duration) {
 // try lays the mutant over the tree and runs its tests. It returns nil if they failed, as they
 // should.
 func (r *runner) try(ctx context.Context, m mutant) (output string, err error) {
-	file, changed, err := m.apply(r.root)
+	file, changed, err := m.apply(r.sources)
 	if err != nil {
 		return "", err
 	}
+	file = filepath.Join(r.root, file)
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return "", err
@@ -195,34 +219,93 @@ func (r *runner) test(ctx context.Context, overlay, tests string, packages []str
 	return output, nil
 }
 
+// sources are the Go and Lua files that ship, by their path below the module's root.
+type sources map[string]string
+
+// load reads the sources below root, of all modules.
+func load(root string) (sources, error) {
+	all := sources{}
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(path)
+		if e.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"golden", "testdata", "mutants"}, name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != ".go" && filepath.Ext(name) != ".lua" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		all[relative] = string(text)
+		return err
+	})
+	return all, err
+}
+
+// A comment that ends in a marker, with what is before it in its line, by the file's extension.
+var marked = map[string]*regexp.Regexp{
+	".go":  regexp.MustCompile(`(?m)^(.*?)[ \t]*//(?: .*)? safeguard: ([\w-]+)\n`),
+	".lua": regexp.MustCompile(`(?m)^(.*?)[ \t]*--(?: .*)? safeguard: ([\w-]+)\n`),
+}
+
 // apply returns the file that the mutant changes, and what it makes of it.
-func (m mutant) apply(root string) (file, changed string, err error) {
+func (m mutant) apply(all sources) (file, changed string, err error) {
 	find, err := pattern(m.Find)
 	if err != nil {
 		return "", "", err
 	}
+	if m.At == "" {
+		return m.applyBelow(find, all)
+	}
+	places := 0
+	for path, text := range all {
+		if !strings.Contains(text, " safeguard: "+m.At+"\n") { // which is quicker
+			continue
+		}
+		for _, at := range marked[filepath.Ext(path)].FindAllStringSubmatchIndex(text, -1) {
+			if text[at[4]:at[5]] != m.At {
+				continue
+			}
+			places++
+			line := text[at[2]:at[3]] // without its comment
+			before, rest := text[:at[0]], line+"\n"+text[at[1]:]
+			if strings.TrimSpace(line) == "" { // the marker is alone, and is about the next line
+				before, rest = text[:at[1]], text[at[1]:]
+			}
+			found := find.FindStringSubmatchIndex(rest)
+			if end := strings.Index(rest, "\n"); len(found) == 0 || found[0] > end {
+				return "", "", fmt.Errorf("%w: %q is not in the line at %q, %s", errStale, m.Find, m.At, path)
+			}
+			put := find.ExpandString(nil, m.Put, rest, found)
+			file, changed = path, before+rest[:found[0]]+string(put)+rest[found[1]:]
+		}
+	}
+	if places != 1 {
+		return "", "", fmt.Errorf("%w: the marker %q is there %d times", errStale, "safeguard: "+m.At, places)
+	}
+	return file, changed, nil
+}
+
+// applyBelow is apply without a marker.
+func (m mutant) applyBelow(find *regexp.Regexp, all sources) (file, changed string, err error) {
 	found := 0
-	err = filepath.WalkDir(filepath.Join(root, m.Dir), func(path string, e fs.DirEntry, err error) error {
-		name := filepath.Base(path)
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir() && (name == "golden" || name == "testdata"):
-			return fs.SkipDir
-		case e.IsDir(), strings.HasSuffix(name, "_test.go"), filepath.Ext(name) != ".go" && filepath.Ext(name) != ".lua":
-			return nil
+	for path, text := range all {
+		if strings.HasPrefix(path, m.Dir+"/") {
+			if n := len(find.FindAllStringIndex(text, -1)); n > 0 {
+				found += n
+				file, changed = path, find.ReplaceAllString(text, m.Put)
+			}
 		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if n := len(find.FindAllStringIndex(string(source), -1)); n > 0 {
-			found += n
-			file, changed = path, find.ReplaceAllString(string(source), m.Put)
-		}
-		return nil
-	})
-	if err != nil || found != 1 {
+	}
+	if found != 1 {
 		return "", "", fmt.Errorf("%w: %q is %d times below %s", errStale, m.Find, found, m.Dir)
 	}
 	return file, changed, nil
@@ -233,7 +316,7 @@ func (m mutant) apply(root string) (file, changed string, err error) {
 func pattern(find string) (*regexp.Regexp, error) {
 	find = strings.ReplaceAll(find, " ", `\s+`)
 	find = strings.ReplaceAll(find, "__", `[\w.]+`)
-	return regexp.Compile(find)
+	return regexp.Compile("(?m)" + find)
 }
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*)`)

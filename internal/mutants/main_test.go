@@ -2,10 +2,10 @@ package main
 
 import (
 	"errors"
-	"go/parser"
-	"go/token"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,36 +16,69 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const root = "../.."
 
-// TestNoneIsStale finds defects whose line has changed: nobody would try them, and -quick might not
-// notice.
+// TestNoneIsStale finds defects whose place is gone, and those whose tests are.
 func TestNoneIsStale(t *testing.T) {
-	names := map[string]bool{}
+	all := ours(t)
+	names, used := map[string]bool{}, map[string]bool{}
 	for _, m := range mutants() {
 		if names[m.Name] {
 			t.Errorf("two mutants are called %q", m.Name)
 		}
-		names[m.Name] = true
-		file, changed, err := m.apply(root)
-		if err != nil {
+		names[m.Name], used[m.At] = true, true
+		if file, changed, err := m.apply(all); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(source) == changed {
+		} else if changed == all[file] {
 			t.Errorf("%s changes nothing", m.Name)
 		}
-		if filepath.Ext(file) == ".go" {
-			if _, err := parser.ParseFile(token.NewFileSet(), file, changed, 0); err != nil {
-				t.Errorf("%s is no Go: %v", m.Name, err)
-			}
-		}
-		if words := strings.Fields(m.Test); len(words) < 2 || !strings.HasPrefix(words[0], "./") {
-			t.Errorf("%s: Test is %q, want packages and a pattern", m.Name, m.Test)
+		if err := tested(m); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
+	for path, text := range all {
+		for _, marker := range marked[filepath.Ext(path)].FindAllStringSubmatch(text, -1) {
+			if !used[marker[2]] {
+				t.Errorf("%s: no mutant removes the safeguard %s", path, marker[2])
+			}
+		}
+	}
+}
+
+// ours are the sources of this module.
+func ours(t *testing.T) sources {
+	t.Helper()
+	all, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// tested returns an error if a name in m.Test is of no test.
+func tested(m mutant) error {
+	words := strings.Fields(m.Test)
+	if len(words) < 2 || !strings.HasPrefix(words[0], "./") {
+		return fmt.Errorf("Test is %q, want packages and a pattern", m.Test)
+	}
+	var tests strings.Builder
+	for _, dir := range words[:len(words)-1] {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		for _, file := range files {
+			text, read := os.ReadFile(file)
+			tests.Write(text)
+			err = errors.Join(err, read)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	pattern, _, _ := strings.Cut(words[len(words)-1], "/")
+	for name := range strings.SplitSeq(pattern, "|") {
+		name = strings.NewReplacer("^", "", "$", `\(`).Replace(name)
+		if !regexp.MustCompile(`(?m)^func Test\w*` + strings.TrimPrefix(name, "Test")).MatchString(tests.String()) {
+			return fmt.Errorf("no test of %v is called %s", words[:len(words)-1], name)
+		}
+	}
+	return nil
 }
 
 // TestVerdicts tries mutants of a module of its own.
@@ -53,7 +86,7 @@ func TestVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":          "module m\n\ngo 1.26\n",
-		"sum/sum.go":      "package sum\n\nfunc Sum(a, b int) int { return a + b }\n\nfunc Unused() int { return 1 }\n",
+		"sum/sum.go":      "package sum\n\n// safeguard: sum\nfunc Sum(a, b int) int { return a + b } // adds\n\nfunc Unused() int { return 1 } // safeguard: unused\n\nvar a = 3 // safeguard: twice\nvar b = 3 // or so, safeguard: twice\n",
 		"sum/sum_test.go": "package sum\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif Sum(2, 3) != 5 {\n\t\tt.Fatal(\"wrong\")\n\t}\n}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
@@ -64,21 +97,27 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	r := runner{root: dir, out: &out}
-	all := []mutant{
-		{Name: "killed", Dir: "sum", Find: `return (__) \+ (__)`, Put: "return $1 - $2", Test: "./sum Sum"},
-		{Name: "survives", Dir: "sum", Find: `return 1`, Put: "return 2", Test: "./sum Sum"},
-		{Name: "gone", Dir: "sum", Find: `return 3`, Put: "return 2", Test: "./sum Sum"},
-		{Name: "everywhere", Dir: "sum", Find: `func`, Put: "", Test: "./sum Sum"},
-		{Name: "no Go", Dir: "sum", Find: `return 1`, Put: "return x", Test: "./sum Sum"},
+	read, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, want := range []error{nil, errSurvived, errStale, errStale, errBuild} {
+	r := runner{root: dir, sources: read, out: &out}
+	all := []mutant{
+		{Name: "killed", At: "sum", Find: `return (__) \+ (__)`, Put: "return $1 - $2", Test: "./sum Sum"},
+		{Name: "survives", At: "unused", Find: `return 1`, Put: "return 2", Test: "./sum Sum"},
+		{Name: "changed", At: "unused", Find: `return 3`, Put: "return 2", Test: "./sum Sum"},
+		{Name: "in another line", At: "unused", Find: `3`, Put: "2", Test: "./sum Sum"},
+		{Name: "gone", At: "product", Find: `return`, Put: "", Test: "./sum Sum"},
+		{Name: "twice", At: "twice", Find: `3`, Put: "2", Test: "./sum Sum"},
+		{Name: "no Go", At: "unused", Find: `return 1`, Put: "return x", Test: "./sum Sum"},
+	}
+	for i, want := range []error{nil, errSurvived, errStale, errStale, errStale, errStale, errBuild} {
 		output, err := r.try(t.Context(), all[i])
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v\n%s", all[i].Name, err, want, output)
 		}
 	}
-	err := r.all(t.Context(), all[:2], 2)
+	err = r.all(t.Context(), all[:2], 2)
 	if err == nil || err.Error() != "not killed: survives" || !strings.Contains(out.String(), "1 mutants killed, 1 not") ||
 		!strings.Contains(out.String(), "TestSum") {
 		t.Errorf("all = %v, and printed\n%s", err, out.String())

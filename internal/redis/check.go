@@ -89,7 +89,7 @@ func (s *Store) checkMark(ctx context.Context) error {
 	if s.cfg.Dialect != "" {
 		return nil // has no guard, and keys of its own
 	}
-	reply, _, err := s.run(ctx, []string{s.Layout.MarkKey()}, script.Mark, nil, 0)
+	reply, _, err := s.run(ctx, script.Request{Script: script.Mark, Keys: []string{s.Layout.MarkKey()}}, 0)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Store) checkMark(ctx context.Context) error {
 // checkUser refuses a user that may not run what the scripts run. Publishing is not needed to
 // lock.
 func (s *Store) checkUser(ctx context.Context) error {
-	reply, _, err := s.run(ctx, []string{s.Layout.ProbeKey()}, script.Probe, s.Layout.Probe(), 0)
+	reply, _, err := s.run(ctx, s.Layout.Probe(), 0)
 	if err != nil {
 		if errors.Is(err, script.ErrNotPermitted) {
 			return fmt.Errorf("%w (needed: %s)", err, needs)

@@ -78,12 +78,16 @@ func (cfg *Config) RefuseCluster() error {
 	return nil
 }
 
-// capabilities are all that a server has, and of the dialect what its locks can do.
-func (cfg *Config) capabilities() backend.Capabilities {
-	caps := backend.Capabilities{Fencing: true, Watch: true, Inspect: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL}
+// capabilities are all that a server has, and of the dialect what its locks can do. name is the
+// backend's plain scheme.
+func (cfg *Config) capabilities(name string) backend.Capabilities {
+	caps := backend.Capabilities{
+		Name: name + "?dialect=" + cfg.Dialect, Fencing: true, Watch: true, Inspect: true, Observe: true, MinToken: true, MinTTL: script.MinTTL, MaxTTL: cfg.MaxTTL,
+	}
 	if cfg.Dialect == "" {
+		caps.Name = name
 		caps.Shared, caps.Permit, caps.Weight, caps.Queue, caps.Reentrant = true, true, true, true, true
-		caps.State, caps.NotBefore = true, true
+		caps.State, caps.NotBefore, caps.TookOver = true, true, true
 	}
 	return caps
 }

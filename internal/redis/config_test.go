@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -23,7 +24,7 @@ func TestConfigRefuses(t *testing.T) {
 		"control":         {Dialect: DialectString, Prefix: "a\n"},
 		"over 1024 bytes": {Dialect: DialectString, Prefix: strings.Repeat("p", backend.MaxKey+1)},
 	} {
-		_, err := New(&cfg)
+		_, err := New(&cfg, "redis")
 		if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%+v: %v, want an InvalidError with %q", cfg, err, why)
 		}
@@ -50,8 +51,15 @@ func TestGuardOfSentinel(t *testing.T) {
 	}
 }
 
+// over returns a context that has ended, under which what is asked is validated, and not sent.
+func over() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
 func TestClaimsThatOutliveTheGrace(t *testing.T) {
-	s, err := New(&Config{MaxTTL: time.Minute})
+	s, err := New(&Config{MaxTTL: time.Minute}, "redis")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +71,7 @@ func TestClaimsThatOutliveTheGrace(t *testing.T) {
 	if err := s.validate(&c); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
-	if err := s.validateRelease(&c); err != nil {
+	if _, err := s.Release(over(), c); errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("its release: %v", err)
 	}
 }
@@ -71,7 +79,7 @@ func TestClaimsThatOutliveTheGrace(t *testing.T) {
 // covers: R11
 func TestKeysThatAClusterCannotKeep(t *testing.T) {
 	for dialect, refused := range map[string]bool{"": false, DialectString: true} {
-		s, err := New(&Config{Dialect: dialect})
+		s, err := New(&Config{Dialect: dialect}, "redis")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +90,8 @@ func TestKeysThatAClusterCannotKeep(t *testing.T) {
 				}
 			}
 			c := backend.Claim{Key: "a}b", Owner: "me", TTL: time.Minute}
-			for verb, err := range map[string]error{"acquire": s.validate(&c), "release": s.validateRelease(&c)} {
+			_, released := s.Release(over(), c)
+			for verb, err := range map[string]error{"acquire": s.validate(&c), "release": released} {
 				if errors.Is(err, backend.ErrInvalid) != (cluster && refused) {
 					t.Errorf("dialect %q, cluster %v: %s: %v", dialect, cluster, verb, err)
 				}

@@ -19,8 +19,9 @@ const (
 )
 
 // Diagnose is that of [backend.Backend]. It reads INFO of every primary. Findings that several of
-// them share are told once.
+// them share are told once. It takes a second and a half, between two readings of the clocks.
 func (s *Store) Diagnose(ctx context.Context) (all []backend.Finding, err error) {
+	began, clocks := time.Now(), s.clocks(ctx)
 	sent := time.Now()
 	infos, err := s.info(ctx, "default")
 	if err != nil {
@@ -33,6 +34,7 @@ func (s *Store) Diagnose(ctx context.Context) (all []backend.Finding, err error)
 			}
 		}
 	}
+	all = append(all, s.rate(ctx, clocks, began)...)
 	if s.noPublish.Load() {
 		all = append(all, backend.Finding{
 			Check: "permissions", Level: backend.Warn, Text: "the user may not publish: nobody is woken, and who waits polls",
@@ -109,6 +111,10 @@ func (s *Store) findings(v server, sent, got time.Time) (all []backend.Finding) 
 	}
 	s.persistence(v, find)
 	s.replicas(v, find)
+	if s.cluster {
+		find("failover", backend.Warn, "a failover may lose the newest grants, and then a lock is granted twice: a Cluster has no guard against that",
+			"let the resource check tokens; or keep locks on one server or on Sentinel, with max_ttl in the URL, on a quorum, or on etcd")
+	}
 
 	if us, err := strconv.ParseInt(v.text("server_time_usec"), 10, 64); err == nil {
 		at := time.UnixMicro(us)
@@ -151,8 +157,11 @@ func (s *Store) replicas(v server, find func(string, backend.Level, string, stri
 		find(check, backend.Fail, text+", and the URL waits for "+strconv.Itoa(s.cfg.Replicas),
 			"start replicas, or lower replicas= in the URL")
 	case n > 0 && !minimum:
-		find(check, backend.Warn, text+", and the primary goes on granting without them: after a failover two may hold a lock",
-			"set min-replicas-to-write 1 and a short min-replicas-max-lag, and give max_ttl in the URL")
+		change := "set min-replicas-to-write 1 and a short min-replicas-max-lag"
+		if !s.cluster { // which has no guard
+			change += ", and give max_ttl in the URL"
+		}
+		find(check, backend.Warn, text+", and the primary goes on granting without them: after a failover two may hold a lock", change)
 	default:
 		find(check, backend.OK, text, "")
 	}

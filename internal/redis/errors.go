@@ -51,6 +51,9 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	}
 	text := s.redact(err).Error()
 	ended := endOf(ctx)
+	if ended == nil {
+		s.dials.Add(1)
+	}
 	switch {
 	case f.Closed:
 		return fmt.Errorf("%w: %s", backend.ErrClosed, text)
@@ -63,7 +66,7 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	case ended != nil:
 		return fmt.Errorf("%w: %s", ended, text)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout)
+		return fmt.Errorf("redis: no answer within %v", s.cfg.RequestTimeout) // safeguard: redis-no-answer
 	case text != err.Error():
 		return errors.New(text)
 	}

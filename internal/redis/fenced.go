@@ -22,8 +22,7 @@ func (s *Store) Fenced(ctx context.Context, key string, token uint64, source str
 	if err != nil {
 		return nil, err
 	}
-	reply, _, err := s.run(ctx, append(s.Layout.FencedKeys(key), keys...), script.Fenced(source),
-		append(s.Layout.Fenced(token), args...), 0)
+	reply, _, err := s.run(ctx, s.Layout.Fenced(key, token, source, keys, args), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -96,11 +96,10 @@ func (s *Store) read(ctx context.Context, some []look) {
 		for i := range some {
 			names[i] = some[i].Key
 		}
-		l := s.Layout
-		reply, _, err := s.run(ctx, l.Keys(names...), l.Scripts().Inspect, l.Inspect(len(some)), 0)
+		reply, _, err := s.run(ctx, s.Layout.Inspect(names...), 0)
 		var told []script.Inspected
 		if err == nil {
-			told, err = l.DecodeInspect(reply, len(some))
+			told, err = s.Layout.DecodeInspect(reply, len(some))
 		}
 		if err != nil {
 			some[0].err = err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +14,10 @@ import (
 
 // A native takes and releases free locks without scripts, on servers that have SET … IFEQ (Redis
 // 8.4, Valkey 8.1). The short form of a lock is a string of which this client may know every byte:
-// free, as it left it, or held, as it was granted it. ADR 24 has the figures.
+// free, as it left it, or held, as it was granted it. docs/adr/redis.md has the
+// figures.
 //
-// Why it is safe. Each write is a compare-and-set of the whole value, in one command. The value has
+// Safety: each write is a compare-and-set of the whole value, in one command. The value has
 // the key's token counter, which only rises while the key lives, so equal bytes mean that nobody
 // was in between: no hold, no place in the queue, no tombstone, no watcher's mark. A key that is
 // not there, or is a HASH, is not equal. A grant's token is above the counter that was compared,
@@ -33,18 +33,25 @@ type native struct {
 
 	mu    sync.Mutex
 	known map[string]known // by key in Redis
-	clock uint64           // the server's clock in µs was not below this
-	at    time.Time        // at this time
+	clock clockReading     // of the only server there is, see clockOf
+}
+
+// A clockReading is what a server has told of its clock.
+type clockReading struct {
+	us    uint64    // the clock in µs was not below this
+	at    time.Time // at this time
+	dials uint64    // of Store.dials
 }
 
 // A known is what this client knows of a key.
 type known struct {
-	last   uint64    // the key's last token; 0: not known
-	tail   string    // of the holder, what follows in the value; empty: free
-	id     string    // of the holder
-	until  time.Time // of a free one: the key lives for so long
-	misses uint8     // how often others had changed the key, until a native acquire went well again
-	wait   uint8     // acquires that are to go by the script; doubles with each miss
+	last   uint64       // the key's last token; 0: not known
+	tail   string       // of the holder, what follows in the value; empty: free
+	id     string       // of the holder
+	until  time.Time    // of a free one: the key lives for so long
+	clock  clockReading // of the server that has the key
+	misses uint8        // how often others had changed the key, until a native acquire went well again
+	wait   uint8        // acquires that are to go by the script; doubles with each miss
 }
 
 const (
@@ -85,12 +92,12 @@ func (n *native) take(name, id string) (k known, ok bool) {
 	if k.id != "" && k.id != id {
 		return known{}, false
 	}
-	delete(n.known, name)
+	delete(n.known, name) // safeguard: native-once
 	return k, true
 }
 
 // note remembers what is known of a key now. In a quorum a release and the next acquire may be
-// under way at once: what a late answer says of a free key does not replace a higher token.
+// in flight at once: what a late answer says of a free key does not replace a higher token.
 func (n *native) note(name string, k known) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -116,30 +123,47 @@ func (k known) missed() known {
 	return known{misses: misses, wait: 1<<misses - 1}
 }
 
-// acquireNative takes a key as this client left it. done is false if the script has to say.
-func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, name string, args []string) (
+// acquireNative makes an attempt for which r is the script: natively, if it may, and by the script if
+// that has to say.
+func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, r script.Request) (g backend.Grant, err error) {
+	dials := s.dials.Load()
+	k, g, done, err := s.takeNative(ctx, c, r.Keys[0], r.Args)
+	if done {
+		return g, err
+	}
+	reply, _, err := s.run(ctx, r, 0) // where replicas are waited for, nothing is native
+	if err != nil {
+		return backend.Grant{}, err
+	}
+	s.granted(r.Keys[0], k, dials, r.Args, c, reply)
+	return script.DecodeAcquire(reply, *c)
+}
+
+// takeNative takes a key as this client left it. done is false if the script has to say.
+func (s *Store) takeNative(ctx context.Context, c *backend.Claim, name string, args []string) (
 	k known, g backend.Grant, done bool, err error,
 ) {
 	n := &s.native
-	if !n.on.Load() {
-		return k, g, false, nil
-	}
 	k, ok := n.take(name, "")
 	if !ok || !plain(c) || k.last == 0 || k.wait > 0 || !time.Now().Before(k.until) {
 		return k, g, false, nil
 	}
-	clock, ok := n.now()
+	clock, ok := s.clockOf(&k)
 	least := max(clock, c.MinToken)
-	token := max(k.last+1, least)
+	token := max(k.last+1, least) // safeguard: native-token
 	last := token + uint64(max(c.Reserve, 1)) - 1
 	if !ok || c.MinToken > clock+uint64((c.TTL/4).Microseconds()) || last > least+script.Near {
 		return k, g, false, nil
 	}
 	value := script.Held(last, args[2])
-	ok, err = s.set(ctx, name, value, "IFEQ", script.Free(k.last), "PX", args[1])
+	ok, err = s.set(ctx, name, value, "IFEQ", script.Free(k.last), "PX", args[1]) // safeguard: native-take
 	switch {
+	case ok && k.clock.dials != s.dials.Load():
+		// By a server, maybe, that has yet to tell its clock. The script finds this hold, and keeps its
+		// counter until the clock has passed it.
+		return known{}, g, false, nil
 	case ok:
-		n.note(name, known{last: last, tail: args[2], id: args[0]})
+		n.note(name, known{last: last, tail: args[2], id: args[0], clock: k.clock})
 		return k, script.Granted(token, *c), true, nil
 	case s.unanswered(err):
 		return k, g, true, err
@@ -147,49 +171,41 @@ func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, name string
 	return k.missed(), g, false, nil
 }
 
-// granted takes note of what the script answered to an acquire.
-func (s *Store) granted(name string, k known, args []string, c *backend.Claim, reply any) {
+// granted takes note of what the script answered to an acquire, which was sent at so many dials.
+func (s *Store) granted(name string, k known, dials uint64, args []string, c *backend.Claim, reply any) {
 	n := &s.native
-	if !n.on.Load() {
-		return
-	}
 	k = known{misses: k.misses, wait: max(k.wait, 1) - 1}
 	if token, clock, ok := script.Short(reply, *c); ok && plain(c) {
 		k.last, k.tail, k.id = token+uint64(max(c.Reserve, 1))-1, args[2], args[0]
-		n.told(clock)
+		k.clock = clockReading{clock, time.Now(), dials}
+		n.told(k.clock)
 	}
 	if k != (known{}) {
 		n.note(name, k)
 	}
 }
 
-// releaseNative frees a key that is as this client was granted it. done is false if the script has
-// to say.
+// releaseNative frees a key that is as this client was granted it. done is false if the script has to
+// say.
 func (s *Store) releaseNative(ctx context.Context, c *backend.Claim) (done bool, err error) {
-	n := &s.native
-	if !n.on.Load() {
-		return false, nil
-	}
-	name, id := s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
+	n, name, id := &s.native, s.Layout.Key(c.Key), s.Layout.OwnerID(*c)
 	k, ok := n.take(name, id)
-	keep := s.Layout.Keep(*c)
-	ms := strconv.FormatInt(keep.Milliseconds(), 10)
-	// The acquire asked for the same time, or else its counter may be further ahead of the clock than
-	// this one keeps it.
-	rest, kept := strings.CutPrefix(k.tail, ms)
-	kept = kept && strings.HasPrefix(rest, " ")
-	if !ok || k.id != id || !kept || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 {
+	if !ok || k.id != id || !c.NoneInFlight || k.wait > 0 || c.Save != nil || c.NotBefore > 0 { // safeguard: native-leaves
 		if k.misses > 0 {
 			n.note(name, known{misses: k.misses, wait: k.wait})
 		}
 		return false, nil
 	}
-	sent := time.Now()
-	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),
-		"PX", ms)
+	// Until the server's clock is past the last token by so much as the clock may be set back: that
+	// is for the server to say, which may be another than the one that granted.
+	sent, keep := time.Now(), s.Layout.Keep(*c)
+	clock := k.clock.us + script.Near + uint64(sent.Sub(k.clock.at).Microseconds())*101/100 // it is hardly later
+	at := max(k.last, clock) + uint64(keep.Microseconds())                                  // safeguard: native-counter-kept
+	ok, err = s.set(ctx, name, script.Free(k.last), "IFEQ", script.Held(k.last, k.tail),    // safeguard: native-free
+		"PXAT", strconv.FormatUint(at/1000+1, 10))
 	switch {
 	case ok:
-		n.note(name, known{last: k.last, until: sent.Add(keep - keep/10), misses: k.misses})
+		n.note(name, known{last: k.last, until: sent.Add(keep - keep/10), clock: k.clock, misses: k.misses})
 		return true, nil
 	case s.unanswered(err):
 		return true, err
@@ -204,35 +220,45 @@ func (s *Store) unanswered(err error) bool {
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.native.on.Store(false)
 	}
-	return backend.AnswerOf(err) == backend.Unknown
+	return backend.AnswerOf(err) == backend.Unknown // safeguard: native-unknown
 }
 
 // plain reports whether a claim is one that the short form has room for.
 func plain(c *backend.Claim) bool {
-	return c.Mode == backend.Exclusive && !c.Reentrant && !c.Load && c.NotBefore == 0
+	return c.Mode == backend.Exclusive && !c.Reentrant && !c.Load && c.NotBefore == 0 // safeguard: native-mark
 }
 
-// told takes note that the server's clock has reached a time, unless the estimate is later.
-func (n *native) told(clock uint64) {
-	if estimate, ok := n.now(); ok && estimate >= clock {
-		return
+// clockOf returns a time in µs that the clock has reached of the server that has k's key, and is
+// not far behind it, and leaves in k what told it.
+//
+// Tokens rise by the counter; that they also rise after the store has lost its last writes is the
+// clock's doing, so what is old is not used, and scripts are asked instead. Both clocks of this
+// machine are looked at, as the monotonic one stands still while it is suspended.
+//
+// Safety: a token by another server's clock might be ahead of this one's by more than its counter
+// is kept. So what a server told is forgotten when a connection is made, as it may lead to another;
+// and where there are several servers, or connections are not seen, only what was told of the key
+// itself is used.
+func (s *Store) clockOf(k *known) (us uint64, ok bool) {
+	if s.one && !s.cluster { // safeguard: native-clock-of-one
+		s.native.mu.Lock()
+		k.clock = s.native.clock
+		s.native.mu.Unlock()
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.clock, n.at = clock, time.Now()
-}
-
-// now returns a time in µs that the server's clock has reached, and is not far behind it. Tokens
-// rise by the counter; that they also rise after the store has lost its last writes is the clock's
-// doing, so what is old is not used, and scripts are asked instead. Both clocks of this machine are
-// looked at, as the monotonic one stands still while it is suspended.
-func (n *native) now() (us uint64, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	now := time.Now()
-	age, wall := now.Sub(n.at), now.Round(0).Sub(n.at.Round(0))
-	if n.clock == 0 || age > maxAge || wall < 0 || wall > maxAge {
+	r, now := k.clock, time.Now()
+	age, wall := now.Sub(r.at), now.Round(0).Sub(r.at.Round(0))
+	if r.us == 0 || r.dials != s.dials.Load() || age > maxAge || wall < 0 || wall > maxAge { // safeguard: native-clock-of-connection
 		return 0, false
 	}
-	return n.clock + uint64(age.Microseconds())*99/100, true
+	return r.us + uint64(age.Microseconds())*99/100, true
+}
+
+// told takes note of a reading, unless an earlier one tells more.
+func (n *native) told(r clockReading) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	age := r.at.Sub(n.clock.at)
+	if n.clock.dials != r.dials || age > maxAge || n.clock.us+uint64(age.Microseconds())*99/100 < r.us {
+		n.clock = r
+	}
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redis/script"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 // A fake is a server with one key, which is in its short form or not there, and the scripts as they
@@ -21,10 +24,12 @@ type fake struct {
 
 	l     script.Layout
 	value string
+	args  []string // of the last SET
 	sent  []string // what was executed
 	lose  bool     // the next reply
 	err   string   // the reply to SET
 	clock func() uint64
+	dials atomic.Uint64
 }
 
 var errLostReply = errors.New("connection reset")
@@ -39,7 +44,7 @@ func (f *fake) answer(reply any) (any, int, error) {
 
 func (f *fake) Run(_ context.Context, r Request) (any, int, error) {
 	switch r.Script {
-	case f.l.Scripts().Acquire:
+	case f.l.Acquire(backend.Claim{}).Script:
 		f.sent = append(f.sent, "acquire")
 		var last uint64
 		if fields := strings.Fields(f.value); len(fields) > 2 {
@@ -61,7 +66,7 @@ func (f *fake) Run(_ context.Context, r Request) (any, int, error) {
 			return f.answer([]any{int64(10), int64(last), int64(clock)})
 		}
 		return f.answer(int64(last))
-	case f.l.Scripts().Release:
+	case f.l.Release(backend.Claim{}).Script:
 		f.sent = append(f.sent, "release")
 		if fields := strings.Fields(f.value); len(fields) > 2 && fields[3] == r.Args[0] {
 			f.value = "h2 " + fields[1]
@@ -71,7 +76,7 @@ func (f *fake) Run(_ context.Context, r Request) (any, int, error) {
 	case script.Mark:
 		return "", 0, nil
 	}
-	return []any{}, 0, nil // the probe
+	return f.answer([]any{}) // the probe
 }
 
 func (f *fake) Set(_ context.Context, key string, args ...string) (bool, error) {
@@ -81,7 +86,7 @@ func (f *fake) Set(_ context.Context, key string, args ...string) (bool, error) 
 	if key == f.l.ProbeKey() {
 		return false, nil
 	}
-	f.sent = append(f.sent, "SET")
+	f.sent, f.args = append(f.sent, "SET"), args
 	wrote := args[1] != "IFEQ" || f.value == args[2]
 	if wrote {
 		f.value = args[0]
@@ -109,12 +114,13 @@ func (f *fake) Explain(err error) (failure Failure) {
 func nativeTest(t *testing.T, cfg Config, test func(*testing.T, *Store, *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(&cfg)
+		s, err := New(&cfg, "redis")
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := &fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}
 		s.Use(f)
+		s.Counts(&f.dials)
 		test(t, s, f)
 	})
 }
@@ -130,7 +136,7 @@ func (f *fake) pair(t *testing.T, s *Store, c backend.Claim) (sent string, g bac
 	g, err := s.TryAcquire(t.Context(), c)
 	if err == nil {
 		time.Sleep(time.Millisecond)
-		err = s.Release(t.Context(), c)
+		_, err = s.Release(t.Context(), c)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +188,7 @@ func TestNativeAfterOthers(t *testing.T) {
 		s.native.known[s.Layout.Key("k")] = func(k known) known { k.wait = 0; return k }(s.native.known[s.Layout.Key("k")])
 		f.value += " " // by one who watches
 		f.sent = nil
-		if err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET", "release"}) {
+		if _, err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET", "release"}) {
 			t.Errorf("Release of a hold that is marked: %v, by %q; want the script, which publishes", err, f.sent)
 		}
 	})
@@ -204,7 +210,7 @@ func TestNativeOnce(t *testing.T) {
 		}
 		f.lose = true
 		for _, want := range []backend.Answer{backend.Unknown, backend.No} {
-			if err := s.Release(t.Context(), c); backend.AnswerOf(err) != want {
+			if _, err := s.Release(t.Context(), c); backend.AnswerOf(err) != want {
 				t.Fatalf("Release: %v", err)
 			}
 			if want == backend.Unknown && f.sent[len(f.sent)-1] != "release" {
@@ -217,10 +223,10 @@ func TestNativeOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.sent, f.lose = nil, true
-		if err := s.Release(t.Context(), d); backend.AnswerOf(err) != backend.Unknown {
+		if _, err := s.Release(t.Context(), d); backend.AnswerOf(err) != backend.Unknown {
 			t.Fatalf("without an answer: %v", err)
 		}
-		if err := s.Release(t.Context(), d); !errors.Is(err, backend.ErrLost) || !slices.Equal(f.sent, []string{"SET", "release"}) {
+		if _, err := s.Release(t.Context(), d); !errors.Is(err, backend.ErrLost) || !slices.Equal(f.sent, []string{"SET", "release"}) {
 			t.Errorf("the repeated release: %v, by %q", err, f.sent)
 		}
 	})
@@ -282,26 +288,35 @@ func TestNativeMinimum(t *testing.T) {
 	})
 }
 
-// A counter that is ahead of the clock is kept for as long as its claim asked: a release with
-// another TTL is for the script.
+// A counter that is ahead of the clock is kept until the clock has passed it by the retention,
+// whatever the TTL of the release; and so is one that is far behind, as its hold was long.
 //
 // covers: K1
 func TestNativeKeeps(t *testing.T) {
 	nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
 		f.pair(t, s, fresh())
-		for _, ttl := range []time.Duration{time.Hour, time.Second} {
+		for _, ttl := range []time.Duration{0, time.Hour, time.Second} {
 			c := fresh()
-			c.TTL, c.MinToken = time.Hour, f.clock()+uint64((10*time.Minute).Microseconds())
-			if _, err := s.TryAcquire(t.Context(), c); err != nil {
+			c.TTL = time.Hour
+			if ttl != 0 {
+				c.MinToken = f.clock() + uint64((10 * time.Minute).Microseconds())
+			}
+			g, err := s.TryAcquire(t.Context(), c)
+			if err != nil {
 				t.Fatal(err)
 			}
-			f.sent, c.TTL = nil, ttl
-			want := "SET"
-			if ttl != time.Hour {
-				want = "release"
+			if f.sent, c.TTL = nil, ttl; ttl == 0 {
+				c.TTL = time.Second
+				time.Sleep(time.Hour)
 			}
-			if err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{want}) {
-				t.Errorf("release with a TTL of %v: %v by %q, want %s", ttl, err, f.sent, want)
+			counter := max(g.Token, f.clock())
+			if _, err := s.Release(t.Context(), c); err != nil || !slices.Equal(f.sent, []string{"SET"}) {
+				t.Fatalf("release with a TTL of %v: %v by %q", ttl, err, f.sent)
+			}
+			at, err := strconv.ParseUint(f.args[4], 10, 64)
+			after := time.Duration(at*1000-counter) * time.Microsecond
+			if keep := s.Layout.Keep(c); err != nil || f.args[3] != "PXAT" || after < keep || after > keep+time.Minute {
+				t.Errorf("release with a TTL of %v: %q, which is %v after the counter, want %v", ttl, f.args, after, keep)
 			}
 		}
 	})
@@ -337,6 +352,7 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 		"permit":           func(c *backend.Claim) { c.Mode, c.Limit = backend.Permit, 2 },
 		"re-entrant":       func(c *backend.Claim) { c.Reentrant, c.Hold = true, backend.NewOwner() },
 		"state":            func(c *backend.Claim) { c.Load = true },
+		"heeds a mark":     func(c *backend.Claim) { c.NotBefore = time.Hour },
 		"may be in flight": func(c *backend.Claim) { c.NoneInFlight = false },
 	} {
 		nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
@@ -349,6 +365,20 @@ func TestNativeIsForPlainLocks(t *testing.T) {
 			}
 			if sent, _ := f.pair(t, s, c); sent != want {
 				t.Errorf("%s: %s", name, sent)
+			}
+		})
+	}
+	for name, leave := range map[string]func(*backend.Claim){
+		"mark": func(c *backend.Claim) { c.NotBefore = time.Hour }, "value": func(c *backend.Claim) { c.Save = []byte("v") },
+	} {
+		nativeTest(t, Config{}, func(t *testing.T, s *Store, f *fake) {
+			f.pair(t, s, fresh())
+			c := fresh()
+			_, err := s.TryAcquire(t.Context(), c)
+			f.sent = nil
+			leave(&c)
+			if err = errors.Join(err, storetest.Release(t.Context(), s, c)); err != nil || !slices.Equal(f.sent, []string{"release"}) {
+				t.Errorf("a release that leaves a %s: %v, by %q", name, err, f.sent)
 			}
 		})
 	}
@@ -403,4 +433,37 @@ func TestNativeForgets(t *testing.T) {
 			t.Errorf("%d keys", n)
 		}
 	})
+}
+
+// An unreplicated is a server whose replicas have nothing yet.
+type unreplicated struct{ fake }
+
+func (f *unreplicated) Run(ctx context.Context, r Request) (any, int, error) {
+	if r.Script == f.l.Renew(backend.Claim{}).Script || r.Script == f.l.Release(backend.Claim{}).Script {
+		return int64(1), 0, nil
+	}
+	return f.fake.Run(ctx, r)
+}
+
+// With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a state
+// that is saved. A release that saves nothing needs none.
+func TestReplicasAreNeeded(t *testing.T) {
+	s, err := New(&Config{Replicas: 1}, "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &unreplicated{fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}}
+	s.Use(f)
+	c := fresh()
+	_, err = s.TryAcquire(t.Context(), c)
+	saves := c
+	saves.Save = []byte("state")
+	for what, err := range map[string]error{"TryAcquire": err, "Renew": s.Renew(t.Context(), c), "a save": storetest.Release(t.Context(), s, saves)} {
+		if backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s without a replica = %v, want that nobody knows", what, err)
+		}
+	}
+	if _, err := s.Release(t.Context(), c); err != nil {
+		t.Errorf("Release = %v", err)
+	}
 }

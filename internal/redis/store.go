@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -19,11 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 )
 
-// A Request is a script to run on keys, which are of one slot.
+// A Request is a script to run.
 type Request struct {
-	Script   script.Script
-	Keys     []string
-	Args     []string
+	script.Request
 	Replicas int // that must have what the script wrote before there is an answer; 0 waits for none
 }
 
@@ -54,11 +51,19 @@ type Transport interface {
 	// Messages returns a connection for pub/sub, which need not be there yet. It ends with ctx.
 	Messages(ctx context.Context) Messages
 
+	// Track makes a connection of its own to the primary of a key in Redis, on which the server is
+	// to tell of changes (CLIENT TRACKING ON BCAST PREFIX key, by RESP3), and calls changed when it
+	// is made and for each change that the server tells of. It returns when ctx is done, and
+	// with an error when the connection is not made within Config.RequestTimeout, is lost, answers
+	// no ping, or leads to a server that is not the key's primary any more, as far as is known.
+	Track(ctx context.Context, key string, changed func()) error
+
 	// Explain says what an error of this library means.
 	Explain(err error) Failure
 }
 
-// A Store is what a backend is made of, on a Transport.
+// A Store is what a backend is made of, on a Transport. It is a [backend.Backend] itself: a backend
+// has those verbs of it that need no more.
 type Store struct {
 	backend.Base
 	Layout  script.Layout
@@ -68,9 +73,11 @@ type Store struct {
 	cfg       Config
 	caps      backend.Capabilities
 	waiters   *Subscription
-	cluster   bool        // see OnCluster
-	checked   atomic.Bool // the server was found fit, see Check
-	noPublish atomic.Bool // the user may not publish: nobody would be woken
+	cluster   bool           // see OnCluster
+	dials     *atomic.Uint64 // see Counts; and requests without an answer, as then a connection may be lost
+	one       bool           // dials has all, so while it stays, a server that answers is the one that did before
+	checked   atomic.Bool    // the server was found fit, see Check
+	noPublish atomic.Bool    // the user may not publish: nobody would be woken
 	native    native
 
 	mu       sync.RWMutex // guards closed, and inFlight.Add from zero against inFlight.Wait
@@ -78,20 +85,29 @@ type Store struct {
 	inFlight sync.WaitGroup
 }
 
-// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. The error
-// is an *[backend.InvalidError].
-func New(cfg *Config) (*Store, error) {
+// New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. name is the
+// backend's plain scheme, for errors. The error is an *[backend.InvalidError].
+func New(cfg *Config, name string) (*Store, error) {
 	layout, err := cfg.layout()
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: *cfg, caps: cfg.capabilities(), Layout: layout.For(backend.NewOwner())}
+	s := &Store{cfg: *cfg, caps: cfg.capabilities(name), Layout: layout.For(backend.NewOwner()), dials: new(atomic.Uint64)}
 	s.waiters = newSubscription(s)
 	return s, nil
 }
 
 // Use sets the Transport, before the first verb.
 func (s *Store) Use(t Transport) { s.t = t }
+
+// Counts says that dials counts the connections, each when it has been made and before anything is
+// sent on it. It is called before the first verb, or never.
+func (s *Store) Counts(dials *atomic.Uint64) { s.dials, s.one = dials, true }
+
+// ClusterInFlight is how many requests of a cluster's client are in flight; more wait for one of them.
+// They are so many that those for a primary that is silent leave room for the others': a client has
+// connections to each, and requests for one of them wait there.
+const ClusterInFlight = 1 << 14
 
 // OnCluster says that the servers are a cluster, before the first verb. It returns an
 // *[backend.InvalidError] if the Config asks for what a cluster cannot have.
@@ -115,16 +131,14 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	if !c.Queue && s.waiters.watches(c.Key) {
 		layout = layout.Watched()
 	}
-	keys, args := layout.KeysOf(&c), layout.Acquire(c)
-	k, g, done, err := s.acquireNative(ctx, &c, keys[0], args)
-	if done {
-		return g, err
+	r := layout.Acquire(c)
+	if s.native.on.Load() {
+		return s.acquireNative(ctx, &c, r)
 	}
-	reply, replicas, err := s.run(ctx, keys, layout.Scripts().Acquire, args, s.cfg.Replicas)
+	reply, replicas, err := s.run(ctx, r, s.cfg.Replicas)
 	if err != nil {
 		return g, err
 	}
-	s.granted(keys[0], k, args, &c, reply)
 	if g, err = script.DecodeAcquire(reply, c); err == nil && replicas < s.cfg.Replicas {
 		return backend.Grant{}, s.lacksReplicas(replicas)
 	}
@@ -136,36 +150,41 @@ func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 	if err := s.validate(&c); err != nil {
 		return err
 	}
-	reply, replicas, err := s.run(ctx, s.Layout.KeysOf(&c), s.Layout.Scripts().Renew, s.Layout.Renew(c), s.cfg.Replicas)
+	reply, replicas, err := s.run(ctx, s.Layout.Renew(c), s.cfg.Replicas)
 	if err != nil {
 		return err
 	}
-	if err = script.DecodeRenew(reply); err == nil && replicas < s.cfg.Replicas {
+	if err = script.DecodeRenew(reply); err == nil && replicas < s.cfg.Replicas { // safeguard: replicas-renewal
 		return s.lacksReplicas(replicas)
 	}
 	return err
 }
 
 // Release is that of [backend.Backend].
-func (s *Store) Release(ctx context.Context, c backend.Claim) error {
-	if err := s.validateRelease(&c); err != nil {
-		return err
+func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Released, err error) {
+	if err = c.ValidateRelease(s.caps); err == nil && s.cfg.Dialect != "" {
+		err = s.Layout.CheckKey(c.Key, s.cluster)
 	}
-	if done, err := s.releaseNative(ctx, &c); done {
-		return err
+	if err != nil {
+		return told, err
+	}
+	if s.native.on.Load() {
+		if done, err := s.releaseNative(ctx, &c); done {
+			return told, err
+		}
 	}
 	acknowledge := 0
 	if c.Save != nil { // a state is kept as well as a grant is
 		acknowledge = s.cfg.Replicas
 	}
-	reply, replicas, err := s.run(ctx, s.Layout.KeysOf(&c), s.Layout.Scripts().Release, s.Layout.Release(c), acknowledge)
+	reply, replicas, err := s.run(ctx, s.Layout.Release(c), acknowledge)
 	if err != nil {
-		return err
+		return told, err
 	}
-	if err = script.DecodeRelease(reply); err == nil && replicas < acknowledge {
-		return s.lacksReplicas(replicas)
+	if told, err = script.DecodeRelease(reply); err == nil && replicas < acknowledge { // safeguard: replicas-save
+		return backend.Released{}, s.lacksReplicas(replicas)
 	}
-	return err
+	return told, err
 }
 
 // Saved reads key's stored state from the primary.
@@ -176,7 +195,7 @@ func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return nil, err
 	}
-	reply, _, err := s.run(ctx, []string{s.Layout.StateKey(key)}, script.Saved, nil, 0)
+	reply, _, err := s.run(ctx, script.Request{Script: script.Saved, Keys: []string{s.Layout.StateKey(key)}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -221,14 +240,14 @@ func (s *Store) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error,
 // heartbeat asks for the claims of some locks, by their indices, together. The locks about which
 // that tells nothing it asks about alone.
 func (s *Store) heartbeat(ctx context.Context, claims []backend.Claim, locks [][]int, answers []error) {
-	keys, of, counts := make([]string, len(locks)), make([][]backend.Claim, len(locks)), make([]int, len(locks))
+	of, counts := make([][]backend.Claim, len(locks)), make([]int, len(locks))
 	for n, lock := range locks {
-		keys[n], counts[n] = claims[lock[0]].Key, len(lock)
+		counts[n] = len(lock)
 		for _, i := range lock {
 			of[n] = append(of[n], claims[i])
 		}
 	}
-	reply, _, err := s.run(ctx, s.Layout.Keys(keys...), s.Layout.Scripts().Heartbeat, s.Layout.Heartbeat(of...), 0)
+	reply, _, err := s.run(ctx, s.Layout.Heartbeat(of...), 0)
 	var got [][]error
 	if err == nil {
 		got, err = script.DecodeHeartbeat(reply, counts...)
@@ -250,14 +269,10 @@ func (s *Store) heartbeat(ctx context.Context, claims []backend.Claim, locks [][
 
 // Inspect reads who holds key. The answer was true on the primary when it was given.
 func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) {
-	err := backend.ValidateKey(key)
-	if err == nil {
-		err = s.Layout.CheckKey(key, s.cluster)
-	}
-	if err != nil {
+	if err := s.checkKey(key); err != nil {
 		return backend.State{}, err
 	}
-	reply, _, err := s.run(ctx, s.Layout.Keys(key), s.Layout.Scripts().Inspect, s.Layout.Inspect(1), 0)
+	reply, _, err := s.run(ctx, s.Layout.Inspect(key), 0)
 	if err != nil {
 		return backend.State{}, err
 	}
@@ -266,6 +281,14 @@ func (s *Store) Inspect(ctx context.Context, key string) (backend.State, error) 
 		return backend.State{}, err
 	}
 	return all[0].State, all[0].Err
+}
+
+// checkKey refuses a key that no lock here can have.
+func (s *Store) checkKey(key string) error {
+	if err := backend.ValidateKey(key); err != nil {
+		return err
+	}
+	return s.Layout.CheckKey(key, s.cluster)
 }
 
 // Identity returns the server's replication id. A cluster has none: the error is
@@ -281,26 +304,29 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	return script.ReplicationID(infos[0])
 }
 
-// Close ends the subscription and waits for requests that are under way. It reports whether this
-// is the first call. The transport's own goroutines may outlast it.
-func (s *Store) Close() (first bool) {
+// ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
+func (s *Store) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
+	return backend.ForceReleaseBy(ctx, s, key, token)
+}
+
+// Close ends the subscription and waits for requests in flight. The transport's own goroutines may
+// outlast it. The error is nil.
+func (s *Store) Close() error {
 	s.mu.Lock()
-	first, s.closed = !s.closed, true
+	s.closed = true
 	s.mu.Unlock()
 	s.waiters.close()
 	s.inFlight.Wait()
-	return first
+	return nil
 }
 
 // run sends a request, and turns what went wrong into one of the three answers.
-func (s *Store) run(
-	ctx context.Context, keys []string, do script.Script, args []string, replicas int,
-) (reply any, have int, err error) {
+func (s *Store) run(ctx context.Context, r script.Request, replicas int) (reply any, have int, err error) {
 	if err := s.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
-	defer s.End()
-	reply, have, err = s.t.Run(ctx, Request{Script: do, Keys: keys, Args: args, Replicas: replicas})
+	defer s.inFlight.Done()
+	reply, have, err = s.t.Run(ctx, Request{r, replicas})
 	if err != nil {
 		return nil, 0, s.Failure(ctx, err)
 	}
@@ -349,21 +375,8 @@ func (s *Store) validate(c *backend.Claim) error {
 	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace
 		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + s.cfg.MaxTTL.String()}
 	}
-	return s.Layout.CheckKey(c.Key, s.cluster)
-}
-
-// validateRelease looks only at what a release needs: TTL and mode may be anything, so that
-// nothing that was acquired is stuck.
-func (s *Store) validateRelease(c *backend.Claim) error {
-	if id := c.ID(); id == "" || len(id) > backend.MaxOwner {
-		field := "owner"
-		if c.Reentrant {
-			field = "hold"
-		}
-		return &backend.InvalidError{Field: field, Reason: "must have 1 to " + strconv.Itoa(backend.MaxOwner) + " bytes"}
+	if s.cfg.Dialect != "" {
+		return s.Layout.CheckKey(c.Key, s.cluster)
 	}
-	if err := c.ValidateRelease(s.caps); err != nil {
-		return err
-	}
-	return s.Layout.CheckKey(c.Key, s.cluster)
+	return nil
 }

@@ -93,7 +93,7 @@ type Subscription struct {
 	Hub    waiting.Hub[backend.Wake] // of claims that do not queue, by channel name
 	Queue  waiting.Hub[backend.Wake] // of those that do, by Layout.Topic; all come on the client's channel
 	Idle   time.Duration             // a channel stays for one to two of these without a watcher: the next often comes soon
-	Quiet  time.Duration             // a connection that was silent for so long is pinged
+	Quiet  time.Duration             // a connection on which nothing came for so long is pinged
 
 	mu       sync.Mutex // guards the rest; taken before the Hub's own
 	started  bool
@@ -212,6 +212,7 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 	}()
 	ticker := time.NewTicker(s.Idle)
 	defer ticker.Stop()
+	due := false // to tidy
 	for {
 		if err := s.subscribe(ctx, ps); err != nil {
 			return false, err
@@ -224,6 +225,12 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 				close(ended)
 			})
 		}
+		if due {
+			if idle, err := s.tidy(ctx, ps); idle || err != nil {
+				return false, err
+			}
+		}
+		due = false
 		select {
 		case err := <-ended:
 			return false, err
@@ -231,9 +238,17 @@ func (s *Subscription) connection() (confirmed bool, err error) {
 			return false, nil
 		case <-s.nudge:
 		case <-ticker.C:
-			if idle, err := s.tidy(ctx, ps); idle || err != nil {
-				return false, err
-			}
+			due = true
+		}
+		select { // of what came at once, such as during a request, the end of the connection is first
+		case err := <-ended:
+			return false, err
+		default:
+		}
+		select { // and one tick is tidied for once, whichever of the two was taken above
+		case <-ticker.C:
+			due = true
+		default:
 		}
 	}
 }
@@ -257,7 +272,7 @@ func (s *Subscription) subscribe(ctx context.Context, ps Messages) error {
 	return ps.Subscribe(ctx, names...)
 }
 
-// tidy unsubscribes what nobody watches any more, and pings a silent server. idle says that no
+// tidy unsubscribes what nobody watches any more, and pings a server that says nothing. idle says that no
 // channel is left.
 func (s *Subscription) tidy(ctx context.Context, ps Messages) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.store.cfg.RequestTimeout)

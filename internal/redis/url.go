@@ -1,12 +1,18 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // Topology is how servers are found.
@@ -35,10 +41,10 @@ type Target struct {
 // a value that it refuses.
 type Settings map[string]func(value string) error
 
-// Schemes returns the schemes of a backend whose plain one is name.
-func Schemes(name string) []string {
-	return []string{
-		name, name + "s", name + "+sentinel", name + "s+sentinel", name + "+cluster", name + "s+cluster", name + "+unix",
+// Register makes all schemes known of a backend whose plain one is name.
+func Register(name string, open func(context.Context, *url.URL) (backend.Backend, error)) {
+	for _, kind := range []string{"", "s", "+sentinel", "s+sentinel", "+cluster", "s+cluster", "+unix"} {
+		backend.Register(name+kind, open)
 	}
 }
 
@@ -187,6 +193,9 @@ func (t *Target) parseQuery(q url.Values, scheme string, secure bool, own Settin
 		if text, ok := texts[name]; ok {
 			*text = values[0]
 		} else if err := t.setting(name, values[0], scheme, own); err != nil {
+			if errors.Is(err, errUnknown) {
+				err = invalidOption("url", name, "is not a known query parameter (known: "+strings.Join(t.known(texts, own), ", ")+")")
+			}
 			return err
 		}
 	}
@@ -212,6 +221,20 @@ func (t *Target) parseGuard() error {
 	return nil
 }
 
+// known are the parameters that a URL of this scheme may have.
+func (t *Target) known(texts map[string]*string, own Settings) []string {
+	names := slices.Concat(slices.Collect(maps.Keys(texts)), slices.Collect(maps.Keys(own)),
+		[]string{"retention", "request_timeout", "replicas", "max_ttl", "replica_lag", "allow_eviction"})
+	if strings.HasPrefix(t.Addrs[0], "/") { // a socket's path
+		names = append(names, "db")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// errUnknown is of a query parameter that is none.
+var errUnknown = errors.New("unknown parameter")
+
 // setting reads a query parameter that is not a text.
 func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
 	switch name {
@@ -234,7 +257,7 @@ func (t *Target) setting(name, value, scheme string, own Settings) (err error) {
 	default:
 		set, ok := own[name]
 		if !ok {
-			return invalidOption("url", name, "is not a known query parameter")
+			return errUnknown
 		}
 		err = set(value)
 	}

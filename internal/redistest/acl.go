@@ -50,7 +50,13 @@ func AllChannels(srv *testserver.Server) []string {
 // default prefix, and returns the URL of srv for it.
 func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...string) string {
 	t.Helper()
-	words := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "~holdfast:*"}
+	srv.MustDo(append([]string{"ACL", "SETUSER"}, user(srv, commands)...)...)
+	return scheme + "://app:pw@" + srv.Addr()
+}
+
+// user is the name of that user, and its rules.
+func user(srv *testserver.Server, commands []string) []string {
+	words := []string{"app", "reset", "on", ">pw", "~holdfast:*"}
 	if srv.Version().AtLeast(6, 2) { // before, there are no rules for channels
 		words = append(words, "resetchannels", "&holdfast:*")
 	}
@@ -60,21 +66,20 @@ func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...st
 			continue
 		}
 		words = append(words, "+client|tracking", "+client|caching")
+		if !srv.Version().AtLeast(6, 2) { // later, RESP3 is everybody's
+			words = append(words, "+hello")
+		}
 	}
-	srv.MustDo(words...)
-	return scheme + "://app:pw@" + srv.Addr()
+	return words
 }
 
 // LeastPrivileges is a Harness whose clients may do what doc.go in the working directory says, and
 // no more.
 func LeastPrivileges(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
-	h, commands := Harness(srv, scheme), append(Permissions(t), "SCAN") // for List, which opening does not try
+	h, commands := Harness(t, srv, scheme), append(Permissions(t), "SCAN", "CLIENT") // for List and Observe, which opening does not try
 	url := SetUser(t, srv, scheme, commands...)
 	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
-	h.Restart = func(t testing.TB) {
-		srv.Restart()
-		SetUser(t, srv, scheme, commands...)
-	}
+	srv.Add(append([]string{"--user"}, user(srv, commands)...)...) // whom a server without would refuse, for good
 	return h
 }
 

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -11,9 +12,14 @@ import (
 
 // Allocations fails the test if a free Lock and Unlock on b allocate more than beyond more often
 // than bare does, which is the same on the client library alone. It is a count and no time: it is
-// the same on every machine.
+// the same on every machine, but for what happens beside it, as timers of a busy machine do, so the
+// least of three counts is taken; and but for the race detector: under it a sync.Pool drops a quarter
+// of what it is given, at random, and so a few more are allowed.
 func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() error) {
 	t.Helper()
+	if raceEnabled {
+		beyond += 4
+	}
 	ctx := context.Background()
 	l, err := locker.New(b, locker.Bare, locker.Config{})
 	if err != nil {
@@ -21,11 +27,15 @@ func Allocations(t testing.TB, b backend.Backend, beyond float64, bare func() er
 	}
 	defer func() { _ = l.Close() }()
 	count := func(f func() error) float64 {
-		return testing.AllocsPerRun(500, func() {
-			if err := f(); err != nil {
-				t.Error(err)
-			}
-		})
+		least := math.Inf(1)
+		for range 3 {
+			least = min(least, testing.AllocsPerRun(500, func() {
+				if err := f(); err != nil {
+					t.Error(err)
+				}
+			}))
+		}
+		return least
 	}
 	recipe := count(bare)
 	pair := count(func() error {

@@ -53,7 +53,7 @@ func (l fencedLock) granted(c backend.Claim) uint64 {
 
 func (l fencedLock) release(c backend.Claim) {
 	l.t.Helper()
-	storetest.Want(l.t, "release", l.b.Release(l.t.Context(), c), nil)
+	storetest.Want(l.t, "release", storetest.Release(l.t.Context(), l.b, c), nil)
 }
 
 // writes checks that a write with a token is done, or refused and not done, whatever form the lock

@@ -19,6 +19,7 @@ import (
 //
 // covers: R3, R4, R8, D5
 func Restarts(t *testing.T, scheme string) {
+	t.Parallel()
 	const longest = time.Second
 	for name, forget := range map[string]func(*testserver.Server){
 		"restart": (*testserver.Server).Restart,
@@ -90,6 +91,7 @@ func Claim2(c backend.Claim) backend.Claim {
 //
 // covers: Q3
 func SameServer(t *testing.T, scheme string) {
+	t.Parallel()
 	one, two := testserver.Redis(t, testserver.WithArgs("--repl-diskless-sync-delay", "0")), testserver.Redis(t) // it waits for more replicas
 	identity := func(srv *testserver.Server) (id string) {
 		b := Dial(t, scheme+"://"+srv.Addr())

@@ -36,7 +36,7 @@ func layout(t testing.TB) script.Layout {
 func Guarded(t testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
 	t.Helper()
 	Mark(t, srv, backend.MaxTTL, 2*backend.MaxTTL)
-	h := Harness(srv, scheme)
+	h := Harness(t, srv, scheme)
 	url := scheme + "://" + srv.Addr() + "?max_ttl=" + backend.MaxTTL.String()
 	h.Open = func(t testing.TB) backend.Backend { return Dial(t, url) }
 	h.Leftovers = func(t testing.TB, prefix string) []string { return held(t, srv, url, prefix) }
@@ -54,7 +54,7 @@ func Mark(t testing.TB, srv *testserver.Server, longest, known time.Duration) {
 }
 
 // Dialect is a Harness for the string dialect.
-func Dialect(srv *testserver.Server, scheme string) backendtest.Harness {
+func Dialect(_ testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
 	const prefix = "d:"
 	url := scheme + "://" + srv.Addr() + "?dialect=string&prefix=" + prefix
 	return backendtest.Harness{
@@ -82,7 +82,7 @@ func Dialect(srv *testserver.Server, scheme string) backendtest.Harness {
 
 // Harness is for the conformance suite on srv, which the suite restarts, through the backend of a
 // plain scheme.
-func Harness(srv *testserver.Server, scheme string) backendtest.Harness {
+func Harness(_ testing.TB, srv *testserver.Server, scheme string) backendtest.Harness {
 	url := scheme + "://" + srv.Addr()
 	return backendtest.Harness{
 		Open: func(t testing.TB) backend.Backend { return Dial(t, url) },

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -65,5 +66,101 @@ func HungServer(t *testing.T, scheme string, most int) {
 		t.Errorf("%d scripts were run when the server was back", n)
 	} else {
 		t.Logf("%d scripts were run when the server was back", n)
+	}
+}
+
+// Answers waits until the server does, within a request timeout that is short for a busy machine.
+func Answers(t *testing.T, b backend.Backend) {
+	t.Helper()
+	storetest.Eventually(t, "an answer", func() error { _, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t))); return err })
+}
+
+// Clients opens a backend in each of the ways in which its client may have been set up.
+type Clients func(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend
+
+// RequestTimeout has the server be there and silent. Without a deadline that is sooner RequestTimeout is
+// one, and it is not mistaken for the caller's.
+//
+// covers: E2
+func RequestTimeout(t *testing.T, clients Clients) {
+	srv := testserver.Redis(t)
+	later, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for name, b := range clients(t, srv.Addr(), 400*time.Millisecond) {
+		for kind, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": t.Context(), "later": later} {
+			Answers(t, b)
+			srv.Stop()
+			start := time.Now()
+			err := b.Renew(ctx, storetest.Claim(storetest.Key(t)))
+			if backend.AnswerOf(err) != backend.Unknown || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
+			if took := time.Since(start); took < 300*time.Millisecond || took > 4*time.Second {
+				t.Errorf("%s, %s: it took %v", name, kind, took)
+			}
+			srv.Cont()
+		}
+		Answers(t, b)
+	}
+}
+
+// CloseIsBounded has the server fall silent: that does not keep Close, and what is asked afterwards is
+// refused.
+//
+// covers: E2
+func CloseIsBounded(t *testing.T, clients Clients) {
+	p := testserver.NewProxy(t, testserver.SharedRedis(t).Addr())
+	for name, b := range clients(t, p.Addr(), 400*time.Millisecond) {
+		Answers(t, b)
+		queued := storetest.Claim(storetest.Key(t))
+		queued.Queue, queued.WaiterTTL = true, time.Minute
+		watched(t.Context(), t, b, storetest.Claim(storetest.Key(t)))
+		watched(t.Context(), t, b, queued)
+		p.Set(testserver.Fault{Mode: testserver.HalfOpen})
+		if err := b.Renew(t.Context(), queued); backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s: renew: %v", name, err)
+		}
+		start := time.Now()
+		storetest.Want(t, name+": close", b.Close(), nil)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: Close took %v", name, took)
+		}
+		_, err := b.Watch(t.Context(), queued)
+		storetest.Want(t, name+": watch", err, backend.ErrClosed)
+		storetest.Want(t, name+": renew", b.Renew(t.Context(), queued), backend.ErrClosed)
+		p.Pass()
+	}
+}
+
+// SilentPrimary has one primary of a cluster be there and silent: however many requests wait for it,
+// those for keys of the others are answered.
+func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
+	const requests = 2000
+	l := lockOn(t, set.Nodes[0], url)
+	keyOf := func(srv *testserver.Server) string {
+		for i := 0; ; i++ {
+			key := fmt.Sprint(storetest.Key(t), i)
+			if _, err := srv.Do("EXISTS", l.b.LockKey(key)); err == nil { // not MOVED
+				return key
+			}
+		}
+	}
+	silent, healthy := keyOf(set.Nodes[0]), keyOf(set.Nodes[1])
+	set.Nodes[0].Stop()
+	defer set.Nodes[0].Cont()
+	ctx, cancel := context.WithCancel(t.Context())
+	var crowd sync.WaitGroup
+	defer crowd.Wait()
+	defer cancel()
+	for range requests {
+		crowd.Go(func() { _ = l.b.Renew(ctx, storetest.Claim(silent)) })
+	}
+	for began := time.Now(); time.Since(began) < time.Second; { // a second more, and the others take it for dead
+		bounded, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := l.b.Inspect(bounded, healthy)
+		cancel()
+		if err != nil {
+			t.Fatalf("while %d requests wait for another primary: %v", requests, err)
+		}
 	}
 }

@@ -24,12 +24,12 @@ type scriptsOnly struct {
 	l   script.Layout
 }
 
-func (s scriptsOnly) run(key string, do script.Script, args []string) (any, error) {
-	return s.srv.Do(append([]string{"EVAL", do.Source, "1", s.l.Key(key)}, args...)...)
+func (s scriptsOnly) run(r script.Request) (any, error) {
+	return s.srv.Do(append([]string{"EVAL", r.Script.Source(), "1", r.Keys[0]}, r.Args...)...)
 }
 
 func (s scriptsOnly) TryAcquire(_ context.Context, c backend.Claim) (g backend.Grant, err error) {
-	reply, err := s.run(c.Key, s.l.Scripts().Acquire, s.l.Acquire(c))
+	reply, err := s.run(s.l.Acquire(c))
 	if err != nil {
 		return g, err
 	}
@@ -37,17 +37,17 @@ func (s scriptsOnly) TryAcquire(_ context.Context, c backend.Claim) (g backend.G
 }
 
 func (s scriptsOnly) Renew(_ context.Context, c backend.Claim) error {
-	reply, err := s.run(c.Key, s.l.Scripts().Renew, s.l.Renew(c))
+	reply, err := s.run(s.l.Renew(c))
 	if err != nil {
 		return err
 	}
 	return script.DecodeRenew(reply)
 }
 
-func (s scriptsOnly) Release(_ context.Context, c backend.Claim) error {
-	reply, err := s.run(c.Key, s.l.Scripts().Release, s.l.Release(c))
+func (s scriptsOnly) Release(_ context.Context, c backend.Claim) (backend.Released, error) {
+	reply, err := s.run(s.l.Release(c))
 	if err != nil {
-		return err
+		return backend.Released{}, err
 	}
 	return script.DecodeRelease(reply)
 }
@@ -76,15 +76,24 @@ func Native(t *testing.T, scheme string) {
 		return c
 	}
 	for range 3 {
-		storetest.Want(t, "release", a.Release(t.Context(), take(a)), nil)
+		storetest.Want(t, "release", storetest.Release(t.Context(), a, take(a)), nil)
 	}
 	before := scripts(srv)
 	const pairs = 200
 	for range pairs {
-		storetest.Want(t, "release", a.Release(t.Context(), take(a)), nil)
+		storetest.Want(t, "release", storetest.Release(t.Context(), a, take(a)), nil)
 	}
 	if n := scripts(srv) - before; n > pairs/10 { // of a machine that pauses for long
 		t.Errorf("%d scripts for %d pairs", n, pairs)
+	}
+	before = scripts(srv)
+	srv.MustDo("CLIENT", "KILL", "TYPE", "normal") // what answers on the next connection may be another server
+	again := storetest.Claim(k)
+	again.NoneInFlight = true
+	storetest.Eventually(t, "acquire", func() error { _, err := a.TryAcquire(t.Context(), again); return err })
+	storetest.Want(t, "release", storetest.Release(t.Context(), a, again), nil)
+	if scripts(srv) == before {
+		t.Error("no script has told the clock of the server behind a new connection")
 	}
 	for range pairs {
 		by := []backend.Backend{a, b, old}[rand.IntN(3)]
@@ -98,20 +107,20 @@ func Native(t *testing.T, scheme string) {
 		if rand.IntN(2) == 0 {
 			storetest.Want(t, "renew", by.Renew(t.Context(), c), nil)
 		}
-		storetest.Want(t, "release", by.Release(t.Context(), c), nil)
+		storetest.Want(t, "release", storetest.Release(t.Context(), by, c), nil)
 		if s := inspect(t, b, k); len(s.Holders)+len(s.Waiters) > 0 {
 			t.Fatalf("after a release: %+v", s)
 		}
 	}
 	for i := range 100 { // until a tries natively again
 		k = fmt.Sprint(storetest.Key(t), i%2)
-		storetest.Want(t, "release", a.Release(t.Context(), take(a)), nil)
+		storetest.Want(t, "release", storetest.Release(t.Context(), a, take(a)), nil)
 	}
 	c := take(a)
 	wake, err := b.Watch(t.Context(), c)
 	storetest.Want(t, "watch", err, nil)
 	storetest.Want(t, "a watcher's attempt", refused(t, b, storetest.Claim(k)), backend.ErrHeld)
-	storetest.Want(t, "release", a.Release(t.Context(), c), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), a, c), nil)
 	storetest.Woken(t, wake)
 
 	c = take(a)
@@ -120,12 +129,12 @@ func Native(t *testing.T, scheme string) {
 	wake, err = b.Watch(t.Context(), next)
 	storetest.Want(t, "watch", err, nil)
 	storetest.Want(t, "to queue", refused(t, b, next), backend.ErrHeld)
-	storetest.Want(t, "release", a.Release(t.Context(), c), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), a, c), nil)
 	storetest.Woken(t, wake)
 	if s := inspect(t, a, k); len(s.Holders) != 1 || s.Holders[0].Owner != next.Owner {
 		t.Errorf("%+v, want the next in the queue to hold", s)
 	}
-	storetest.Want(t, "release", b.Release(t.Context(), next), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, next), nil)
 }
 
 func refused(t *testing.T, b backend.Backend, c backend.Claim) error {

@@ -57,7 +57,9 @@ func LongQueue(t *testing.T, scheme string) {
 	looks := after["exec"] - before["exec"]
 	t.Logf("%d heartbeats in %v: %d looks at who holds, %.0f scripts a second", n*rounds, took.Round(time.Millisecond),
 		looks, float64(after["evalsha"]-before["evalsha"])/took.Seconds())
-	if most := 2 * (int(took/(ttl/12)) + 12); looks > most { // two reads each; the pauses double until they are so long
+	// Two reads each; the pauses double until they are so long. On a busy machine others ask before the first has its answer: twice
+	// as many are far from one for each heartbeat.
+	if most := 4 * (int(took/(ttl/12)) + 12); looks > most {
 		t.Errorf("%d looks in %v, want at most %d", looks, took, most)
 	}
 	select {
@@ -86,7 +88,7 @@ func together(t *testing.T, srv *testserver.Server, holder, waiters backend.Back
 	if n := calls(srv)["evalsha"] - before["evalsha"]; n > (len(claims)-1)/backend.MaxHeartbeat+2 {
 		t.Errorf("%d places took %d scripts", len(claims), n)
 	}
-	storetest.Want(t, "release", holder.Release(t.Context(), c), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), holder, c), nil)
 	waiting, err := waiters.Heartbeat(t.Context(), claims[:2])
 	if err != nil || !errors.Is(waiting[0], backend.ErrLost) || !errors.Is(waiting[1], backend.ErrHeld) {
 		t.Errorf("after the release: %v, %v, want the first one to hold", waiting, err)

@@ -33,12 +33,12 @@ func Refusals(t *testing.T, scheme string) {
 		_, acquire := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
 		errs := []error{acquire}
 		if name != "memory" { // a release is taken all the same
-			err := b.Release(t.Context(), c)
+			_, err := b.Release(t.Context(), c)
 			for range 10 { // a client that leaves a replica closes the connection, maybe under this request
 				if backend.AnswerOf(err) != backend.Unknown {
 					break
 				}
-				err = b.Release(t.Context(), c)
+				_, err = b.Release(t.Context(), c)
 			}
 			errs = append(errs, err)
 		}
@@ -48,7 +48,7 @@ func Refusals(t *testing.T, scheme string) {
 				t.Errorf("%s: %d: %v, want %v and no user", name, i, err, refusal.want)
 			}
 		}
-		storetest.Eventually(t, "release", func() error { return b.Release(t.Context(), c) })
+		storetest.Eventually(t, "release", func() error { return storetest.Release(t.Context(), b, c) })
 		storetest.Want(t, "close", b.Close(), nil)
 	}
 }

@@ -15,6 +15,8 @@ import (
 //
 // covers: R1, R2
 func Replicas(t *testing.T, scheme string) {
+	testserver.InTestAll(t, "a set of Sentinels")
+	t.Parallel()
 	set := testserver.Sentinel(t)
 	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=4s"
 	b := Dial(t, url)
@@ -33,7 +35,7 @@ func Replicas(t *testing.T, scheme string) {
 	if _, err := b.TryAcquire(t.Context(), other); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("acquire without replicas = %v, want an unknown answer that says why", err)
 	}
-	storetest.Want(t, "release", b.Release(t.Context(), other), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, other), nil)
 	for _, r := range set.Replicas {
 		r.Cont()
 	}
@@ -41,7 +43,7 @@ func Replicas(t *testing.T, scheme string) {
 		_, err := b.TryAcquire(t.Context(), storetest.Claim(storetest.Key(t)))
 		return err
 	})
-	storetest.Want(t, "release", b.Release(t.Context(), c), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 }
 
 // handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been
@@ -58,7 +60,7 @@ func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 	if _, err := b.TryAcquire(t.Context(), waiter); !errors.Is(err, backend.ErrHeld) {
 		t.Fatalf("acquire of a held lock = %v", err)
 	}
-	storetest.Want(t, "release", b.Release(t.Context(), holder), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, holder), nil)
 	select {
 	case w := <-wakes:
 		if w.Granted {
@@ -68,5 +70,5 @@ func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
 		t.Fatal("nobody was woken")
 	}
 	storetest.Acquired(t, b, waiter)
-	storetest.Want(t, "release", b.Release(t.Context(), waiter), nil)
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, waiter), nil)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 var scriptCalls = regexp.MustCompile(`cmdstat_(?:eval|evalsha|eval_ro|evalsha_ro|fcall|fcall_ro):calls=(\d+)`)
@@ -102,7 +103,7 @@ func handOffs(t *testing.T, srv *testserver.Server, scheme string, n int, cfg lo
 }
 
 // OneWaiterForMany is a test: however many goroutines of a process wait for a key, the process has
-// one place in the store's line, and a hand-off costs the store no more than the release, the next
+// one place in the store's queue, and a hand-off costs the store no more than the release, the next
 // place, and a question too many.
 func OneWaiterForMany(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
@@ -166,7 +167,7 @@ func ManyWaiters(t *testing.T, scheme string, refresh float64) {
 	}
 	watcher := Closing(t, url)
 	each(16, n, func(i int) {
-		until(t, "everybody to stand in line", func() bool { return len(inspect(t, watcher, key(i)).Waiters) == 1 })
+		until(t, "everybody to be queued", func() bool { return len(inspect(t, watcher, key(i)).Waiters) == 1 })
 	})
 	heapThen, stacksThen := memory()
 	t.Logf("%d waiters: %d B of heap, %d B of stack and %.2f goroutines each", n, (heapThen-heap)/n, (stacksThen-stacks)/n,
@@ -213,7 +214,7 @@ func memory() (heap, stacks int) {
 
 // EveryPublishIsLost is a test: every message of the store is lost. Each waiter finds out by
 // itself, within its fallback, before its place or the grant that it was not told of lapses; so
-// the line moves, and in order.
+// the queue moves, and in order.
 func EveryPublishIsLost(t *testing.T, scheme string) {
 	const clients, fallback = 6, 300 * time.Millisecond
 	srv := testserver.Redis(t)
@@ -243,7 +244,7 @@ func EveryPublishIsLost(t *testing.T, scheme string) {
 				t.Error(err)
 			}
 		})
-		until(t, "a place in line", func() bool { return len(inspect(t, direct, key).Waiters) == i+1 })
+		until(t, "a place in the queue", func() bool { return len(inspect(t, direct, key).Waiters) == i+1 })
 	}
 	began := time.Now()
 	if err := first.Unlock(); err != nil {
@@ -263,4 +264,57 @@ func EveryPublishIsLost(t *testing.T, scheme string) {
 func waitingUpTo(fallback time.Duration) (cfg locker.Config) {
 	cfg.Wait.Fallback = fallback
 	return cfg
+}
+
+// ReadersGiveUp is a test: thousands of readers of one key give up at once, and when all have
+// returned, nothing of them is in the way of anybody.
+//
+// covers: W13, W7
+func ReadersGiveUp(t *testing.T, scheme string) {
+	readers := 8000
+	if testing.Short() {
+		readers = 5000
+	}
+	srv := testserver.Redis(t)
+	seen := &counting{}
+	holder := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), locker.Config{})
+	patient := locker.Config{Observer: seen, Wait: waiting.Config{Fallback: 20 * time.Minute}} // whose places last for an hour
+	l := Quiet(t, Closing(t, scheme+"://"+srv.Addr()), patient)
+	g, err := holder.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			if _, err := l.Lock(ctx, "k", locker.Shared()); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	watcher := Closing(t, scheme+"://"+srv.Addr())
+	until(t, "all to wait", func() bool { return seen.waits.Load() == int64(readers) })
+	began := time.Now()
+	cancel()
+	all.Wait()
+	t.Logf("%d readers were back in %v", readers, time.Since(began))
+	// At once, but on a busy machine, where a look at thousands of places takes its time from the rest.
+	for limit := began.Add(5 * time.Minute); len(inspect(t, watcher, "k").Waiters) > 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("%d places are left of readers that have gone", len(inspect(t, watcher, "k").Waiters))
+		}
+	}
+	t.Logf("after %v no place was left", time.Since(began))
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
+	}
+	next, err := holder.TryLock(t.Context(), "k")
+	if err != nil {
+		t.Fatalf("when all have gone: %v", err)
+	}
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
 }

@@ -3,9 +3,14 @@ package repo
 import (
 	"fmt"
 	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
 )
 
 // undocumented are groups of fields that need no comment of their own. A group is what blank lines
@@ -216,4 +221,118 @@ var (
 	})
 	expect(t, checkDocs(tree, "a.T.C # reason\na.T.A # not needed\na.G #"), "b has no package comment", "internal/j has no package comment",
 		"a.T.M has no", "a.U has no", "a.U.Q has no", "a.W has no", "a.G gives no reason", "a.T.A is not needed")
+}
+
+// TestLockersPage holds the page of package locker on pkg.go.dev to begin with a program, and to have no constants
+// before its functions but those of callers: names for observers stand with a type.
+func TestLockersPage(t *testing.T) {
+	report(t, checkLockersPage(tree()))
+}
+
+func checkLockersPage(tree fs.FS) (faults []string) {
+	fset, files := token.NewFileSet(), []*ast.File(nil)
+	for _, s := range sources(tree) {
+		if s.dir() != "locker" || s.test {
+			continue
+		}
+		f, err := parser.ParseFile(fset, s.name, read(tree, s.name), parser.ParseComments)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		files = append(files, f)
+	}
+	page, err := doc.NewFromFiles(fset, files, module+"/locker")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if _, code, _ := strings.Cut(page.Doc, "\n\n"); !strings.HasPrefix(code, "\tpackage main\n") {
+		faults = append(faults, "locker: the first paragraph of the package comment is not followed by a program")
+	}
+	for _, group := range page.Consts {
+		for _, name := range group.Names {
+			if name != "DefaultTTL" && name != "MinTTL" {
+				faults = append(faults, fmt.Sprintf("locker.%s stands before Lock on pkg.go.dev; give it a type of the package", name))
+			}
+		}
+	}
+	return faults
+}
+
+func TestLockersPageCanFail(t *testing.T) {
+	const good = "// Package locker locks.\n//\n//\tpackage main\n//\n//\tfunc main() {}\npackage locker\n\n"
+	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": good + "type Op = string\nconst OpA Op = `a`\nconst DefaultTTL = 1\n"})))
+	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": good + "const OpA = `a`\n", "x/x.go": "package x\nconst X = 1"})), "locker.OpA stands")
+	expect(t, checkLockersPage(fixture(map[string]string{"locker/a.go": "// Package locker locks.\n//\n// Much.\npackage locker\n"})), "not followed by")
+}
+
+// TestPicture holds the picture of docs/ARCHITECTURE.md to have every verb of a backend and every
+// package that a URL opens.
+func TestPicture(t *testing.T) {
+	report(t, checkPicture(tree()))
+}
+
+func checkPicture(tree fs.FS) (faults []string) {
+	pictures := snippets("docs/ARCHITECTURE.md", read(tree, "docs/ARCHITECTURE.md"), "text")
+	if len(pictures) == 0 {
+		return []string{"docs/ARCHITECTURE.md has no picture"}
+	}
+	lack := func(name string) {
+		if !slices.Contains(strings.FieldsFunc(pictures[0].text, func(r rune) bool { return !unicode.IsLetter(r) }), name) {
+			faults = append(faults, fmt.Sprintf("%v: the picture lacks %s", pictures[0], name))
+		}
+	}
+	for _, s := range sources(tree) {
+		ast.Inspect(s.File, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				if verbs, ok := n.Type.(*ast.InterfaceType); ok && s.dir() == "backend" && n.Name.Name == "Backend" {
+					for _, m := range exportedMethods(verbs) {
+						lack(m)
+					}
+				}
+			case *ast.FuncDecl:
+				if n.Name.Name == "init" && !s.test && !s.internal() && registers(n) {
+					lack(s.Name.Name)
+				}
+			}
+			return true
+		})
+	}
+	return faults
+}
+
+func exportedMethods(of *ast.InterfaceType) (names []string) {
+	for _, m := range of.Methods.List {
+		for _, name := range m.Names {
+			if name.IsExported() {
+				names = append(names, name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// registers reports whether f calls backend.Register.
+func registers(f *ast.FuncDecl) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.SelectorExpr)
+		found = found || ok && call.Sel.Name == "Register"
+		return !found
+	})
+	return found
+}
+
+func TestPictureCanFail(t *testing.T) {
+	files := map[string]string{
+		"backend/backend.go": "package backend\ntype Backend interface {\n\tTryAcquire()\n\tRenew()\n\tmustEmbedBase()\n}\ntype Other interface { Free() }\n",
+		"some/x.go":          "package somebackend\nfunc init() { backend.Register(\"x\", nil) }\n",
+		"other/x.go":         "package other\nfunc init() { free() }\n",
+		"other/x_test.go":    "package other\nfunc init() { backend.Register(\"y\", nil) }\n",
+	}
+	files["docs/ARCHITECTURE.md"] = "```text\nTryAcquire Renew somebackend\n```\n"
+	expect(t, checkPicture(fixture(files)))
+	files["docs/ARCHITECTURE.md"] = "x\n```text\nTryAcquire Renewal\n```\n"
+	expect(t, checkPicture(fixture(files)), "docs/ARCHITECTURE.md:2: the picture lacks Renew", "lacks somebackend")
+	files["docs/ARCHITECTURE.md"] = "x\n"
+	expect(t, checkPicture(fixture(files)), "has no picture")
 }

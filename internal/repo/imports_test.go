@@ -9,14 +9,16 @@ import (
 )
 
 // importRules says what the files of each package, tests aside, may import beside the standard
-// library. Names without a dot in their first element are packages of this module; "x/..." is x and
+// library. Names without a dot in their first element are packages of this repository; "x/..." is x and
 // all below it; "*" is anything. A package that is not here has no place in the tree yet: add it
 // together with the reason of its imports.
 const importRules = `
 backend:                 # the contract; whoever writes a backend gets no dependency from us
-backend/membackend:      backend internal/memstore
-backend/filebackend:     backend waiting internal/memstore golang.org/x/sys/unix
-backend/backendtest:     backend locker waiting internal/history
+backend/membackend:      backend backend/record waiting
+backend/filebackend:     backend backend/record waiting golang.org/x/sys/unix
+backend/record:          backend waiting
+backend/record/recordtest: backend backend/record backend/backendtest
+backend/backendtest:     backend locker waiting internal/history internal/linear
 
 waiting:                 github.com/cenkalti/backoff/v4 internal/jitter  # knows nothing of locks
 
@@ -26,32 +28,46 @@ internal/redis:     backend waiting internal/redis/script  # what both Redis bac
 redisbackend:            backend internal/redis/script internal/redis github.com/redis/go-redis/v9/...
 rueidisbackend:          backend waiting internal/redis/script internal/redis github.com/redis/rueidis/...
 etcdbackend:             backend waiting go.etcd.io/etcd/... google.golang.org/grpc/... go.uber.org/zap
+backend/pgbackend:       backend backend/record waiting github.com/jackc/pgx/v5/...
 redlock:                 backend waiting internal/jitter  # never a concrete backend
 
 # What applications import: no store's client and no telemetry comes with it.
 locker:                  backend waiting internal/jitter
 locker/fence:            locker backend  # the stores come by the caller; database/sql and net/http are the library's own
 locker/config:           locker backend waiting go.yaml.in/yaml/v3
-tracing:                 locker backend internal/blame internal/keyclass go.opentelemetry.io/otel/...
-tracing/contention:      locker backend internal/blame internal/keyclass github.com/google/pprof/profile  # for programs without telemetry too
+tracing:                 locker backend internal/blame go.opentelemetry.io/otel/...
+tracing/contention:      locker backend internal/blame github.com/google/pprof/profile  # for programs without telemetry too
 
 internal/blame:          backend
-internal/jitter:         # jitter, which the simulation makes its own
+internal/jitter:         # jitter, which the simulation makes its own; in waiting it would be public
+internal/jitter/virtual: # the jitter of simulations
 internal/history:
-internal/keyclass:
-internal/memstore:       backend waiting
-internal/redistest:      backend backend/backendtest locker internal/redis/script internal/redis internal/storetest internal/testserver
-internal/storetest:      backend
-internal/etcdbin:        # std alone, as a benchmark uses it, too
-internal/testserver:     internal/etcdbin  # starts servers and knows no client of theirs
-internal/jaegertest:     # a test, and no code
-internal/simulation:     backend waiting locker redlock internal/history internal/memstore
+internal/simstore:       backend backend/record waiting  # nodes of simulations, by clocks of their own
+internal/redistest:      backend waiting backend/backendtest locker internal/redis/script internal/redis internal/storetest internal/testserver
+internal/storetest:      backend  # what the tests of all stores share; testserver knows no contract, redistest is of Redis
+internal/testserver:     # starts servers and knows no client of theirs; std alone, as a benchmark uses it, too
+internal/simulation:     backend waiting locker redlock internal/history internal/simstore
+internal/counting:       backend internal/simstore  # a store for simulations, which counts as etcd does
+internal/linear:         github.com/anishathalye/porcupine internal/history  # the second judge of histories
+internal/smallredis:     github.com/yuin/gopher-lua/...  # a Redis for simulations, which runs the Lua that ships
+internal/redissim:       # tests, and no code
 internal/mutants:        # breaks other packages by their text alone
 internal/repo:
 internal/repo/failuremodes:
+internal/repo/licenses:
 internal/repo/path:      backend backend/membackend locker redisbackend rueidisbackend  # what it measures
 internal/repo/skips:
 
+# The tour alone, which is built in seconds: cmd/demo has a test of all that it links.
+cmd/demo:                backend cmd/internal/demo github.com/spf13/pflag
+cmd/internal/demo:       backend backend/membackend backend/filebackend locker tracing/contention internal/blame cmd/internal/terminal github.com/spf13/pflag
+cmd/internal/terminal:   golang.org/x/term
+
+# Tests of everything together, and no code: here, as the module of the command needs every store, and is needed by none.
+cmd/internal/chaos:
+cmd/internal/jaegertest:
+
+cmd/holdfast-vet:        golang.org/x/tools/go/...
 cmd/holdfast:            *
 cmd/holdfast/...:        *
 `
@@ -62,7 +78,7 @@ func TestImports(t *testing.T) {
 }
 
 // testOnly are packages that no shipped code may import, the command's demonstrations apart.
-var testOnly = []string{"backend/backendtest", "internal/history", "internal/testserver", "internal/simulation", "internal/redistest", "internal/storetest"}
+var testOnly = []string{"backend/backendtest", "backend/record/recordtest", "internal/history", "internal/testserver", "internal/simulation", "internal/simstore", "internal/smallredis", "internal/counting", "internal/jitter/virtual", "internal/linear", "internal/redistest", "internal/storetest"}
 
 func checkImports(tree fs.FS, rules string) (faults []string) {
 	allowed := parseRules(rules)

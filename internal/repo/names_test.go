@@ -11,7 +11,7 @@ import (
 
 // topLevel is what the root holds beside dot files. What does not fit under one of these names has
 // no place yet.
-var topLevel = strings.Fields(`go.mod go.sum locker backend redisbackend rueidisbackend etcdbackend redlock waiting tracing
+var topLevel = strings.Fields(`go.mod go.sum go.work go.work.sum locker backend redisbackend rueidisbackend etcdbackend redlock waiting tracing
 	internal docs cmd README.md LICENSE Makefile CONTRIBUTING.md SECURITY.md CHANGELOG.md`)
 
 // TestTopLevel keeps the root as short as it is.

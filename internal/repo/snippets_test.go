@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
+	"go/doc/comment"
 	"go/format"
 	"go/parser"
 	"go/token"
@@ -16,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // A snippet is a fenced block of a page.
@@ -49,8 +52,23 @@ func pages(tree fs.FS) (names []string) {
 	return names
 }
 
-// TestGoSnippets compiles what the pages show. A snippet that stands in a Go file of the tree, line
-// by line, is compiled there; the others are compiled here.
+// docPrograms are the whole programs in package comments, which pkg.go.dev shows.
+func docPrograms(tree fs.FS) (all []snippet) {
+	for _, s := range sources(tree) {
+		if s.Doc == nil {
+			continue
+		}
+		for _, block := range new(comment.Parser).Parse(s.Doc.Text()).Content {
+			if code, ok := block.(*comment.Code); ok && strings.HasPrefix(code.Text, "package main\n") {
+				all = append(all, snippet{s.name, s.line(s.Doc.Pos()), "go", code.Text})
+			}
+		}
+	}
+	return all
+}
+
+// TestGoSnippets compiles what the pages show, and the programs of package comments. A snippet that stands in a
+// Go file of the tree, line by line, is compiled there; the others are compiled here.
 func TestGoSnippets(t *testing.T) {
 	known := packagePaths(tree())
 	sourcesText := goLines(tree())
@@ -70,59 +88,16 @@ func TestGoSnippets(t *testing.T) {
 			origin = append(origin, s.String())
 		}
 	}
+	for _, s := range docPrograms(tree()) {
+		overlay[fmt.Sprintf("snippet%d", len(origin))] = s.text
+		origin = append(origin, s.String())
+	}
 	for i, s := range origin {
 		t.Logf("snippet%d is %s", i, s)
 	}
 	if out, err := compile(t, "../..", overlay); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// TestReadmeExample holds the first Go code of the README to be what an Example function does, and
-// so to be run.
-func TestReadmeExample(t *testing.T) {
-	report(t, checkExample(tree()))
-}
-
-func checkExample(tree fs.FS) []string {
-	if _, err := fs.Stat(tree, "README.md"); err != nil {
-		return []string{"README.md is missing"}
-	}
-	shown := snippets("README.md", read(tree, "README.md"), "go")
-	if len(shown) == 0 {
-		return []string{"README.md shows no Go code"}
-	}
-	text := shown[0].text
-	if f, err := parser.ParseFile(token.NewFileSet(), "", text, 0); err == nil {
-		text = body(text, f, "main") // a whole program
-	}
-	for _, s := range sources(tree) {
-		for _, decl := range s.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || !s.test || !strings.HasPrefix(f.Name.Name, "Example") {
-				continue
-			}
-			if real := body(read(tree, s.name), s.File, f.Name.Name); lines(real) == lines(text) {
-				return nil
-			}
-		}
-	}
-	return []string{shown[0].String() + ": no Example function has this body"}
-}
-
-// body returns what stands between the braces of a function, without the comment of its expected
-// output.
-func body(src string, f *ast.File, name string) string {
-	for _, decl := range f.Decls {
-		if d, ok := decl.(*ast.FuncDecl); ok && d.Name.Name == name && d.Body != nil {
-			text := src[d.Body.Lbrace-f.FileStart+1 : d.Body.Rbrace-f.FileStart]
-			if i := regexp.MustCompile(`(?m)^\s*// (Unordered o|O)utput:`).FindStringIndex(text); i != nil {
-				text = text[:i[0]]
-			}
-			return text
-		}
-	}
-	return ""
 }
 
 // lines makes texts equal that differ in indentation and blank lines only.
@@ -138,9 +113,12 @@ func lines(text string) string {
 
 func contains(file, part string) bool { return strings.Contains("\n"+file, "\n"+lines(part)) }
 
+// goLines has the Go files of nested modules too: what pages show of other libraries is compiled there.
 func goLines(tree fs.FS) (texts []string) {
-	for _, s := range sources(tree) {
-		texts = append(texts, lines(read(tree, s.name)))
+	for _, name := range files(tree) {
+		if path.Ext(name) == ".go" {
+			texts = append(texts, lines(read(tree, name)))
+		}
 	}
 	return texts
 }
@@ -229,7 +207,8 @@ func compile(t *testing.T, root string, packages map[string]string) (string, err
 	}
 	dir := t.TempDir()
 	replace := map[string]string{}
-	args := []string{"build", "-o", os.DevNull, "-overlay=" + filepath.Join(dir, "overlay.json")}
+	args := append([]string{"build", "-o", os.DevNull, "-overlay=" + filepath.Join(dir, "overlay.json")}, testserver.BuildFlags()...)
+	flags := len(args)
 	for pkg, src := range packages {
 		file := filepath.Join(dir, pkg+".go")
 		if err := os.WriteFile(file, []byte(src), 0o600); err != nil {
@@ -245,7 +224,7 @@ func compile(t *testing.T, root string, packages map[string]string) (string, err
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		return "", err
 	}
-	slices.Sort(args[4:])
+	slices.Sort(args[flags:])
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
@@ -266,19 +245,14 @@ func TestGoSnippetsCanFail(t *testing.T) {
 			t.Errorf("build of\n%s: %v\n%s", src, err, out)
 		}
 	}
+	commented := fixture(map[string]string{"a/doc.go": "// Package a\n//\n//\tpackage main\n//\n//\tfunc main() {}\n//\n//\tx()\npackage a\n"})
+	if got := docPrograms(commented); len(got) != 1 || got[0].text != "package main\n\nfunc main() {}\n\nx()\n" {
+		t.Errorf("the program in a package comment is %v", got)
+	}
 	if _, err := wrap("this is not Go\n", nil); err == nil {
 		t.Error("wrap took prose for Go")
 	}
 	if !contains(lines("a()\n\n\tb()\nc()\n"), "  b()\n\n  c()\n") || contains(lines("ab()\n"), "b()\n") {
 		t.Error("contains is not by whole lines")
 	}
-}
-
-func TestReadmeExampleCanFail(t *testing.T) {
-	example := "package p_test\nfunc ExampleLock() {\n\ta()\n\n\tb() // why\n\t// Output:\n\t// x\n}\n"
-	expect(t, checkExample(fixture(map[string]string{"README.md": "x\n```go\na()\nb() // why\n```\n", "p/p_test.go": example})))
-	expect(t, checkExample(fixture(map[string]string{"README.md": "```go\npackage main\n\nfunc main() {\n\ta()\n\tb() // why\n}\n```\n", "p/p_test.go": example})))
-	expect(t, checkExample(fixture(map[string]string{"README.md": "x\n```go\na()\nc()\n```\n", "p/p_test.go": example})), "README.md:2: no Example")
-	expect(t, checkExample(fixture(map[string]string{"README.md": "x\n"})), "shows no Go code")
-	expect(t, checkExample(fixture(nil)), "README.md is missing")
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const module = "github.com/holdfast-go/holdfast"
 
-// tree is the module's root.
+// tree is the root of the repository.
 func tree() fs.FS { return os.DirFS("../..") }
 
 // report fails t with each fault that a checker found.
@@ -132,7 +133,7 @@ func read(tree fs.FS, name string) string {
 	return string(data)
 }
 
-// A source is a parsed Go file of the root module.
+// A source is a parsed Go file of a module of go.work.
 type source struct {
 	name string // in the tree
 	test bool
@@ -146,12 +147,12 @@ func (s source) line(p token.Pos) int      { return s.fset.Position(p).Line }
 func (s source) internal() bool            { return strings.Contains("/"+s.dir()+"/", "/internal/") }
 func (s source) imports() (paths []string) { return importPaths(s.File) }
 
-// sources parses every Go file of the root module. A file that does not parse is a fault of its
+// sources parses every Go file of the modules of go.work. A file that does not parse is a fault of its
 // own, told by the compiler.
 func sources(tree fs.FS) (all []source) {
-	nested := nestedModules(tree)
+	others := otherModules(tree)
 	for _, name := range files(tree) {
-		if path.Ext(name) != ".go" || slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) {
+		if path.Ext(name) != ".go" || slices.ContainsFunc(others, func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) {
 			continue
 		}
 		fset := token.NewFileSet()
@@ -164,11 +165,26 @@ func sources(tree fs.FS) (all []source) {
 	return all
 }
 
-func nestedModules(tree fs.FS) (dirs []string) {
+// otherModules are the folders with a module that go.work does not have.
+func otherModules(tree fs.FS) (dirs []string) {
+	ours := workspace(tree)
 	for _, name := range files(tree) {
-		if path.Base(name) == "go.mod" && name != "go.mod" {
-			dirs = append(dirs, path.Dir(name))
+		if dir := path.Dir(name); path.Base(name) == "go.mod" && dir != "." && !slices.Contains(ours, dir) {
+			dirs = append(dirs, dir)
 		}
+	}
+	return dirs
+}
+
+var useForm = regexp.MustCompile(`(?m)^\s+\./(\S+)$`)
+
+// workspace are the folders of go.work's modules, the root's apart.
+func workspace(tree fs.FS) (dirs []string) {
+	if _, err := fs.Stat(tree, "go.work"); err != nil {
+		return nil
+	}
+	for _, m := range useForm.FindAllStringSubmatch(read(tree, "go.work"), -1) {
+		dirs = append(dirs, m[1])
 	}
 	return dirs
 }

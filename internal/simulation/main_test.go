@@ -6,9 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-go/holdfast/internal/jitter"
+	"github.com/holdfast-go/holdfast/internal/jitter/virtual"
 )
 
 func TestMain(m *testing.M) {
-	jitter.Use(draw)
+	jitter.Use(virtual.Draw)
 	goleak.VerifyTestMain(m)
 }

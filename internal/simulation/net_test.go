@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/internal/simstore"
 )
 
 // A conn is a client's connection to a node, without a network.
@@ -17,7 +17,7 @@ type conn struct {
 }
 
 // do executes one request. The store's clock is read with the node locked.
-func (c conn) do(ctx context.Context, verb, key string, f func(s *memstore.Store) error) (err error) {
+func (c conn) do(ctx context.Context, verb, key string, f func(s *simstore.Store) error) (err error) {
 	c.n.gate.pass(name{c.client, int(sentAt(ctx)), verb, key})
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -33,10 +33,11 @@ func (c conn) do(ctx context.Context, verb, key string, f func(s *memstore.Store
 func (c conn) Capabilities() backend.Capabilities { return c.n.w.caps }
 
 func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant, err error) {
-	err = c.do(ctx, "acquire", cl.Key, func(s *memstore.Store) (err error) {
-		g, err = s.Acquire(cl)
-		if err == nil && c.n.counts {
-			g.Token, err = c.counted(s, cl, g.Token)
+	err = c.do(ctx, "acquire", cl.Key, func(s *simstore.Store) (err error) {
+		if c.n.counts {
+			g, err = c.n.counted.Acquire(cl)
+		} else {
+			g, err = s.Acquire(cl)
 		}
 		if c.n.w.trace.on {
 			c.n.w.trace.add("node %d: token %d", c.n.index, g.Token)
@@ -51,56 +52,40 @@ func (c conn) TryAcquire(ctx context.Context, cl backend.Claim) (g backend.Grant
 	return g, err
 }
 
-// counted raises the token of a fresh grant by a node that counts to the claim's minimum, and the
-// counter with it. A repeat is told the token that it has.
-func (c conn) counted(s *memstore.Store, cl backend.Claim, token uint64) (uint64, error) {
-	if token <= c.n.token {
-		return token, nil
-	}
-	c.n.token = token
-	if cl.MinToken <= token {
-		return token, nil
-	}
-	return cl.MinToken, c.raise(s, cl)
-}
-
-// raise is a renewal with a minimum token.
-func (c conn) raise(s *memstore.Store, cl backend.Claim) error {
-	if c.n.w.v.noWriteBack || c.n.w.v.noCounter && c.n.counts {
-		cl.MinToken = 0
-	}
-	err := s.Renew(cl)
-	if err == nil {
-		c.n.token = max(c.n.token, cl.MinToken)
-	}
-	return err
-}
-
 func (c conn) Renew(ctx context.Context, cl backend.Claim) error {
-	return c.do(ctx, "renew", cl.Key, func(s *memstore.Store) error { return c.raise(s, cl) })
+	return c.do(ctx, "renew", cl.Key, func(s *simstore.Store) error {
+		switch {
+		case c.n.counts:
+			return c.n.counted.Renew(cl)
+		case c.n.w.v.noWriteBack:
+			cl.MinToken = 0
+		}
+		return s.Renew(cl)
+	})
 }
 
-func (c conn) Release(ctx context.Context, cl backend.Claim) error {
+func (c conn) Release(ctx context.Context, cl backend.Claim) (backend.Released, error) {
 	if c.n.w.v.noTombstone {
 		cl.NoneInFlight = true
 	}
-	return c.do(ctx, "release", cl.Key, func(s *memstore.Store) error {
+	return backend.Released{}, c.do(ctx, "release", cl.Key, func(s *simstore.Store) error {
 		k := cl.Key + cl.Owner
 		if !c.n.w.v.blind {
 			c.n.sent[k] = sentMark{max(c.n.sent[k].released, sentAt(ctx)), cl.NoneInFlight, c.n.boots, time.Since(c.n.w.start)}
 		}
-		return s.Release(cl)
+		_, err := s.Release(cl)
+		return err
 	})
 }
 
 func (c conn) Watch(ctx context.Context, cl backend.Claim) (<-chan backend.Wake, error) {
 	var wake <-chan backend.Wake
-	err := c.do(ctx, "watch", cl.Key, func(s *memstore.Store) error { wake = s.Watch(ctx, cl); return nil })
+	err := c.do(ctx, "watch", cl.Key, func(s *simstore.Store) error { wake = s.Watch(ctx, cl); return nil })
 	return wake, err
 }
 
 func (c conn) Inspect(ctx context.Context, key string) (state backend.State, err error) {
-	err = c.do(ctx, "inspect", key, func(s *memstore.Store) error { state = s.Inspect(key); return nil })
+	err = c.do(ctx, "inspect", key, func(s *simstore.Store) error { state = s.Inspect(key); return nil })
 	return state, err
 }
 

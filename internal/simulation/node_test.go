@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/internal/counting"
+	"github.com/holdfast-go/holdfast/internal/simstore"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
@@ -21,13 +22,14 @@ type node struct {
 	gate   gate
 
 	mu     sync.Mutex
-	store  *memstore.Store
+	store  *simstore.Store
 	down   bool
 	offset time.Duration // of its clock
 	origin time.Time     // of its clock
 	boots  int           // with an empty memory
 	sent   map[string]sentMark
-	token  uint64 // of one that counts: the highest that it has granted
+
+	counted counting.Store // of one that counts: store, with its counter
 }
 
 // A sentMark is what a node remembers of an owner's releases, for the check that none overtakes its
@@ -73,7 +75,8 @@ func (n *node) boot(quarantine time.Duration) {
 		n.origin = time.Now()
 	}
 	n.boots++
-	n.store = memstore.New(memstore.Config{Now: n.now, Quarantine: quarantine})
+	n.store = simstore.New(simstore.Config{Now: n.now, Quarantine: quarantine})
+	n.counted = counting.Store{Store: n.store, Deaf: n.w.v.noWriteBack || n.w.v.noCounter}
 }
 
 // chaos crashes the node and steps its clock, until ctx is done.

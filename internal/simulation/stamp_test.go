@@ -104,7 +104,7 @@ func (s *stamp) Renew(ctx context.Context, c backend.Claim) error {
 	return s.Backend.Renew(ctx, c)
 }
 
-func (s *stamp) Release(ctx context.Context, c backend.Claim) error {
+func (s *stamp) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
 	r, ctx := s.send(ctx, "release", c)
 	defer r.heard()
 	return s.Backend.Release(ctx, c)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/history"
-	"github.com/holdfast-go/holdfast/internal/memstore"
+	"github.com/holdfast-go/holdfast/internal/simstore"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/waiting"
 )
@@ -124,7 +124,7 @@ func newWorld(seed uint64, v variant) *world {
 		cuts: r.IntN(2) == 0 || v.needs.cuts, apart: r.IntN(2) == 0 || v.needs.apart, stops: r.IntN(2) == 0 || v.needs.stops,
 	}
 	w.faults.counts = v.needs.counts || v.budget == 0 && w.rand(actorCounts).IntN(2) == 0
-	w.caps = memstore.New(memstore.Config{}).Capabilities()
+	w.caps = simstore.New(simstore.Config{}).Capabilities()
 	w.keys = w.keys[:1+r.IntN(2)]
 	n := 3 + 2*r.IntN(2)
 	if v.minority {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,6 +37,16 @@ func Acquired(t testing.TB, b backend.Backend, c backend.Claim) backend.Grant {
 		t.Fatalf("TryAcquire: %v", err)
 	}
 	return g
+}
+
+// Release is b.Release, for a test that is about the answer alone.
+func Release(
+	ctx context.Context, b interface {
+		Release(ctx context.Context, c backend.Claim) (backend.Released, error)
+	}, c backend.Claim,
+) error {
+	_, err := b.Release(ctx, c)
+	return err
 }
 
 // Want fails the test unless err is target; nil is nil.
@@ -121,4 +132,29 @@ func Opened[B backend.Backend](t testing.TB, url string) B {
 		t.Fatalf("%s opens a %T", url, b)
 	}
 	return typed
+}
+
+// Makers sends repeats of an attempt on a quorum to the client that made it, where they come from
+// outside of tests: the majority of another client may include a node that has not been told the
+// token that was agreed on yet, so that client would find a higher one. The zero value knows of no
+// attempt; all clients of a test share one.
+type Makers struct{ by sync.Map }
+
+// Route returns a client that makes its attempts by b, and repeats of another's by that one.
+func (m *Makers) Route(b backend.Backend) backend.Backend { return &routed{b, m} }
+
+type routed struct {
+	backend.Backend
+	makers *Makers
+}
+
+func (r *routed) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if maker, ok := r.makers.by.LoadOrStore(c.Key+c.ID(), r.Backend); ok && ctx.Err() == nil {
+		if m, ok := maker.(backend.Backend); ok {
+			if g, err := m.TryAcquire(ctx, c); !errors.Is(err, backend.ErrClosed) {
+				return g, err
+			}
+		}
+	}
+	return r.Backend.TryAcquire(ctx, c)
 }

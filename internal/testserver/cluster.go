@@ -116,3 +116,45 @@ func (s *ClusterSet) AwaitFailover(t testing.TB, key string, old *Server) *Serve
 	})
 	return owner
 }
+
+// Move moves the slot of key, with what is in it, to another primary, as redis-cli reshards.
+func (s *ClusterSet) Move(t testing.TB, key string, from, to *Server) {
+	t.Helper()
+	end := s.BeginMove(t, key, from, to)
+	for {
+		reply, err := from.Do("CLUSTER", "GETKEYSINSLOT", to.MustDo("CLUSTER", "KEYSLOT", key), "100")
+		keys, _ := reply.([]any)
+		if err != nil {
+			t.Fatalf("testserver: move: %v", err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		for _, k := range keys {
+			s.MoveKey(t, fmt.Sprint(k), from, to)
+		}
+	}
+	end()
+}
+
+// BeginMove has both servers know that the slot of key moves. Its keys stay where they are, see MoveKey,
+// and end gives the slot to the other server.
+func (s *ClusterSet) BeginMove(t testing.TB, key string, from, to *Server) (end func()) {
+	t.Helper()
+	slot := to.MustDo("CLUSTER", "KEYSLOT", key)
+	fromID, toID := from.MustDo("CLUSTER", "MYID"), to.MustDo("CLUSTER", "MYID")
+	to.MustDo("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.MustDo("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	return func() {
+		to.MustDo("CLUSTER", "SETSLOT", slot, "NODE", toID) // who has it now knows first, so that it is never nobody's
+		from.MustDo("CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
+}
+
+// MoveKey moves one key of a slot that moves.
+func (s *ClusterSet) MoveKey(t testing.TB, key string, from, to *Server) {
+	t.Helper()
+	if _, err := from.Do("MIGRATE", "127.0.0.1", fmt.Sprint(to.Port()), key, "0", "5000", "REPLACE"); err != nil {
+		t.Fatalf("testserver: move %v: %v", key, err)
+	}
+}

@@ -10,6 +10,22 @@ func (s *Server) Kill() {
 	s.proc.kill()
 }
 
+// Add adds arguments for the next starts.
+func (s *Server) Add(args ...string) {
+	s.refuseIfShared("Add")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.args = append(s.cfg.args, args...)
+}
+
+// Use has the next starts be of another program.
+func (s *Server) Use(program string) {
+	s.refuseIfShared("Use")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.program = program
+}
+
 // Restart starts the server again on the same port and in the same directory, after Kill if it
 // runs. What it held in memory is gone, unless it was started with arguments that persist.
 func (s *Server) Restart() {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/etcdbin"
 )
 
 // An EtcdMember is one etcd process on 127.0.0.1. Its methods may be called concurrently; those
@@ -53,8 +51,8 @@ func prepareEtcd(t testing.TB, name string, cfg config) *EtcdMember {
 	m := &EtcdMember{tb: t, name: name, cfg: cfg, dir: memoryDir(t), state: "new"}
 	var err error
 	if m.cfg.program == "" {
-		if m.cfg.program, err = etcdbin.Path("etcd"); err != nil {
-			t.Fatalf("testserver: %v", err)
+		if m.cfg.program, err = EtcdProgram("etcd"); err != nil {
+			t.Fatal(err)
 		}
 		m.cfg.args = append([]string{"--unsafe-no-fsync"}, m.cfg.args...) // a killed process loses nothing by it
 	}

@@ -11,7 +11,9 @@ type config struct {
 	dir      string
 	sentinel string // the configuration file of a sentinel, which rewrites it
 	replicas int    // of each primary of a cluster
-	program  string // of an etcd member; empty for the one we build
+	program  string // of the server; empty for the usual one
+	env      []string
+	each     func() Option // of each server of several
 }
 
 // WithArgs adds redis-server arguments, such as "--maxmemory", "5mb". They override what the
@@ -29,6 +31,17 @@ func WithTLS() Option { return func(c *config) { c.tls = true } }
 // WithPort listens on this port of 127.0.0.1. Without it a free one is taken, and another if that
 // was lost to a race.
 func WithPort(port int) Option { return func(c *config) { c.port = port } }
+
+// WithProgram starts this redis-server or valkey-server, and not the usual one.
+func WithProgram(path string) Option { return func(c *config) { c.program = path } }
+
+// WithEnv adds variables, such as "LD_PRELOAD=/tmp/x.so", to the environment of a redis-server.
+func WithEnv(variables ...string) Option {
+	return func(c *config) { c.env = append(c.env, variables...) }
+}
+
+// WithEach gives each of several servers an option of its own.
+func WithEach(option func() Option) Option { return func(c *config) { c.each = option } }
 
 // WithReplicas gives each primary of a [Cluster] n replicas.
 func WithReplicas(n int) Option { return func(c *config) { c.replicas = n } }

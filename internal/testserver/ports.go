@@ -67,7 +67,7 @@ func bindable(port int) error {
 	if err != nil {
 		return err
 	}
-	return l.Close()
+	return unlisten(l)
 }
 
 func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }

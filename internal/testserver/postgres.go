@@ -7,76 +7,114 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
-// Postgres starts a PostgreSQL that keeps nothing, and returns its URL, for the user postgres
-// without a password. It is up when Postgres returns, and ended when the test ends. Debian keeps
-// the programs out of PATH, under /usr/lib/postgresql. They refuse to work for root: then they run
-// as the user postgres, whom Debian's package makes.
-func Postgres(t testing.TB) (url string) {
+// A PostgresServer is a PostgreSQL that outlives no test. Its methods are the test's to call, from its goroutine.
+type PostgresServer struct {
+	tb        testing.TB
+	bin, data string
+	args      []string
+	as        *syscall.SysProcAttr
+	log       logFile
+	port      int
+	proc      *process
+}
+
+// Postgres starts a PostgreSQL for the user postgres without a password, which is up when Postgres
+// returns, and ended when the test ends. It writes nothing through to a disk, unless args, as
+// "-c", "fsync=on", say so. Debian keeps the programs out of PATH, under /usr/lib/postgresql. They refuse to
+// work for root: then they run as the user postgres, whom Debian's package makes.
+func Postgres(t testing.TB, args ...string) *PostgresServer {
 	t.Helper()
 	bin, err := postgresPrograms()
 	if err != nil {
 		t.Fatalf("testserver: %v", err)
 	}
 	dir := memoryDir(t)
-	log, err := openLog(filepath.Join(dir, "postgres.log"))
-	if err != nil {
+	s := &PostgresServer{tb: t, bin: bin, data: filepath.Join(dir, "data"), args: args}
+	if s.log, err = openLog(filepath.Join(dir, "postgres.log")); err != nil {
 		t.Fatalf("testserver: %v", err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("postgres printed:\n%s", tail(log.read()))
+			t.Logf("postgres printed:\n%s", tail(s.log.read()))
 		}
-		_ = log.file.Close()
+		_ = s.log.file.Close()
 	})
-	port, err := startPostgres(t, bin, dir, log)
-	if err != nil {
-		t.Fatalf("testserver: %v\n%s", err, tail(log.read()))
+	t.Cleanup(s.Kill)
+	if err = s.initialize(dir); err == nil {
+		for range attempts {
+			if s.port, err = freePort(); err != nil {
+				break
+			}
+			if err = s.launch(); err == nil {
+				return s
+			}
+			s.Kill()
+		}
 	}
-	return "postgres://postgres@" + loopback(port) + "/postgres?sslmode=disable"
+	t.Fatalf("testserver: %v\n%s", err, tail(s.log.read()))
+	return nil
 }
 
-func startPostgres(t testing.TB, bin, dir string, log logFile) (port int, err error) {
-	as, err := notRoot("postgres", dir)
-	if err != nil {
-		return 0, err
+// URL names the database postgres. It outlives Kill and Restart.
+func (s *PostgresServer) URL() string {
+	return "postgres://postgres@" + s.Addr() + "/postgres?sslmode=disable"
+}
+
+// Addr is 127.0.0.1:port.
+func (s *PostgresServer) Addr() string { return loopback(s.port) }
+
+// Kill ends the server as a crash would: nothing is written that was not, and the next start recovers. It
+// returns when the server is gone. Killing a dead one does nothing.
+func (s *PostgresServer) Kill() {
+	if s.proc != nil {
+		s.proc.quit()
 	}
-	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(t.Context(), filepath.Join(bin, "initdb"),
-		"-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	initdb.Stdout, initdb.Stderr, initdb.SysProcAttr, initdb.Dir = log.file, log.file, as, "/"
+}
+
+// Restart starts the server again with its data, after Kill if it runs, and returns when it serves.
+func (s *PostgresServer) Restart() {
+	s.tb.Helper()
+	s.Kill()
+	if err := s.launch(); err != nil {
+		s.tb.Fatalf("testserver: %v\n%s", err, tail(s.log.read()))
+	}
+}
+
+func (s *PostgresServer) initialize(dir string) (err error) {
+	if s.as, err = notRoot("postgres", dir); err != nil {
+		return err
+	}
+	initdb := exec.CommandContext(s.tb.Context(), filepath.Join(s.bin, "initdb"),
+		"-D", s.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb.Stdout, initdb.Stderr, initdb.SysProcAttr, initdb.Dir = s.log.file, s.log.file, s.as, "/"
 	if err := initdb.Run(); err != nil {
-		return 0, fmt.Errorf("initdb: %w", err)
+		return fmt.Errorf("initdb: %w", err)
 	}
-	for range attempts {
-		if port, err = freePort(); err != nil {
-			return 0, err
-		}
-		var proc *process
-		proc, err = startProcessAs(as, log.file, filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1",
-			"-p", strconv.Itoa(port), "-c", "unix_socket_directories=", "-c", "fsync=off")
+	return nil
+}
+
+// launch starts the server and waits until it serves.
+func (s *PostgresServer) launch() (err error) {
+	s.proc, err = startProcessAs(s.as, s.log.file, filepath.Join(s.bin, "postgres"), append([]string{
+		"-D", s.data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "unix_socket_directories=", "-c", "fsync=off",
+	}, s.args...)...)
+	if err != nil {
+		return err
+	}
+	return poll(s.proc.dead, startLimit, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"),
+			"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres").CombinedOutput()
 		if err != nil {
-			return 0, err
+			return fmt.Errorf("%w: %s", err, out)
 		}
-		err = poll(proc.dead, startLimit, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
-			defer cancel()
-			out, err := exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"),
-				"-h", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "postgres").CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			return nil
-		})
-		if err == nil {
-			t.Cleanup(proc.quit)
-			return port, nil
-		}
-		proc.kill()
-	}
-	return 0, err
+		return nil
+	})
 }
 
 // postgresPrograms returns the directory of initdb and postgres, of the newest version that is

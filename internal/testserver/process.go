@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -24,19 +25,62 @@ func startProcess(log *os.File, program string, args ...string) (*process, error
 
 // startProcessAs is startProcess with attributes that contain those of dieWithParent.
 func startProcessAs(attr *syscall.SysProcAttr, log *os.File, program string, args ...string) (*process, error) {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not installed, run make deps: %w", program, err)
+	return startCommand(attr, log, exec.Command(program, args...))
+}
+
+// startCommand is startProcessAs with a command whose output goes to log where it has no place yet.
+func startCommand(attr *syscall.SysProcAttr, log *os.File, cmd *exec.Cmd) (*process, error) {
+	if cmd.Err != nil {
+		return nil, fmt.Errorf("%s is not installed, run make deps: %w", cmd.Path, cmd.Err)
 	}
-	p := &process{cmd: exec.Command(path, args...), dead: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log // files, so that exec needs no copying goroutine
-	p.cmd.SysProcAttr = attr
+	if cmd.Stdout == nil && log != nil {
+		cmd.Stdout = log // a file, so that exec needs no copying goroutine
+	}
+	if cmd.Stderr == nil && log != nil {
+		cmd.Stderr = log
+	}
+	cmd.SysProcAttr = attr
+	p := &process{cmd: cmd, dead: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.keep(started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", program, err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return p, nil
+}
+
+// A Process is a program that a test starts beside its servers: it ends with the test, as they do.
+type Process struct{ *process }
+
+// Start starts a command, whose output goes to files or nowhere.
+func Start(t testing.TB, cmd *exec.Cmd) Process {
+	t.Helper()
+	p, err := startCommand(dieWithParent(), nil, cmd)
+	if err != nil {
+		t.Fatalf("testserver: %v", err)
+	}
+	t.Cleanup(p.kill)
+	return Process{p}
+}
+
+// Kill ends the process with SIGKILL and returns when it is gone. It may be called twice.
+func (p Process) Kill() { p.kill() }
+
+// Stop freezes the process with SIGSTOP, which has taken effect when Stop returns.
+func (p Process) Stop() error { return p.stop() }
+
+// Cont lets a stopped process run on.
+func (p Process) Cont() error { return p.cont() }
+
+// Ended is closed when the process is gone. Then Err is why, nil if it ended well.
+func (p Process) Ended() <-chan struct{} { return p.dead }
+
+// Err is nil if the process has ended well. Call it once Ended is closed.
+func (p Process) Err() error {
+	if state := p.cmd.ProcessState; !state.Success() {
+		return errors.New(state.String())
+	}
+	return nil
 }
 
 // keep starts the process, and stays on its thread until the process is dead: the parent-death
@@ -44,7 +88,8 @@ func startProcessAs(attr *syscall.SysProcAttr, log *os.File, program string, arg
 func (p *process) keep(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
+	var err error
+	favoured(func() { err = p.cmd.Start() })
 	started <- err
 	if err != nil {
 		return

@@ -9,3 +9,6 @@ func dieWithParent() *syscall.SysProcAttr { return nil }
 
 // awaitStopped returns at once: the stop takes effect soon.
 func awaitStopped(int) error { return nil }
+
+// favoured starts what it is to start.
+func favoured(start func()) { start() }

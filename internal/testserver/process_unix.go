@@ -3,6 +3,7 @@
 package testserver
 
 import (
+	"net"
 	"os"
 	"os/user"
 	"strconv"
@@ -47,4 +48,13 @@ func notRoot(name, dir string) (*syscall.SysProcAttr, error) {
 	}
 	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return attr, ownedBy(dir, int(uid), int(gid))
+}
+
+// unlisten ends a TCP listener, also for a child process that is being started just now: until its
+// exec the child has the socket as well, and Close alone would leave it listening for that long.
+func unlisten(l net.Listener) error {
+	if raw, err := l.(*net.TCPListener).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	}
+	return l.Close()
 }

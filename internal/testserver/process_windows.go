@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"errors"
+	"net"
 	"syscall"
 )
 
@@ -10,3 +11,5 @@ func (p *process) cont() error      { return errors.ErrUnsupported }
 func (p *process) interrupt() error { return errors.ErrUnsupported }
 
 func notRoot(string, string) (*syscall.SysProcAttr, error) { return nil, nil }
+
+func unlisten(l net.Listener) error { return l.Close() }

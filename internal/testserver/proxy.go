@@ -76,7 +76,7 @@ func (p *Proxy) Set(faults ...Fault) {
 	switch {
 	case p.closed:
 	case refuse && p.listener != nil:
-		_ = p.listener.Close()
+		_ = unlisten(p.listener)
 		p.listener = nil
 	case !refuse && p.listener == nil:
 		if err := p.listenLocked(); err != nil {
@@ -213,7 +213,7 @@ func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
 	if p.listener != nil {
-		_ = p.listener.Close()
+		_ = unlisten(p.listener)
 	}
 	for l := range p.links {
 		l.cut()

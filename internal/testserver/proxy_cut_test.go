@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -132,6 +134,36 @@ func TestProxyRefuses(t *testing.T) {
 	again := dial(t, p.Addr())
 	again.send("PING")
 	again.want("+PONG")
+}
+
+// A program that is being started has the sockets of this process until its exec; one that listens
+// then is gone all the same, and its port is free to listen on again.
+func TestProxyRefusesWhileProgramsStart(t *testing.T) {
+	_, p := proxied(t)
+	over := make(chan struct{})
+	var starts sync.WaitGroup
+	for range 3 {
+		starts.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					_ = exec.Command("true").Run()
+				}
+			}
+		})
+	}
+	for range 300 {
+		p.Set(testserver.Fault{Mode: testserver.Refuse})
+		if conn, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Dial = %v, %v", conn, err)
+			break
+		}
+		p.Pass() // fails the test if the port is taken
+	}
+	close(over)
+	starts.Wait()
 }
 
 func TestProxyFollowsARestart(t *testing.T) {

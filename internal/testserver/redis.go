@@ -3,11 +3,15 @@ package testserver
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,8 +52,13 @@ func Redis(t testing.TB, opts ...Option) *Server {
 func Redises(t testing.TB, n int, opts ...Option) []*Server {
 	t.Helper()
 	servers := make([]*Server, n)
+	each := newConfig(opts).each
 	for i := range servers {
-		servers[i] = Redis(t, opts...)
+		own := opts
+		if each != nil {
+			own = append(slices.Clone(opts), each())
+		}
+		servers[i] = Redis(t, own...)
 	}
 	return servers
 }
@@ -111,13 +120,16 @@ func launch(t testing.TB, cfg config, log logFile) (*Server, error) {
 
 // start makes one attempt, and leaves no process behind if it fails.
 func (s *Server) start() error {
-	proc, err := startProcess(s.log.file, redisServer(), s.args()...)
+	program := cmp.Or(s.cfg.program, redisServer())
+	cmd := exec.CommandContext(context.Background(), program, s.args()...)
+	cmd.Env = append(os.Environ(), s.cfg.env...)
+	proc, err := startCommand(dieWithParent(), s.log.file, cmd)
 	if err != nil {
 		return err
 	}
 	if err := poll(proc.dead, startLimit, func() error { return s.answers(proc) }); err != nil {
 		proc.kill()
-		return fmt.Errorf("%s on port %d: %w", redisServer(), s.cfg.port, err)
+		return fmt.Errorf("%s on port %d: %w", program, s.cfg.port, err)
 	}
 	s.proc = proc
 	return nil
@@ -199,6 +211,28 @@ func (s *Server) Do(args ...string) (any, error) {
 		}
 	}
 	return ask(conn, &r, args...)
+}
+
+// Connect returns what is like Do on one connection, which is kept until the test ends: for a server
+// that lets nobody in. It is not for concurrent use.
+func (s *Server) Connect() (do func(args ...string) (any, error)) {
+	s.tb.Helper()
+	conn, err := s.dial(time.Now().Add(commandLimit))
+	if err != nil {
+		s.tb.Fatalf("testserver: %v", err)
+	}
+	s.tb.Cleanup(func() { _ = conn.Close() })
+	r := respReader{br: bufio.NewReader(conn)}
+	do = func(args ...string) (any, error) {
+		_ = conn.SetDeadline(time.Now().Add(commandLimit))
+		return ask(conn, &r, args...)
+	}
+	if s.cfg.password != "" {
+		if _, err := do("AUTH", s.cfg.password); err != nil {
+			s.tb.Fatalf("testserver: %v", err)
+		}
+	}
+	return do
 }
 
 // MustDo is Do for a command that must succeed. It returns the reply as text.

@@ -10,9 +10,9 @@ import (
 )
 
 // A SentinelSet is a primary with two replicas, watched by three sentinels of which two must agree
-// (quorum 2). A primary is taken for dead after 500 ms of silence; a new one is named about 2 s
-// after a SIGKILL. One that was only stopped remains a primary for some seconds after Cont, until
-// the sentinels tell it otherwise: a split brain to test with.
+// (quorum 2). A primary is taken for dead after 2 s of silence, as a busy machine may stand still for
+// less; a new one is named about 3.5 s after a SIGKILL. One that was only stopped remains a primary for
+// some seconds after Cont, until the sentinels tell it otherwise: a split brain to test with.
 type SentinelSet struct {
 	Name      string    // the name that the sentinels know the primary by
 	Primary   *Server   // the first primary; see Current
@@ -57,7 +57,7 @@ func sentinel(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "sentinel monitor %s 127.0.0.1 %d 2\n", sentinelName, primary.Port())
-	fmt.Fprintf(&b, "sentinel down-after-milliseconds %s 500\n", sentinelName)
+	fmt.Fprintf(&b, "sentinel down-after-milliseconds %s 2000\n", sentinelName)
 	fmt.Fprintf(&b, "sentinel failover-timeout %s 5000\n", sentinelName)
 	if p := primary.cfg.password; p != "" {
 		fmt.Fprintf(&b, "sentinel auth-pass %s %s\n", sentinelName, p)

@@ -18,16 +18,31 @@ var update = flag.Bool("update", false, "write the table of keys into docs/confi
 
 const page = "../../docs/configuration.md"
 
+// meaning is what schema.json says of a key, without its default, which it must name.
+func meaning(t *testing.T, fd field) string {
+	t.Helper()
+	text, _ := schemaOf(t, fd)["description"].(string)
+	doc, ok := strings.CutSuffix(text, " Default: "+fd.def+".")
+	if !ok {
+		t.Errorf("schema.json says of %s %q, which does not end with its default, %s", fd.key, text, fd.def)
+	}
+	return doc
+}
+
 // table is what the page has of the fields.
-func table() string {
+func table(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString("| key | variable | kind | default | meaning |\n|---|---|---|---|---|\n")
 	for _, fd := range fields {
-		def := fd.def
-		if fd.key == "backend" || fd.key == "wait.mode" {
+		def, kind := fd.def, fd.kind()
+		if fd.key == "wait.mode" {
 			def = "`" + def + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", fd.key, fd.env(), fd.kind, def, fd.doc)
+		if fd.list() {
+			kind = "list"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", fd.key, fd.env(), kind, def, meaning(t, fd))
 	}
 	return b.String()
 }
@@ -41,7 +56,7 @@ func TestDocs(t *testing.T) {
 	if !between.Match(data) {
 		t.Fatal("the page has no place for the table of keys")
 	}
-	want := between.ReplaceAllString(string(data), "${1}"+strings.ReplaceAll(table(), "$", "$$")+"${2}")
+	want := between.ReplaceAllString(string(data), "${1}"+strings.ReplaceAll(table(t), "$", "$$")+"${2}")
 	if want == string(data) {
 		return
 	}
@@ -107,7 +122,7 @@ func reasonIn(line string) string {
 // TestDefaultsAreDocumented holds the table to what the other packages have.
 func TestDefaultsAreDocumented(t *testing.T) {
 	for key, def := range map[string]string{
-		"backend": DefaultBackend, "ttl": "`" + locker.DefaultTTL.String() + "`", "wait.fallback": "`" + waiting.DefaultFallback.String() + "`",
+		"ttl": "`" + locker.DefaultTTL.String() + "`", "wait.fallback": "`" + waiting.DefaultFallback.String() + "`",
 		"wait.passes": "`" + strconv.Itoa(waiting.DefaultPasses) + "`", "wait.pass_time": "`" + waiting.DefaultPassTime.String() + "`",
 		"wait.initial": "`" + waiting.DefaultInitial.String() + "`", "wait.max": "`" + waiting.DefaultMax.String() + "`",
 	} {

@@ -17,6 +17,8 @@ var fullEnv = map[string]string{
 	"HOLDFAST_SERVICE": "checkout", "HOLDFAST_WAIT_MODE": "notify", "HOLDFAST_WAIT_FALLBACK": "2s",
 	"HOLDFAST_WAIT_INITIAL": "10ms", "HOLDFAST_WAIT_MAX": "1s",
 	"HOLDFAST_WAIT_PASSES": "16", "HOLDFAST_WAIT_PASS_TIME": "20ms", "HOLDFAST_WAIT_FAIL_FAST": "true",
+	"HOLDFAST_CLASSES":          "order-*, invoice/*",
+	"HOLDFAST_BREAK_DEADLOCKS":  "true",
 	"HOLDFAST_REQUIRE":          "fencing, watch",
 	"HOLDFAST_TRACING_ENDPOINT": "grpc://collector:4317",
 }
@@ -38,7 +40,7 @@ func TestEnvironment(t *testing.T) {
 	same(t, got, fullFile(t, ""))
 
 	path := write(t, "backend: etcd://h\nttl: 1s\nmax_hold: 1s\nrelease_timeout: 1s\nstore_timeout: 1s\nnamespace: x\nservice: x\n"+
-		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s, passes: 3, pass_time: 3s, fail_fast: false}\nrequire: [state]\ntracing: {endpoint: http://h}\n")
+		"wait: {mode: poll, fallback: 3s, initial: 3s, max: 3s, passes: 3, pass_time: 3s, fail_fast: false}\nrequire: [state]\nclasses: [x]\nbreak_deadlocks: false\ntracing: {endpoint: http://h}\n")
 	if got, err = Load(path); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,9 @@ func TestBadEnvironment(t *testing.T) {
 		{"HOLDFAST_TTL", "30", "", "config: ttl (from HOLDFAST_TTL): is not a duration, such as 30s, 1m30s or 500ms"},
 		{"HOLDFAST_TTL", "30h", "ttl: 1s", "config: ttl (from HOLDFAST_TTL): 30h0m0s is over 24h0m0s"},
 		{"HOLDFAST_WAIT_MODE", "pol", "", "config: wait.mode (from HOLDFAST_WAIT_MODE): is none of auto, handoff, notify, poll; did you mean poll?"},
-		{"HOLDFAST_REQUIRE", "watch,fencng", "", "config: require (from HOLDFAST_REQUIRE): is none of shared, permit, weight, fencing, queue, watch, reentrant, state, notbefore, inspect, mintoken, loss; did you mean fencing?"},
+		{"HOLDFAST_REQUIRE", "watch,fencng", "", "config: require (from HOLDFAST_REQUIRE): is none of shared, permit, weight, fencing, queue, watch, reentrant, state, notbefore, inspect, observe, mintoken, tookover, loss; did you mean fencing?"},
+		{"HOLDFAST_CLASSES", "order-*,[a", "", "config: classes (from HOLDFAST_CLASSES): is no pattern as of path.Match"},
+		{"HOLDFAST_CLASSES", "*", "", "config: classes (from HOLDFAST_CLASSES): has no text before its first wildcard, which the class would be called by"},
 		{"HOLDFAST_TRACING_ENDPOINT", "h:4318", "", "config: tracing.endpoint (from HOLDFAST_TRACING_ENDPOINT): has none of the schemes http://, https://, grpc://, grpcs://"},
 		{"HOLDFAST_WAIT_MAX", "1ms", "wait: {initial: 20ms}", "config: wait.max (from HOLDFAST_WAIT_MAX): 1ms is below wait.initial, which is 20ms"},
 		{"HOLDFAST_WAIT_INITIAL", "2s", "wait: {max: 1s}", "config: holdfast.yaml:1: wait.max: 1s is below wait.initial, which is 2s"},

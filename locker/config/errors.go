@@ -20,21 +20,20 @@ type Error struct {
 // Error says where and what, in one line: "config: holdfast.yaml:3: ttl (from LEASE): is not a
 // duration, such as 30s".
 func (e *Error) Error() string {
-	parts := []string{"config"}
+	text := "config: " + e.File
+	if e.Line > 0 {
+		text += ":" + strconv.Itoa(e.Line)
+	}
 	if e.File != "" {
-		place := e.File
-		if e.Line > 0 {
-			place += ":" + strconv.Itoa(e.Line)
-		}
-		parts = append(parts, place)
+		text += ": "
 	}
 	switch from := strings.Join(e.Env, ", "); {
 	case e.Key != "" && from != "":
-		parts = append(parts, e.Key+" (from "+from+")")
+		text += e.Key + " (from " + from + "): "
 	case e.Key != "" || from != "":
-		parts = append(parts, e.Key+from)
+		text += e.Key + from + ": "
 	}
-	return strings.Join(append(parts, e.reason()), ": ")
+	return text + e.reason()
 }
 
 // Unwrap returns what is wrong, without where.

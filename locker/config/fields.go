@@ -2,35 +2,47 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// DefaultBackend is the backend where none is configured. It keeps locks in this process's memory:
-// enough for development and tests, and no protection against any other process.
-const DefaultBackend = "mem://"
-
-// A field is one key of the file. The table of them is all there is to know of keys: it decodes,
-// prints and documents.
+// A field is one key of the file. The type of what it sets decides how a value is parsed and
+// printed; schema.json has what the key means and what its values look like.
 type field struct {
-	key, kind, def, doc string
+	key string
+	def string          // the default in words
+	at  func(*File) any // a pointer to what the key sets
+}
 
-	// must refuses an empty value, which elsewhere means the default.
-	must bool
-
-	oneOf []string // what the value, or an item of a list, may be; nil for anything of its kind
-
-	// set parses what stands in the file or the environment; for a list, one item of it.
-	set func(f *File, text string) error
-	// get returns what set took, without secrets; empty if nothing was set.
-	get func(f *File) string
+var fields = []field{
+	{"backend", "none: it must be given", func(f *File) any { return &f.Backend }},
+	{"ttl", "`30s`, or the backend's shortest if that is longer", func(f *File) any { return &f.Locker.TTL }},
+	{"max_hold", "`0s`, no limit", func(f *File) any { return &f.Locker.MaxHold }},
+	{"release_timeout", "the TTL, at most `30s`", func(f *File) any { return &f.Locker.ReleaseTimeout }},
+	{"store_timeout", "the TTL, at most `30s`", func(f *File) any { return &f.Locker.StoreTimeout }},
+	{"namespace", "none", func(f *File) any { return &f.Locker.Namespace }},
+	{"service", "`OTEL_SERVICE_NAME`, or the executable's name", func(f *File) any { return &f.Locker.Service }},
+	{"classes", "none", func(f *File) any { return &f.Locker.Classes }},
+	{"break_deadlocks", "`false`", func(f *File) any { return &f.Locker.BreakDeadlocks }},
+	{"wait.mode", autoMode, func(f *File) any { return &f.Locker.Wait.Mode }},
+	{"wait.fallback", "`1s`", func(f *File) any { return &f.Locker.Wait.Fallback }},
+	{"wait.initial", "`5ms`", func(f *File) any { return &f.Locker.Wait.Initial }},
+	{"wait.max", "`500ms`", func(f *File) any { return &f.Locker.Wait.Max }},
+	{"wait.passes", "`512`", func(f *File) any { return &f.Locker.Wait.Passes }},
+	{"wait.pass_time", "`10ms`", func(f *File) any { return &f.Locker.Wait.PassTime }},
+	{"wait.fail_fast", "`false`", func(f *File) any { return &f.Locker.Wait.FailFast }},
+	{"require", "nothing", func(f *File) any { return &f.Locker.Require }},
+	{"tracing.endpoint", "none: no traces are sent", func(f *File) any { return &f.Tracing.Endpoint }},
 }
 
 // env is the variable that overrides the key.
@@ -38,151 +50,115 @@ func (fd field) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(fd.key, ".", "_"))
 }
 
-// one is what a single value of the field is.
-func (fd field) one() string {
-	if fd.list() {
-		return "text"
+// must says whether an empty value is refused, which elsewhere means the default.
+func (fd field) must() bool { return fd.key == "backend" }
+
+// list says whether the key takes a list, of which set is given one item at a time.
+func (fd field) list() bool { return fd.key == "require" || fd.key == "classes" }
+
+// kind is what errors call a value of the key, or an item of its list.
+func (fd field) kind() string {
+	switch fd.at(new(File)).(type) {
+	case *URL:
+		return "URL"
+	case *time.Duration:
+		return "duration"
+	case *int:
+		return "number"
+	case *bool:
+		return "true or false"
 	}
-	return fd.kind
+	return "text"
 }
 
-// boolKind is the kind of a yes or a no.
-const boolKind = "true or false"
-
-func (fd field) list() bool { return fd.kind == "list" }
-
-var fields = []field{
-	{
-		key: "backend", kind: "URL", def: DefaultBackend, must: true, set: setBackend,
-		doc: "The store that keeps the locks. The program must have imported the package of its scheme.",
-		get: func(f *File) string { return f.Backend.String() },
-	},
-	durationField("ttl", "`30s`, or the backend's shortest if that is longer",
-		"How long a crashed holder blocks others. A living one renews every third of it. At most 24h.",
-		func(f *File) *time.Duration { return &f.Locker.TTL },
-		func(d time.Duration) error { return backend.ValidateTTL(d, 0) }),
-	durationField("max_hold", "`0s`, no limit",
-		"A hold that is older is renewed no more, however alive its holder is.",
-		func(f *File) *time.Duration { return &f.Locker.MaxHold },
-		func(d time.Duration) error { return atLeast(0, d) }),
-	durationField("release_timeout", "the TTL, at most `30s`",
-		"How long Unlock waits for a store that is silent.",
-		func(f *File) *time.Duration { return &f.Locker.ReleaseTimeout }, positive),
-	durationField("store_timeout", "the TTL, at most `30s`",
-		"How long Lock keeps asking a store that gives no answer at all. A lock that is held is an answer.",
-		func(f *File) *time.Duration { return &f.Locker.StoreTimeout }, positive),
-	{
-		key: "namespace", kind: "text", def: "none", set: setNamespace,
-		doc: "Put before every key, so that services that share a store do not share locks by accident.",
-		get: func(f *File) string { return f.Locker.Namespace },
-	},
-	{
-		key: "service", kind: "text", def: "the executable's name", set: setService,
-		doc: "Names this program to those who wait for its locks.",
-		get: func(f *File) string { return f.Locker.Service },
-	},
-	{
-		key: "wait.mode", kind: "text", def: autoMode, set: setMode, oneOf: modes,
-		doc: "How a waiter learns that a lock may be free: `handoff` (first come, first served), `notify` (woken, then " +
-			"competes), `poll`, or `auto` (the first of these that the backend can do).",
-		get: func(f *File) string { return string(f.Locker.Wait.Mode) },
-	},
-	durationField("wait.fallback", "`1s`", "How long a waiter that is to be woken sleeps at most before it asks all the same.",
-		func(f *File) *time.Duration { return &f.Locker.Wait.Fallback }, positive),
-	durationField("wait.initial", "`5ms`", "The first sleep between two attempts in mode `poll`; it doubles up to `wait.max`.",
-		func(f *File) *time.Duration { return &f.Locker.Wait.Initial }, positive),
-	durationField("wait.max", "`500ms`", "The longest sleep between two attempts in mode `poll`, before jitter.",
-		func(f *File) *time.Duration { return &f.Locker.Wait.Max }, positive),
-	{
-		key: "wait.passes", kind: "number", def: "`512`", set: setPasses,
-		doc: "How many times in a row goroutines of one process may hand a lock on among themselves without asking the store. " +
-			"`-1`: never, so that the store sees each acquisition.",
-		get: func(f *File) string { return numberText(f.Locker.Wait.Passes) },
-	},
-	durationField("wait.pass_time", "`10ms`", "How long they may do so before the lock goes to whoever is next in the store's line.",
-		func(f *File) *time.Duration { return &f.Locker.Wait.PassTime }, positive),
-	{
-		key: "wait.fail_fast", kind: boolKind, def: "`false`", set: setFailFast,
-		doc: "Whether a wait fails at once when it is estimated to take longer than its caller has time for.",
-		get: func(f *File) string {
-			if !f.Locker.Wait.FailFast {
-				return ""
-			}
-			return "true"
-		},
-	},
-	{
-		key: "require", kind: "list", def: "nothing", set: setRequire, oneOf: capabilities,
-		doc: "What the backend must be able to do, or the program does not start: " + "`" + strings.Join(capabilities, "`, `") + "`.",
-		get: requireText,
-	},
-	{
-		key: "tracing.endpoint", kind: "URL", def: "none: no traces are sent", set: setEndpoint,
-		doc: "The OTLP collector: `http://` or `https://` for OTLP over HTTP, `grpc://` or `grpcs://` (with TLS) for gRPC.",
-		get: func(f *File) string { return f.Tracing.Endpoint.String() },
-	},
-}
-
-func durationField(key, def, doc string, at func(*File) *time.Duration, check func(time.Duration) error) field {
-	return field{
-		key: key, kind: "duration", def: def, doc: doc,
-		set: func(f *File, text string) error {
-			d, err := time.ParseDuration(text)
-			if err != nil { // err itself quotes the text
-				return invalid("is not a duration, such as 30s, 1m30s or 500ms")
-			}
-			*at(f) = d
-			return check(d)
-		},
-		get: func(f *File) string {
-			if *at(f) == 0 {
-				return ""
-			}
-			return at(f).String()
-		},
+// get returns what was set, without secrets; empty if nothing was.
+func (fd field) get(f *File) string {
+	at := fd.at(f)
+	switch at := at.(type) {
+	case *backend.Capabilities:
+		names, flags := capabilities(at)
+		return strings.Join(slices.DeleteFunc(names, func(name string) bool { return !flags[name].Bool() }), ",")
+	case *[]string:
+		return strings.Join(*at, ",")
 	}
+	if v := reflect.ValueOf(at).Elem(); !v.IsZero() {
+		return fmt.Sprint(v.Interface())
+	}
+	return ""
 }
 
-// positive refuses zero too: it would mean the default to the locker, and mean "at once" or "never"
-// to a reader.
-func positive(d time.Duration) error { return atLeast(1, d) }
+// set parses what stands in the file or the environment. No error of it quotes the text.
+func (fd field) set(f *File, text string) (err error) {
+	switch at := fd.at(f).(type) {
+	case *URL:
+		if fd.key == "tracing.endpoint" {
+			err = checkEndpoint(text)
+		}
+		if err == nil {
+			*at, err = ParseURL(text)
+		}
+	case *time.Duration:
+		*at, err = fd.duration(text)
+	case *int:
+		*at, err = passes(text)
+	case *bool:
+		*at = strings.EqualFold(text, "true") // YAML has True and TRUE as well
+		if !*at && !strings.EqualFold(text, "false") {
+			err = invalid("is neither true nor false")
+		}
+	case *waiting.Mode:
+		*at = waiting.Mode(strings.TrimPrefix(text, autoMode))
+		if !slices.Contains(modes, text) {
+			err = noneOf(modes, text)
+		}
+	case *backend.Capabilities:
+		names, flags := capabilities(at)
+		flag, known := flags[strings.ToLower(text)]
+		if !known {
+			return noneOf(names, text)
+		}
+		flag.SetBool(true)
+	case *[]string:
+		*at = append(*at, text)
+		err = fd.checkText(text)
+	case *string:
+		*at = text
+		err = fd.checkText(text)
+	}
+	return err
+}
 
-func atLeast(least, d time.Duration) error {
+// duration parses a duration, and refuses what the locker would refuse later and with less of a
+// place.
+func (fd field) duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	refused := func(reason string) error { return &backend.InvalidError{Value: d.String(), Reason: reason} }
 	switch {
+	case err != nil: // which quotes the text
+		err = invalid("is not a duration, such as 30s, 1m30s or 500ms")
+	case fd.key == "ttl":
+		err = backend.ValidateTTL(d, 0)
 	case d < 0:
-		return &backend.InvalidError{Value: d.String(), Reason: "is negative"}
-	case d < least:
-		return &backend.InvalidError{Value: d.String(), Reason: "is not positive; leave the key out for its default"}
+		err = refused("is negative")
+	case d == 0 && fd.key != "max_hold": // the locker would take its default, and a reader it for "at once" or "never"
+		err = refused("is not positive; leave the key out for its default")
+	case d > backend.MaxTTL && strings.HasPrefix(fd.key, "wait."): // which [waiting.Config.WithDefaults] refuses
+		err = refused("is over " + backend.MaxTTL.String())
 	}
-	return nil
+	return d, err
 }
 
-func setBackend(f *File, text string) (err error) {
-	f.Backend, err = ParseURL(text)
-	return err
-}
-
-func setNamespace(f *File, text string) error {
-	f.Locker.Namespace = text
-	err := backend.ValidateKey(backend.Namespaced(text, "k"))
-	if inv := (*backend.InvalidError)(nil); errors.As(err, &inv) {
-		return invalid(inv.Reason) // without the value
-	}
-	return err
-}
-
-// maxService leaves room for the other texts of a backend.Meta.
-const maxService = backend.MaxMeta / 4
-
-func setService(f *File, text string) error {
-	f.Locker.Service = text
+// passes parses the number that is wait.passes. What is above its limit a cohort could not keep.
+func passes(text string) (int, error) {
+	n, err := strconv.Atoi(text)
 	switch {
-	case len(text) > maxService:
-		return invalid("has " + strconv.Itoa(len(text)) + " bytes, over " + strconv.Itoa(maxService))
-	case !utf8.ValidString(text):
-		return invalid("is not UTF-8")
+	case err != nil: // which quotes the text
+		err = invalid("is not a whole number")
+	case n < -1 || n == 0 || n >= backend.MaxReserve:
+		most := strconv.Itoa(backend.MaxReserve - 1)
+		err = &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + most}
 	}
-	return nil
+	return n, err
 }
 
 // autoMode is waiting.Auto's name here. That is the empty string, which could not override
@@ -191,94 +167,57 @@ const autoMode = "auto"
 
 var modes = []string{autoMode, string(waiting.Handoff), string(waiting.Notify), string(waiting.Poll)}
 
-func setMode(f *File, text string) error {
-	for _, name := range modes {
-		if text == name {
-			f.Locker.Wait.Mode = waiting.Mode(strings.TrimPrefix(name, autoMode))
-			return nil
-		}
-	}
-	return invalid("is none of " + strings.Join(modes, ", ") + didYouMean(text, modes))
+// noneOf is the error of a name that is not known.
+func noneOf(known []string, text string) error {
+	return invalid("is none of " + strings.Join(known, ", ") + didYouMean(text, known))
 }
 
-func setPasses(f *File, text string) error {
-	n, err := strconv.Atoi(text)
+// capabilities are the fields of c that are yes or no, by their names in lower case. They are read
+// off the type, so that a new one is known here at once.
+func capabilities(c *backend.Capabilities) (names []string, flags map[string]reflect.Value) {
+	flags = map[string]reflect.Value{}
+	for f, v := range reflect.ValueOf(c).Elem().Fields() {
+		if name := strings.ToLower(f.Name); v.Kind() == reflect.Bool {
+			names, flags[name] = append(names, name), v
+		}
+	}
+	return names, flags
+}
+
+// maxService leaves room for the other texts of a backend.Meta.
+const maxService = backend.MaxMeta / 4
+
+// checkText refuses a pattern that locker.New would refuse, and a namespace or a service that a store
+// would refuse at the first lock.
+func (fd field) checkText(text string) error {
+	var inv *backend.InvalidError
 	switch {
-	case err != nil: // err itself quotes the text
-		return invalid("is not a whole number")
-	case n < -1 || n == 0 || n >= backend.MaxReserve:
-		most := strconv.Itoa(backend.MaxReserve - 1)
-		return &backend.InvalidError{Value: strconv.Itoa(n), Reason: "is neither -1 nor between 1 and " + most}
+	case fd.list():
+		if _, err := locker.ClassOf(text); errors.As(err, &inv) {
+			return invalid(inv.Reason) // without the value
+		}
+	case fd.key == "namespace":
+		if errors.As(backend.ValidateKey(backend.Namespaced(text, "k")), &inv) {
+			return invalid(inv.Reason) // without the value
+		}
+	case len(text) > maxService:
+		return invalid("has " + strconv.Itoa(len(text)) + " bytes, over " + strconv.Itoa(maxService))
+	case !utf8.ValidString(text):
+		return invalid("is not UTF-8")
 	}
-	f.Locker.Wait.Passes = n
 	return nil
 }
 
-func setFailFast(f *File, text string) error {
-	switch strings.ToLower(text) { // YAML has True and TRUE as well
-	case "true", "false":
-		f.Locker.Wait.FailFast = strings.EqualFold(text, "true")
-		return nil
-	}
-	return invalid("is neither true nor false")
-}
-
-// numberText is n, or nothing for the default.
-func numberText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
-// capabilities are the names that require takes: the yes-or-no fields of backend.Capabilities in
-// lower case. They are read off the type, so that a new one is known here at once.
-var capabilities = func() (names []string) {
-	for f := range reflect.TypeFor[backend.Capabilities]().Fields() {
-		if f.Type.Kind() == reflect.Bool {
-			names = append(names, strings.ToLower(f.Name))
-		}
-	}
-	return names
-}()
-
-// capability is the field of c that name stands for, in any case; the zero Value if there is none.
-func capability(c *backend.Capabilities, name string) reflect.Value {
-	is := func(field string) bool { return strings.EqualFold(field, name) }
-	v := reflect.ValueOf(c).Elem().FieldByNameFunc(is)
-	if v.IsValid() && v.Kind() != reflect.Bool {
-		return reflect.Value{}
-	}
-	return v
-}
-
-func setRequire(f *File, text string) error {
-	v := capability(&f.Locker.Require, text)
-	if !v.IsValid() {
-		return invalid("is none of " + strings.Join(capabilities, ", ") + didYouMean(text, capabilities))
-	}
-	v.SetBool(true)
-	return nil
-}
-
-func requireText(f *File) string {
-	var names []string
-	for _, name := range capabilities {
-		if capability(&f.Locker.Require, name).Bool() {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
-}
-
-func setEndpoint(f *File, text string) error {
+// checkEndpoint refuses what an OTLP exporter would drop the traces for in silence, or send
+// elsewhere.
+func checkEndpoint(text string) error {
 	u, err := url.Parse(text)
-	if err != nil { // err itself quotes the text
+	if err != nil { // which quotes the text
 		return invalid("is not a URL, such as http://localhost:4318")
 	}
 	port, portErr := strconv.Atoi(u.Port())
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "grpc" && u.Scheme != "grpcs":
+	case !slices.Contains([]string{"http", "https", "grpc", "grpcs"}, u.Scheme):
 		return invalid("has none of the schemes http://, https://, grpc://, grpcs://")
 	case u.Hostname() == "":
 		return invalid("has no host")
@@ -287,6 +226,5 @@ func setEndpoint(f *File, text string) error {
 	case strings.HasPrefix(u.Scheme, "grpc") && u.Path != "" && u.Path != "/":
 		return invalid("has a path, which OTLP over gRPC does not")
 	}
-	f.Tracing.Endpoint, err = ParseURL(text)
-	return err
+	return nil
 }

@@ -21,6 +21,8 @@ release_timeout: 1500ms
 store_timeout: 10s
 namespace: shop
 service: checkout
+classes: [order-*, "invoice/*"]
+break_deadlocks: true
 wait:
   mode: notify
   fallback: 2s
@@ -49,7 +51,8 @@ func fullFile(t *testing.T, path string) File {
 		Path: path, Backend: u, Tracing: Tracing{Endpoint: endpoint},
 		Locker: locker.Config{
 			TTL: 20 * time.Second, MaxHold: time.Hour, ReleaseTimeout: 1500 * time.Millisecond, StoreTimeout: 10 * time.Second,
-			Namespace: "shop", Service: "checkout",
+			Namespace: "shop", Service: "checkout", Classes: []string{"order-*", "invoice/*"},
+			BreakDeadlocks: true,
 			Wait: waiting.Config{
 				Mode: waiting.Notify, Fallback: 2 * time.Second, Initial: 10 * time.Millisecond, Max: time.Second,
 				Passes: 16, PassTime: 20 * time.Millisecond, FailFast: true,
@@ -62,7 +65,8 @@ func fullFile(t *testing.T, path string) File {
 // same compares what was configured; where it came from may differ.
 func same(t *testing.T, got, want File) {
 	t.Helper()
-	got.from, got.loaded, want.from, want.loaded = nil, URL{}, nil, URL{}
+	got.from, got.loaded, got.strange = nil, URL{}, nil
+	want.from, want.loaded, want.strange = nil, URL{}, nil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

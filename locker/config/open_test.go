@@ -3,12 +3,14 @@ package config
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
@@ -16,11 +18,12 @@ var errDown = errors.New("store is down")
 
 func init() {
 	backend.Register("down", func(context.Context, *url.URL) (backend.Backend, error) { return nil, errDown })
+	backend.Register("quiet", func(context.Context, *url.URL) (backend.Backend, error) { return membackend.New(), nil })
 }
 
 func TestOpen(t *testing.T) {
 	ctx := t.Context()
-	for _, f := range []File{{}, load(t, "backend: mem://\nttl: 10s\nnamespace: shop\n")} {
+	for _, f := range []File{load(t, "backend: mem://\n"), load(t, "backend: mem://\nttl: 10s\nnamespace: shop\n")} {
 		b, cfg, err := f.Open(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -43,6 +46,70 @@ func TestOpen(t *testing.T) {
 		}
 		if err := errors.Join(g.Unlock(), l.Shutdown(ctx), b.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestOpenWithoutBackend: locks that nobody else sees are to be asked for by name.
+func TestOpenWithoutBackend(t *testing.T) {
+	fromEnv, err := FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []File{{}, fromEnv, load(t, "ttl: 5s\n"), load(t, "backend: redis://h\n")} {
+		f.Backend = URL{} // of the last one, the program took it away
+		b, _, err := f.Open(t.Context())
+		if b != nil {
+			_ = b.Close()
+		}
+		var e *Error
+		if !errors.As(err, &e) || !errors.Is(err, backend.ErrInvalid) || e.Key != "backend" || e.File != f.Path || e.Line != 0 {
+			t.Fatalf("opened %v, %v; want an *Error of the backend", b, err)
+		}
+		for _, says := range []string{"no store is configured: set HOLDFAST_BACKEND ", "file:///var/lock/app", "mem://", "redis://"} {
+			if text := err.Error(); !strings.Contains(text, says) || strings.Contains(text, "\n") {
+				t.Errorf("says %q, want one line with %q", text, says)
+			}
+		}
+	}
+}
+
+// TestOpenLogs: which store it is, once, and without secrets; and at level Debug the variables that
+// are not used.
+func TestOpenLogs(t *testing.T) {
+	for _, name := range []string{
+		"HOLDFAST_SEED", "HOLDFAST_COLOUR", "HOLDFAST_KEY", "HOLDFAST_TOKEN", "HOLDFAST_PORT", "HOLDFAST_PORT_6379_TCP_ADDR",
+		"HOLDFAST_SERVICE_HOST", "HOLDFAST_DB_SERVICE_PORT",
+	} {
+		t.Setenv(name, "x")
+	}
+	t.Setenv("HOLDFAST_BACKEND", "quiet://u:"+secret+"@h:1/2?p="+secret)
+	f, err := FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for level, want := range map[slog.Level]string{
+		slog.LevelWarn: "",
+		slog.LevelInfo: "level=INFO msg=\"holdfast: store opened\" store=quiet://h:1/2\n",
+		slog.LevelDebug: "level=DEBUG msg=\"holdfast: unknown variables are not used\" variables=\"[HOLDFAST_COLOUR HOLDFAST_SEED]\"\n" +
+			"level=INFO msg=\"holdfast: store opened\" store=quiet://h:1/2\n",
+	} {
+		var log strings.Builder
+		f.Locker.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+			Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			},
+		}))
+		b, cfg, err := f.Open(t.Context())
+		if err != nil || cfg.Logger != f.Locker.Logger {
+			t.Fatal(err)
+		}
+		_ = b.Close()
+		if log.String() != want {
+			t.Errorf("at %v it logs\n%s\nwant\n%s", level, log.String(), want)
 		}
 	}
 }

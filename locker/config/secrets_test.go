@@ -76,7 +76,7 @@ func TestFileKeepsSecrets(t *testing.T) {
 func TestPrint(t *testing.T) {
 	f := load(t, fullYAML)
 	const text = "backend=redis://h1:6379,h2:6379/0 ttl=20s max_hold=1h0m0s release_timeout=1.5s store_timeout=10s namespace=shop " +
-		"service=checkout wait.mode=notify wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
+		"service=checkout classes=order-*,invoice/* break_deadlocks=true wait.mode=notify wait.fallback=2s wait.initial=10ms wait.max=1s wait.passes=16 wait.pass_time=20ms wait.fail_fast=true require=fencing,watch tracing.endpoint=grpc://collector:4317"
 	for format, want := range map[string]string{
 		"%v": text, "%+v": text, "%s": text, "%q": `"` + text + `"`,
 	} {
@@ -116,7 +116,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			}
 			t.Setenv(fd.env(), "mem://") // set again before the next Load of a file, or an error that is of no matter here
 		}
-		t.Setenv(fd.env(), map[bool]string{true: "mem://", false: ""}[fd.must])
+		t.Setenv(fd.env(), map[bool]string{true: "mem://", false: ""}[fd.must()])
 	}
 	for _, text := range []string{"backend:redis://u:" + secret + "@h", "{backend:redis://u:" + secret + "@h}", "redis://u:" + secret + "@h: x"} {
 		_, err := Load(write(t, text))

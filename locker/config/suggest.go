@@ -17,58 +17,46 @@ func didYouMean(name string, candidates []string) string {
 // nearest returns the candidate that is a third of its letters, at most two, away from name; empty
 // if there is none. Case, dots, hyphens and underscores do not count, so that maxHold finds
 // max_hold.
-func nearest(name string, candidates []string) (best string) {
-	const longest = 64 // no key is longer, and the work is quadratic
-	if len(name) > longest {
-		return ""
-	}
+func nearest(name string, candidates []string) string {
 	name = letters(name)
-	least := 3
-	for _, c := range candidates {
-		plain := letters(c)
-		if d := distance(name, plain); d < least && d <= len(plain)/3 {
-			best, least = c, d
+	for most := range 3 {
+		for _, c := range candidates {
+			if plain := letters(c); most <= len(plain)/3 && within(most, name, plain) {
+				return c
+			}
 		}
 	}
-	return best
+	return ""
 }
 
 var plainLetters = strings.NewReplacer("_", "", "-", "", ".", "")
 
+// letters is s as it is compared.
 func letters(s string) string { return plainLetters.Replace(strings.ToLower(s)) }
 
-// distance is how many letters have to be added, dropped, replaced or swapped with their neighbour
-// to turn a into b.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
+// within reports whether at most n letters have to be added, dropped, replaced or swapped with
+// their neighbour to turn a into b.
+func within(n int, a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	for j := range rows[0] {
-		rows[0][j] = j
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= n
+	case n == 0:
+		return false
+	case len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] && within(n-1, a[2:], b[2:]):
+		return true
 	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
+	return within(n-1, a[1:], b[1:]) || within(n-1, a[1:], b) || within(n-1, a, b[1:])
 }
 
 // suggestKey is what the user of an unknown key probably meant: a key beside it that is spelled
 // like it, or one of the same name elsewhere.
 func suggestKey(prefix, name string) string {
 	var beside []string
-	for _, f := range fields {
-		if rest, ok := strings.CutPrefix(f.key, prefix); ok {
+	for _, fd := range fields {
+		if rest, ok := strings.CutPrefix(fd.key, prefix); ok {
 			first, _, _ := strings.Cut(rest, ".")
 			beside = append(beside, prefix+first)
 		}
@@ -76,8 +64,8 @@ func suggestKey(prefix, name string) string {
 	if hint := didYouMean(prefix+name, beside); hint != "" {
 		return hint
 	}
-	i := slices.IndexFunc(fields, func(f field) bool {
-		return letters(f.key) == letters(name) || letters(f.key[strings.LastIndex(f.key, ".")+1:]) == letters(name)
+	i := slices.IndexFunc(fields, func(fd field) bool {
+		return letters(fd.key) == letters(name) || letters(fd.key[strings.LastIndex(fd.key, ".")+1:]) == letters(name)
 	})
 	if i < 0 {
 		return ""

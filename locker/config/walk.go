@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,158 +17,115 @@ var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 // section takes the keys of a mapping. The prefix is empty for the file's own, else it ends in a
 // dot.
 func (l *loader) section(n *yaml.Node, prefix string) {
-	at, name := origin{line: n.Line}, strings.TrimSuffix(prefix, ".")
+	name := strings.TrimSuffix(prefix, ".")
 	switch {
-	case l.aliased(n, name), null(n): // with all its keys commented out, a section is none
-		return
+	case null(n): // with all its keys commented out, a section is none
 	case n.Kind != yaml.MappingNode && prefix == "":
-		l.fail(at, "", invalid("must hold keys and values (is there a space behind every colon?)"))
-		return
+		l.refuse(n, "", "must hold keys and values (is there a space behind every colon?)")
 	case n.Kind != yaml.MappingNode:
-		l.fail(at, name, invalid("must hold keys and values, not "+kindOf(n)))
-		return
+		l.refuse(n, name, "must hold keys and values, not "+kindOf(n))
 	}
-	seen := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	lines := map[string]int{}
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if !l.key(key, prefix) {
-			continue
+		full := prefix + key.Value
+		if problem := keyProblem(key); problem != "" {
+			l.refuse(key, name, problem)
+		} else if first, twice := lines[full]; twice {
+			l.refuse(key, full, "is there already, at line "+strconv.Itoa(first))
+		} else {
+			lines[full] = key.Line
+			l.member(prefix, key, value)
 		}
-		full, at := prefix+key.Value, origin{line: key.Line}
-		if first, twice := seen[full]; twice {
-			l.fail(at, full, invalid("is there already, at line "+strconv.Itoa(first)))
-			continue
-		}
-		seen[full] = key.Line
-		l.member(full, key, value)
 	}
 }
 
-// key says whether a key has the form of one, and is written in the plain way.
-func (l *loader) key(n *yaml.Node, prefix string) bool {
-	at, in := origin{line: n.Line}, strings.TrimSuffix(prefix, ".")
+// keyProblem says why a key cannot be one, whatever its section; empty if it can.
+func keyProblem(key *yaml.Node) string {
 	switch {
-	case n.ShortTag() == "!!merge":
-		l.fail(at, in, invalid(noAlias))
-	case l.aliased(n, in):
-	case n.Kind != yaml.ScalarNode:
-		l.fail(at, in, invalid("has a key that is "+kindOf(n)))
-	case !keyForm.MatchString(n.Value):
-		hint := ""
-		if strings.Contains(n.Value, ":") {
-			hint = " (is there a space behind every colon?)"
-		}
-		l.fail(at, in, invalid("has an unknown key, which is not shown as it does not look like one"+hint))
-	default:
-		return true
+	case key.ShortTag() == "!!merge", aliased(key):
+		return noAlias
+	case key.Kind != yaml.ScalarNode:
+		return "has a key that is " + kindOf(key)
+	case keyForm.MatchString(key.Value):
+		return ""
+	case strings.Contains(key.Value, ":"):
+		return "has an unknown key, which is not shown as it does not look like one (is there a space behind every colon?)"
 	}
-	return false
+	return "has an unknown key, which is not shown as it does not look like one"
 }
 
 // member takes one key's value, a section's or a field's.
-func (l *loader) member(full string, key, value *yaml.Node) {
+func (l *loader) member(prefix string, key, value *yaml.Node) {
+	full := prefix + key.Value
 	i := slices.IndexFunc(fields, func(fd field) bool { return fd.key == full })
 	isSection := slices.ContainsFunc(fields, func(fd field) bool { return strings.HasPrefix(fd.key, full+".") })
-	dotted := strings.Contains(key.Value, ".") // wait.mode: so keys are named, and not written
 	switch {
-	case isSection && !dotted:
+	case i < 0 && !isSection, strings.Contains(key.Value, "."): // wait.mode: so keys are named, and not written
+		l.refuse(key, full, "unknown key"+suggestKey(prefix, key.Value))
+	case aliased(value):
+		l.refuse(value, full, noAlias)
+	case isSection:
 		l.section(value, full+".")
-	case i < 0 || dotted:
-		prefix := strings.TrimSuffix(full, key.Value)
-		l.fail(origin{line: key.Line}, full, invalid("unknown key"+suggestKey(prefix, key.Value)))
-	case l.aliased(value, full):
-	case l.overridden(full):
-	case fields[i].list():
-		l.items(fields[i], value)
+	case l.from[full].env != nil:
+		// The environment has set the key already. The file's value is not even expanded: that it needs
+		// a variable which is not set here may be why it was overridden.
+	case fields[i].list() && value.Kind == yaml.SequenceNode:
+		for at, item := range value.Content {
+			l.scalar(fields[i], item, full+"["+strconv.Itoa(at)+"]")
+		}
+	case fields[i].list() && !null(value):
+		l.refuse(value, full, "must be a list, in [] or of lines that begin with -, not "+kindOf(value))
 	default:
 		l.scalar(fields[i], value, full)
 	}
 }
 
-// overridden says whether the environment has set the key already. The file's value is then not
-// even expanded: that it needs a variable which is not set here may be why it was overridden.
-func (l *loader) overridden(key string) bool {
-	o, set := l.from[key]
-	return set && o.line == 0
-}
-
-func (l *loader) items(fd field, n *yaml.Node) {
-	if null(n) {
-		return
-	}
-	if n.Kind != yaml.SequenceNode {
-		l.fail(origin{line: n.Line}, fd.key, invalid("must be a list, such as [fencing, watch], not "+kindOf(n)))
-		return
-	}
-	for i, item := range n.Content {
-		where := fd.key + "[" + strconv.Itoa(i) + "]"
-		if !l.aliased(item, where) {
-			l.scalar(fd, item, where)
-		}
-	}
-}
-
-// scalar takes one value of fd.
+// scalar takes one value of fd. where is its key, or the place in its list.
 func (l *loader) scalar(fd field, n *yaml.Node, where string) {
-	at := origin{line: n.Line}
-	text := n.Value
-	switch tag := n.ShortTag(); {
+	text, tag, kind, problem := n.Value, n.ShortTag(), fd.kind(), ""
+	switch {
+	case aliased(n):
+		problem = noAlias
 	case null(n):
 		text = ""
 	case n.Kind != yaml.ScalarNode:
-		l.fail(at, where, invalid("must be a "+fd.one()+", not "+kindOf(n)))
-		return
-	case tag == "!!str", fd.kind == "number" && tag == "!!int", fd.kind == boolKind && tag == "!!bool":
-	case fd.kind == "duration" && (tag == "!!int" || tag == "!!float"):
-		if text == "0" { // what time.ParseDuration lets pass
-			break
-		}
-		l.fail(at, where, invalid("needs a unit, such as 30s, 1m30s or 500ms"))
-		return
+		problem = "must be a " + kind + ", not " + kindOf(n)
+	case tag == "!!str", tag == "!!int" && kind == "number", tag == "!!bool" && kind == "true or false":
+	case kind == "duration" && text == "0": // what time.ParseDuration lets pass
+	case kind == "duration" && kindOf(n) == "a number":
+		problem = "needs a unit, such as 30s, 1m30s or 500ms"
 	default:
-		l.fail(at, where, invalid("must be a "+fd.one()+", not "+kindOf(n)+"; put it in quotes if it is meant as text"))
+		problem = "must be a " + kind + ", not " + kindOf(n) + "; put it in quotes if it is meant as text"
+	}
+	if problem != "" {
+		l.refuse(n, where, problem)
 		return
 	}
-	text, names, err := expand(text, l.lookup)
-	at.env = names
+	text, from, err := expand(text)
+	from.line = n.Line
 	if err != nil {
-		l.fail(at, where, err)
+		l.fail(from, where, err)
 		return
 	}
-	l.apply(fd, at, where, text)
+	l.apply(fd, from, where, text)
 }
 
-// aliased refuses what YAML has for not repeating oneself. A dozen keys need none of it, and it can
-// blow up.
-func (l *loader) aliased(n *yaml.Node, key string) bool {
-	if n.Kind != yaml.AliasNode && n.Anchor == "" {
-		return false
-	}
-	l.fail(origin{line: n.Line}, key, invalid(noAlias))
-	return true
-}
+// noAlias is why anchors are refused: YAML has them for not repeating oneself. A dozen keys need
+// none of it, and it can blow up.
+const noAlias = "anchors, aliases and merge keys are not supported; write the value out"
 
+// aliased reports whether n is an alias, or has an anchor that one could refer to.
+func aliased(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Anchor != "" }
+
+// null reports whether n is YAML's null: written so, as ~, or as nothing behind a colon.
 func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // kindOf says what a node is, without what it says.
-func kindOf(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	}
-	switch n.ShortTag() {
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
-	case "!!timestamp":
-		return "a date"
-	case "!!str":
-		return "a text"
-	case "!!null":
-		return "nothing"
-	}
-	return "a value with a tag"
+func kindOf(n *yaml.Node) string { return cmp.Or(kinds[n.ShortTag()], "a value with a tag") }
+
+// kinds are the tags that YAML itself gives, in words.
+var kinds = map[string]string{
+	"!!map": "a mapping", "!!seq": "a list", "!!int": "a number", "!!float": "a number", "!!bool": "true or false",
+	"!!timestamp": "a date", "!!str": "a text", "!!null": "nothing",
 }

@@ -72,7 +72,7 @@ func (g *Gate) enter(ctx context.Context, key string, token uint64) error {
 			return failed(key, err)
 		}
 	}
-	if token < p.newest {
+	if token < p.newest { // safeguard: fence
 		return &StaleError{Key: key, Token: token, Newest: p.newest}
 	}
 	p.token = token

@@ -49,15 +49,20 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Handler checks the token of each request before next serves it, which finds it by [Token]. key
-// names the lock that protects what a request is about. In gate, requests of one key run in the
-// order of their tokens, and an older one than the newest is refused with 412; see [Gate.Admit],
-// and give the server a ReadTimeout, as a request that hangs in next keeps newer ones waiting. With
-// a nil gate the token is only read: next is to check it, say by [Admit] in its transaction, and to
-// answer by [Refuse].
+// names the lock that protects what a request is about; "" says that there is no such thing, and
+// the request is refused with 404. In gate, requests of one key run in the order of their tokens,
+// and an older one than the newest is refused with 412; see [Gate.Admit], and give the server a
+// ReadTimeout, as a request that hangs in next keeps newer ones waiting. With a nil gate the token
+// is only read: next is to check it, say by [Admit] in its transaction, and to answer by [Refuse].
 //
 // A token that is none is refused with 400. A request without one is refused with 428, but for GET,
 // HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be written back
 // needs the token.)
+//
+// The gate keeps some 100 bytes for each key until the process ends. It cannot drop one without
+// letting in who is late, so have key return "" for what is not there, rather than whatever the
+// request says, and authenticate clients in front: who may send a token may also send one that is
+// higher than any, which refuses all others.
 func Handler(gate *Gate, key func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := r.Header.Get(Header)
@@ -75,13 +80,20 @@ func Handler(gate *Gate, key func(*http.Request) string, next http.Handler) http
 			problem{Title: "no fencing token", Status: http.StatusBadRequest, Detail: Header + " is not a positive number"}.write(w)
 			return
 		}
+		var k string
+		if gate != nil {
+			if k = key(r); k == "" {
+				problem{Title: "not found", Status: http.StatusNotFound}.write(w)
+				return
+			}
+		}
 		serve := func() error {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tokenKey{}, token)))
 			return nil
 		}
 		if gate == nil {
 			_ = serve()
-		} else if err := gate.Admit(r.Context(), key(r), token, serve); err != nil {
+		} else if err := gate.Admit(r.Context(), k, token, serve); err != nil {
 			Refuse(w, err)
 		}
 	})

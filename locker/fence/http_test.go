@@ -99,6 +99,32 @@ func TestHTTP(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// What is not there is no key of the gate: else whoever makes up names fills the memory.
+func TestHTTPWithoutAKey(t *testing.T) {
+	var gate fence.Gate
+	known := func(r *http.Request) string {
+		if r.URL.Path == "/a" {
+			return "a"
+		}
+		return ""
+	}
+	served := 0
+	srv := httptest.NewServer(fence.Handler(&gate, known, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })))
+	t.Cleanup(srv.Close)
+	for path, status := range map[string]int{"/a": 200, "/made-up": 404} {
+		reply := send(t, srv.URL+path, "PUT", 7) //nolint:bodyclose // send does, at the end of the test
+		if reply.StatusCode != status || reply.StatusCode == 404 && reply.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %s %s", path, reply.Status, body(t, reply))
+		}
+	}
+	if served != 1 {
+		t.Errorf("%d requests were served, want the one of what is there", served)
+	}
+	if err := gate.Admit(t.Context(), "", 6, nil); err != nil { // 7 has not come to it
+		t.Error(err)
+	}
+}
+
 func TestRefusedSaysWhat(t *testing.T) {
 	w := httptest.NewRecorder()
 	fence.Refuse(w, fmt.Errorf("in my handler: %w", &fence.StaleError{Key: "sku-1", Token: 4, Newest: 5}))

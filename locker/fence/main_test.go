@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Where the examples find their servers.
-var redisAddr, etcdAddr string
+// Where the examples find their server.
+var redisAddr string
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testserver.Around(m, func(t testing.TB) {
-		redisAddr, etcdAddr = testserver.Redis(t).Addr(), testserver.Etcd(t).Addr()
+		redisAddr = testserver.Redis(t).Addr()
 	}))
 }

@@ -9,40 +9,65 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/blame"
 )
 
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").
-	Funcs(template.FuncMap{"brief": brief}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"brief": brief, "parts": parts, "bars": bars,
+	"trace": func(string) string { return "" }, "ago": func(Lock) time.Duration { return 0 }, // ServeHTTP has them
+}).Parse(pageText))
 
-// byKey returns those who wait for each key, the oldest first, from all in that order.
-func byKey(waits []Lock) (all [][]Lock) {
+// brief is a duration for people, never negative.
+func brief(d time.Duration) time.Duration { return blame.Brief(max(d, 0)) }
+
+// byKey returns those of each key, in their order.
+func byKey(locks []Lock) (all [][]Lock) {
 	at := map[string]int{}
-	for _, w := range waits {
-		if w.Ahead == 0 {
-			at[w.Key] = len(all)
-			all = append(all, nil)
+	for _, l := range locks {
+		i, known := at[l.Key]
+		if !known {
+			i = len(all)
+			at[l.Key], all = i, append(all, nil)
 		}
-		all[at[w.Key]] = append(all[at[w.Key]], w)
+		all[i] = append(all[i], l)
 	}
 	return all
 }
 
-// traceURL is where a trace is shown, or "".
-func (t *Tracker) traceURL(id string) string {
-	if id == "" || t.cfg.TraceURL == "" {
-		return ""
-	}
-	return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id)
+// separators are behind what the page may break a name.
+var separators = regexp.MustCompile(`[^/:.|#=@~_-]*[/:.|#=@~_-]*`)
+
+// parts are those of a key or a function that stay on one line.
+func parts(name string) []string { return separators.FindAllString(name, -1) }
+
+// A bar is a part of a wait as the page draws it: where it begins and how long it is, in percent.
+type bar struct {
+	Held
+	After, For time.Duration // since the wait began
+	X, Width   float64
 }
 
-// brief is a duration for people, never negative.
-func brief(d time.Duration) time.Duration { return max(d, 0).Round(time.Millisecond) }
+// bars are those of a wait that is over, the earliest first.
+func bars(wait Lock) (all []bar) {
+	const least = 0.3 // else it is not seen
+	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(wait.For, 1).Seconds() }
+	for _, h := range wait.Held {
+		b := bar{Held: h, After: h.From.Sub(wait.Since), For: h.To.Sub(h.From)}
+		b.X, b.Width = min(percent(b.After), 100-least), max(percent(b.For), least)
+		all = append(all, b)
+	}
+	slices.SortStableFunc(all, func(a, b bar) int { return cmp.Compare(a.After, b.After) })
+	return all
+}
 
 // ServeHTTP serves the page, and below it json, profile and holders. Mount it on a path that ends
 // in /locks/, such as /debug/locks/.
@@ -70,13 +95,16 @@ func (t *Tracker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kind = "text/html; charset=utf-8"
 		host, _ := os.Hostname()
 		s := t.Snapshot()
-		err = page.Execute(&body, struct {
+		own := template.Must(page.Clone()).Funcs(template.FuncMap{
+			"trace": func(id string) string { return strings.ReplaceAll(t.cfg.TraceURL, "{trace}", id) },
+			"ago":   func(l Lock) time.Duration { return brief(s.At.Sub(l.Since.Add(l.For))) },
+		})
+		err = own.Execute(&body, struct {
 			Snapshot
-			Keys  [][]Lock
-			Host  string
-			PID   int
-			Trace func(id string) string
-		}{s, byKey(s.Waits), host, os.Getpid(), t.traceURL})
+			Host                            string
+			PID                             int
+			Waiting, Held, Waited, Released [][]Lock
+		}{s, host, os.Getpid(), byKey(s.Waits), byKey(s.Holds), byKey(s.LongestWaits), byKey(s.LongestHolds)})
 	default:
 		http.NotFound(w, r)
 		return

@@ -1,7 +1,9 @@
 package contention
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"runtime"
@@ -9,17 +11,25 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
-// maxSites is how many places times classes are told apart. What comes after is summed up.
-const maxSites = 10_000
+// How many places times classes, and how many other processes, are told apart. What comes after is
+// summed up.
+const (
+	maxSites     = 10_000
+	maxProcesses = 200
+)
 
-// A site is a place that waited or, with held, was waited for, for a class of keys.
+// A site is a place that waited or, with a holder, was waited for, for a class of keys.
 type site struct {
-	stack [depth]uintptr
-	class string
-	held  bool
+	stack  [depth]uintptr // of a holder in this process
+	class  string
+	holder string // here, or which process
 }
+
+const here = "this process"
 
 type spent struct {
 	count int64
@@ -32,16 +42,17 @@ type spending map[site]spent
 func (all spending) add(at site, d time.Duration) {
 	at.class = strings.Clone(at.class) // not to keep the whole key
 	if _, known := all[at]; !known && len(all) >= maxSites {
-		at = site{class: "_other", held: at.held}
+		at = site{class: "_other", holder: at.holder}
 	}
 	all[at] = spent{all[at].count + 1, all[at].time + d}
 }
 
 // WriteProfile writes a profile of lock waits, in the gzipped form that go tool pprof reads: by
 // the stacks of those who waited or, as the mutex profile of Go, of those who held meanwhile, as
-// far as that was in this process. Samples have how often and how long, and the label "class". It
-// is of all since the Tracker was made or, with a positive d, of the next d; it ends early with
-// ctx.
+// far as that was in this process; of another it has the service and pid, for 200 processes at most.
+// Samples have how often and how long, and the label "class"; those of holders have "holder", which
+// says what process that was. It is of all since the Tracker was made or, with a positive d, of the
+// next d; it ends early with ctx.
 func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d time.Duration) error {
 	from, before := t.began, spending{}
 	if d > 0 {
@@ -63,16 +74,19 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 	known := map[runtime.Frame]*profile.Location{}
 	for at, s := range t.spending() {
 		was := before[at]
-		if s.count == was.count || at.held != holders {
+		if s.count == was.count || (at.holder != "") != holders {
 			continue
 		}
 		sample := &profile.Sample{
 			Value: []int64{s.count - was.count, (s.time - was.time).Nanoseconds()},
 			Label: map[string][]string{"class": {at.class}},
 		}
+		if holders {
+			sample.Label["holder"] = []string{at.holder}
+		}
 		stack := frames(at.stack[:])
-		if len(stack) == 0 { // or it is what is summed up
-			stack = []runtime.Frame{{Function: "another process"}}
+		if len(stack) == 0 { // another process, or what is summed up
+			stack = []runtime.Frame{{Function: cmp.Or(at.holder, at.class)}}
 		}
 		for _, f := range stack {
 			if known[f] == nil {
@@ -89,6 +103,18 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		p.Sample = append(p.Sample, sample)
 	}
 	return p.Write(w)
+}
+
+// process is what a holder is called in profiles. The caller has mu.
+func (t *Tracker) process(m backend.Meta) string {
+	name := fmt.Sprintf("%s/%d", m.Service, m.PID)
+	if !t.processes[name] {
+		if len(t.processes) == maxProcesses {
+			return "_other"
+		}
+		t.processes[name] = true
+	}
+	return name
 }
 
 func (t *Tracker) spending() spending {

@@ -1,22 +1,23 @@
 package contention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/blame"
-	"github.com/holdfast-go/holdfast/internal/keyclass"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
 // Config adjusts a [Tracker]. The zero value is ready for use.
 type Config struct {
 	// KeyClass returns what kind of lock a key is; the profile has it as the label "class".
-	// Default: what stands before the first separator or digit.
+	// Default: what locker.Config.Classes says.
 	KeyClass func(key string) string
 
 	// TraceURL is where a trace is shown, with {trace} for its id: the page links to it. For
@@ -32,17 +33,21 @@ type Tracker struct {
 	began time.Time
 	blame blame.Keys // has each *lock that waits or holds
 
-	mu     sync.Mutex // guards what follows, and what may change of a lock
-	spent  spending
-	recent [2][]Lock // the longest waits and holds of the last minute
+	mu        sync.Mutex // guards what follows, and what may change of a lock
+	spent     spending
+	processes map[string]bool // other ones that the profile has as holders
+
+	longestWaits, longestHolds []Lock // of those that ended in the last minute
+
+	deadlocks []Deadlock // the last ones, the latest first
 }
 
 // New returns a Tracker.
 func New(cfg Config) *Tracker {
-	if cfg.KeyClass == nil {
-		cfg.KeyClass = keyclass.Of
+	return &Tracker{
+		cfg: cfg, began: time.Now(), spent: spending{}, processes: map[string]bool{},
+		longestWaits: []Lock{}, longestHolds: []Lock{}, deadlocks: []Deadlock{}, // never null in JSON
 	}
-	return &Tracker{cfg: cfg, began: time.Now(), spent: spending{}}
 }
 
 // depth is how much of a caller's stack is kept.
@@ -78,7 +83,7 @@ func (t *Tracker) Begin(ctx context.Context, op string, h locker.Hold) (context.
 		return context.WithValue(ctx, opKey{}, &lock{Hold: h, lease: true}), ignore
 	case !known:
 	case op == locker.OpWait:
-		on := t.blame.Wait(l.Key, l.named, l)
+		on := t.blame.Wait(l.Key, l.named, l, false)
 		return ctx, func(locker.Hold, error) { t.done(l, on) }
 	case op == locker.OpAttempt:
 		return ctx, func(_ locker.Hold, err error) { t.attempt(l, err) }
@@ -91,29 +96,47 @@ func (t *Tracker) Event(ctx context.Context, e locker.Event) {
 	l, known := ctx.Value(opKey{}).(*lock)
 	switch {
 	case !known:
+	case e.Kind == locker.EventDeadlock:
+		t.deadlock(e.Cycle)
 	case e.Kind == locker.EventWake:
-		t.blame.Told(l.Key, e.Before)
+		t.blame.Told(l.Key, e.Before, false)
 	case e.Kind == locker.EventGrant && !l.lease:
 		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, From: time.Now()}
 		t.blame.Begin(l.Key, &l.hold)
 	}
 }
 
+// deadlock keeps a cycle, which each of its waits may tell, beginning with itself.
+func (t *Tracker) deadlock(cycle []locker.Waiting) {
+	first := slices.Index(cycle, slices.MinFunc(cycle, func(a, b locker.Waiting) int { return cmp.Compare(a.Holds, b.Holds) }))
+	d := Deadlock{time.Now(), slices.Concat(cycle[first:], cycle[:first])}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deadlocks = slices.DeleteFunc(t.deadlocks, func(o Deadlock) bool { return slices.Equal(o.Waits, d.Waits) })
+	t.deadlocks = slices.Insert(t.deadlocks, 0, d)[:min(len(t.deadlocks)+1, longest)]
+}
+
 // done ends a wait, which is what the profiles are of.
 func (t *Tracker) done(l *lock, on *blame.Wait) {
 	now := time.Now()
-	all, class := t.blame.Done(on, now), t.cfg.KeyClass(l.Key)
+	all, class := t.blame.Done(on, now), l.Class
+	if t.cfg.KeyClass != nil {
+		class = t.cfg.KeyClass(l.Key)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spent.add(site{l.stack, class, false}, now.Sub(on.Since))
+	t.spent.add(site{l.stack, class, ""}, now.Sub(on.Since))
 	for _, c := range all {
-		holder, here := c.Here.(*lock)
-		if !here {
-			holder = &lock{}
+		if c.For() == 0 {
+			continue // it was named, and no more
 		}
-		t.spent.add(site{holder.stack, class, true}, c.For)
+		if holder, ours := c.Who.Here.(*lock); ours {
+			t.spent.add(site{holder.stack, class, here}, c.For())
+		} else {
+			t.spent.add(site{class: class, holder: t.process(c.Who.Meta)}, c.For())
+		}
 	}
-	t.recent[0] = remember(t.recent[0], l, on.Since, now, all)
+	t.longestWaits = remember(t.longestWaits, l, on.Since, now, all[:min(len(all), 16)])
 }
 
 // attempt takes note of whom the store names.
@@ -145,5 +168,5 @@ func (t *Tracker) over(l *lock) {
 	t.blame.End(&l.hold, now)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.recent[1] = remember(t.recent[1], l, l.hold.From, now, nil)
+	t.longestHolds = remember(t.longestHolds, l, l.hold.From, now, nil)
 }

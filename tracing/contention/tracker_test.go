@@ -2,6 +2,7 @@ package contention_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -31,16 +32,34 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const theirs, theirTrace = "00-" + theirTrace + "-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"
 
 // elsewhere makes a backend seem to be another process's, whose clock is an hour ahead.
-type elsewhere struct{ backend.Backend }
+type elsewhere struct {
+	backend.Backend
+	pid     int    // 0: 7
+	service string // "": billing <b>
+}
 
 func (e elsewhere) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	c.Meta = backend.Meta{Service: "billing <b>", Host: "far", PID: 7, Traceparent: theirs, Since: time.Now().Add(time.Hour)}
-	return e.Backend.TryAcquire(ctx, c)
+	return e.Backend.TryAcquire(ctx, e.theirs(c))
+}
+
+func (e elsewhere) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	return e.Backend.Release(ctx, e.theirs(c))
+}
+
+func (e elsewhere) theirs(c backend.Claim) backend.Claim {
+	c.Meta = backend.Meta{
+		Service: cmp.Or(e.service, "billing <b>"), Host: "far", PID: cmp.Or(e.pid, 7), Traceparent: theirs, Since: c.Meta.Since.Add(time.Hour),
+	}
+	if n := len(c.Before); n > 0 { // the last is the claim itself
+		c.Before = slices.Clone(c.Before)
+		c.Before[n-1].Meta = c.Meta
+	}
+	return c
 }
 
 func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[struct{}] {
 	t.Helper()
-	l, err := locker.New(b, locker.Bare, locker.Config{Observer: o})
+	l, err := locker.New(b, locker.Bare, locker.Config{Observer: o, Classes: []string{"order-*", "invoice-*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +71,7 @@ func client(t *testing.T, b backend.Backend, o locker.Observer) *locker.Client[s
 func shop(t *testing.T, tracker *contention.Tracker) (end func()) {
 	t.Helper()
 	b := membackend.New()
-	near, far := client(t, b, tracker), client(t, elsewhere{b}, nil)
+	near, far := client(t, b, tracker), client(t, elsewhere{Backend: b}, nil)
 	order, err1 := near.Lock(t.Context(), "order-17<x>")
 	theirs, err2 := far.Lock(t.Context(), "invoice-4")
 	if err1 != nil || err2 != nil {
@@ -112,7 +131,7 @@ func TestSnapshot(t *testing.T) {
 				t.Errorf("nobody blocks %+v", w)
 			case b.Here && w.Key == "order-17<x>" && w.Attempts == 0 && b.Token == s.Holds[0].Token && b.Where == s.Holds[0].Where:
 				here++
-			case !b.Here && w.Key == "invoice-4" && b.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 1 && !b.Since.After(w.Since):
+			case !b.Here && w.Key == "invoice-4" && b.PID == 7 && b.Trace == theirTrace && w.Position == 1 && w.Attempts > 0 && !b.Since.After(w.Since):
 				there++
 			default:
 				t.Errorf("%+v is blocked by %+v", w, b)
@@ -129,6 +148,20 @@ func TestSnapshot(t *testing.T) {
 		if len(s.LongestHolds) != 4 || s.LongestHolds[0].For != 15*time.Second || len(s.LongestWaits) != 3 ||
 			s.LongestWaits[2].For != 15*time.Second || s.LongestWaits[0].Blocker == nil || !strings.Contains(s.LongestWaits[0].Where, "tracker_test.go") {
 			t.Errorf("the longest waits %+v, holds %+v", s.LongestWaits, s.LongestHolds)
+		}
+		for _, w := range s.LongestWaits { // of which each tells who held meanwhile, as its bars do
+			sum := time.Duration(0)
+			for _, h := range w.Held {
+				if sum += h.To.Sub(h.From); h.From.Before(w.Since) || h.To.After(w.Since.Add(w.For)) || h.To.Before(h.From) {
+					t.Errorf("held from %v to %v in a wait since %v of %v", h.From, h.To, w.Since, w.For)
+				}
+			}
+			if len(w.Held) == 0 || w.Held[0].By.String() != w.Blocker.String() || sum != w.For {
+				t.Errorf("in a wait of %v for %s held %+v, blocked by %v", w.For, w.Key, w.Held, w.Blocker)
+			}
+		}
+		if page := get(t, tracker, "/debug/locks/").Body.String(); strings.Count(page, `width="100.00%"`) != 3 || !strings.Contains(page, "billing &lt;b&gt; on far, pid 7") {
+			t.Errorf("the page does not draw the three waits:\n%s", page)
 		}
 		time.Sleep(2 * time.Minute)
 		if s := tracker.Snapshot(); len(s.LongestHolds)+len(s.LongestWaits) > 0 {
@@ -210,7 +243,9 @@ func TestProfile(t *testing.T) {
 func TestProfileOfSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracker := contention.New(contention.Config{})
+		var holders []string
 		samples := func(path string) (waits int64, delay time.Duration, top []string) {
+			holders = nil
 			p, err := profile.ParseData(get(t, tracker, path).Body.Bytes())
 			if err != nil {
 				t.Fatal(err)
@@ -218,7 +253,9 @@ func TestProfileOfSeconds(t *testing.T) {
 			for _, s := range p.Sample {
 				waits, delay = waits+s.Value[0], delay+time.Duration(s.Value[1])
 				top = append(top, s.Location[0].Line[0].Function.Name)
+				holders = append(holders, s.Label["holder"]...)
 			}
+			slices.Sort(holders)
 			return waits, delay, top
 		}
 		end := shop(t, tracker)
@@ -226,12 +263,12 @@ func TestProfileOfSeconds(t *testing.T) {
 		end()
 		waits, delay, top := samples("/debug/locks/holders")
 		slices.Sort(top)
-		if waits != 3 || delay != 30*time.Second || len(top) != 2 || top[0] != "another process" ||
-			!strings.HasSuffix(top[1], "contention_test.shop") {
-			t.Errorf("holders: %d, %v, %q", waits, delay, top)
+		if waits != 3 || delay != 30*time.Second || len(top) != 2 || top[0] != "billing <b>/7" ||
+			!strings.HasSuffix(top[1], "contention_test.shop") || !slices.Equal(holders, []string{"billing <b>/7", "this process"}) {
+			t.Errorf("holders: %d, %v, %q, %q", waits, delay, top, holders)
 		}
-		if n, _, _ := samples("/debug/locks/profile?seconds=5"); n != 0 {
-			t.Errorf("%d waits in five seconds in which nobody waited", n)
+		if n, _, _ := samples("/debug/locks/profile?seconds=5"); n != 0 || holders != nil {
+			t.Errorf("%d waits in five seconds in which nobody waited, holders %q", n, holders)
 		}
 		go func() {
 			time.Sleep(time.Second)
@@ -244,6 +281,41 @@ func TestProfileOfSeconds(t *testing.T) {
 		}
 		if n, _, _ := samples("/debug/locks/profile"); n != 6 {
 			t.Errorf("%d waits in all, want 6", n)
+		}
+	})
+}
+
+// A profile tells two hundred other processes apart, and no more.
+func TestProfileOfManyProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const processes = 205
+		b, tracker := membackend.New(), contention.New(contention.Config{})
+		near := client(t, b, tracker)
+		for i := range processes {
+			far := client(t, elsewhere{b, i + 1, ""}, nil)
+			g, err := far.Lock(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(time.Second, func() { _ = g.Unlock() })
+			waitFor(t, near, "k")
+			if err := far.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := near.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		p, err := profile.ParseData(get(t, tracker, "/debug/locks/holders").Body.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := map[string]int64{}
+		for _, s := range p.Sample {
+			counts[s.Label["holder"][0]] += s.Value[0]
+		}
+		if len(counts) != 201 || counts["billing <b>/1"] != 1 || counts["billing <b>/200"] != 1 || counts["_other"] != processes-200 {
+			t.Errorf("%d holders: %v", len(counts), counts)
 		}
 	})
 }
@@ -263,7 +335,7 @@ func TestWaitsAreWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, tracker := membackend.New(), contention.New(contention.Config{})
 		slow := &slow{b, time.Second}
-		near, far := client(t, slow, tracker), client(t, elsewhere{b}, nil)
+		near, far := client(t, slow, tracker), client(t, elsewhere{Backend: b}, nil)
 		theirs, err := far.Lock(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
@@ -330,4 +402,44 @@ type slow struct {
 func (s *slow) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	time.Sleep(s.answer)
 	return s.Backend.TryAcquire(ctx, c)
+}
+
+// Two waits of a deadlock are one row, which is there when it is over.
+func TestDeadlockIsARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker, b := contention.New(contention.Config{}), membackend.New()
+		l, err := locker.New(b, locker.Bare, locker.Config{Observer: tracker, Service: "shop", BreakDeadlocks: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waits sync.WaitGroup
+		keys := []string{"one<", "two"}
+		var held []*locker.Guard[struct{}]
+		for _, key := range keys {
+			g, err := l.Lock(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, g)
+		}
+		for i, g := range held {
+			waits.Go(func() {
+				other, _ := l.Lock(g.Context(), keys[1-i])
+				_ = other.Unlock()
+				_ = g.Unlock()
+			})
+		}
+		waits.Wait()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		s := tracker.Snapshot()
+		if len(s.Deadlocks) != 1 || len(s.Deadlocks[0].Waits) != 2 || s.Deadlocks[0].Waits[0].Holds != keys[0] || s.Deadlocks[0].Waits[0].For != keys[1] {
+			t.Errorf("deadlocks: %+v", s.Deadlocks)
+		}
+		page := get(t, tracker, "/debug/locks/").Body.String()
+		if strings.Count(page, " ago</td><td><div>shop on ") != 1 || strings.Contains(page, keys[0]) {
+			t.Errorf("the page has no row of it: %s", page)
+		}
+	})
 }

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/holdfast-go/holdfast/internal/etcdbin"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // An Etcd is an etcd of our own, of one member. It does not wait for the disk, so that libraries
@@ -26,7 +26,7 @@ type Etcd struct {
 
 // StartEtcd runs etcd on free ports of the loopback address, and returns when it answers.
 func StartEtcd() (*Etcd, error) {
-	path, err := etcdbin.Path("etcd")
+	path, err := testserver.EtcdProgram("etcd")
 	if err != nil {
 		return nil, err
 	}

@@ -1,24 +1,27 @@
--- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead)
+-- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead, rule)
 --   -> token | {SHORT, token, clock} | {OK, token, reserved}
 --   | {OK, token, reserved, '+' and the state, or '-'} | {EARLY, ms}
+--   | either with one more: the last token of a hold whose lease ran out
 --   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
 -- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
 -- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
--- the state, and '!' for one that is not to be granted early; it and what follows are left out for
--- 'x' without a minimum token.
+-- the state, and '!' for one that is not to be granted early. The rule is that of lib/guard. From the
+-- queue on they may be left out at the end: nothing, 1, 'x', 0, 0, none.
+local id, px, tail, queue, reserve, form, minimum, ahead_by, rule = unpack(ARGV)
+local key = KEYS[1]
+-- uses: lib/short
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY, SHORT = 1, 2, 3, 4, 6, 7, 8, 9, 10
 -- uses: lib/guard
-local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal or closed then return refusal or closed end
 local stored = redis.pcall('GET', key)
 
-local plain, waits = not ARGV[6] or ARGV[6] == 'x', #ARGV[4] > 1
+local plain, waits = not form or form == 'x', queue and #queue > 1
 local short = type(stored) == 'string' and stored
-local counter = plain and (not stored and 0 or short and tonumber(string.match(short, '^h2 (%d+)$')))
+local counter = plain and (not stored and 0 or short and tonumber(string.match(short, IS_FREE)))
 
 -- The short way: a plain exclusive claim, and a lock that is free, and nobody waits, so nobody is
 -- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is
@@ -28,31 +31,30 @@ local counter = plain and (not stored and 0 or short and tonumber(string.match(s
 if counter then
   local time = redis.call('TIME')
   local clock = time[1] * 1000000 + time[2]
-  local minimum = ARGV[8] and ARGV[7] ~= '0' and math.min(ARGV[7], clock + ARGV[8])
-  local least = minimum and math.max(clock, minimum) or clock
+  local least = clock
+  if minimum and minimum ~= '0' then least = math.max(clock, math.min(minimum, clock + ahead_by)) end
   local token = least
-  if counter >= least then token = counter + 1 end
-  local last = token + ARGV[5] - 1
+  if counter >= least then token = counter + 1 end -- safeguard: token-counter
+  local last = token + (reserve or 1) - 1
   if last <= least + 10000 then -- else ahead of the clock: see NEAR in lib/clock
-    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on
-    -- some servers, and %.0f costs twice as much.)
-    local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
-    local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
-    return reply.err and reply or minimum and {SHORT, token, clock} or token
+    -- The only write, and one command: all of the grant is stored or nothing.
+    local value = string.format(RECENT, last / 1000000, last % 1000000) .. ' ' .. tail
+    local reply = redis.pcall('SET', key, value, 'PX', px)
+    return reply.err and reply or minimum and minimum ~= '0' and {SHORT, token, clock} or token
   end
 end
 
 -- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes
 -- nothing.
 local function mark()
-  if ARGV[4] == 'w' and short and string.sub(short, -1) ~= ' ' then
+  if queue == 'w' and short and string.sub(short, -1) ~= ' ' then
     redis.pcall('SET', key, short .. ' ', 'KEEPTTL') -- if it is refused: a lost wake-up
   end
 end
 
 -- The short way of a refusal: another holds alone, and its lease runs.
 if plain and short and not waits then
-  local digits, margin, owner, meta = string.match(short, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
+  local digits, margin, owner, _, meta = string.match(short, IS_HELD)
   -- Whole ms, so at least 1 is left: never 0, which is "unknown".
   local left = owner and owner ~= id and #digits == 16 and redis.call('PTTL', key) - margin
   if left and left > 0 then
@@ -71,7 +73,7 @@ local function join()
   read_clock()
   if left then
     local margin
-    counter, margin, owner, count, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$')
+    counter, margin, owner, count, meta = string.match(stored, IS_HELD)
     expires, group = margin and now + left - margin, read_group()
   else
     local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'm', 'g', 'z', 'w:' .. id)
@@ -84,13 +86,13 @@ local function join()
     group.holders > 0 or counter > us + NEAR then
     return
   end
-  local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
+  local lease, client, ttl = string.match(queue, '^(%d+) ([^ ]*) (%d+)$')
   local ends = now + 1 + ttl
   local outlasts = math.max(ends, expires) > group.latest
   if outlasts then group.latest = math.max(ends, expires) + 1000 end -- see outlast in lib/lock
   group.tail, group.waiting = group.tail + 1, group.waiting + 1
   local number, joined = text(group.tail), nil
-  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. ARGV[3]
+  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. tail
   if left then
     joined = redis.pcall('SET', key, stored, 'KEEPTTL') -- refused when out of memory, and DEL is not
     if joined.err then return joined end
@@ -103,13 +105,13 @@ local function join()
   if type(joined) ~= 'number' then return joined end
   if outlasts then
     left = left or redis.pcall('PTTL', key)
-    local needed = group.latest - now + ARGV[2]
+    local needed = group.latest - now + px
     if type(left) ~= 'number' then left = -1 end
     if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
   end
   return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
-local reply = plain and waits and stored and join()
+local reply = plain and waits and stored and (short and moving() or join())
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 
@@ -127,7 +129,7 @@ local function position(number)
 end
 
 -- held says who holds, and when a claim at place number (none for nil) should ask again: the head
--- for the queue, whoever does not wait in it for itself, the others never.
+-- for the queue, a claim that does not wait in it for itself, the others never.
 local function held(number)
   local at, ms = number and position(number) or 0, 0
   local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
@@ -158,20 +160,24 @@ end
 -- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written
 -- yet.
 local function granted(claim, token, count)
-  if not claim.loads then return {OK, token, count} end
-  local state = read_state()
-  if refused(state) then stop(state) end
-  return {OK, token, count, state}
+  local reply = {OK, token, count}
+  if claim.loads then
+    local state = read_state()
+    if refused(state) then stop(state) end
+    reply[4] = state
+  end
+  if lapsed then reply[#reply + 1] = lapsed end -- safeguard: redis-took-over
+  return reply
 end
 
 local function long()
   load('m', 'w:' .. id)
   -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
-  if isTombstoned(lock.tombs, id) then return {LOST} end
-  local lease, client, place_ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
-  local claim = read_place('0 0  ' .. (ARGV[6] or 'x') .. ' ' .. ARGV[3])
-  local ttl = ARGV[2] - claim.keep - 1
-  if ARGV[8] then claim.min_token = math.min(ARGV[7], us + ARGV[8]) end
+  if isTombstoned(lock.tombs, id) then return {LOST} end -- safeguard: tombstone
+  local lease, client, place_ttl = string.match(queue or '', '^(%d+) ([^ ]*) (%d+)$')
+  local claim = read_place('0 0  ' .. (form or 'x') .. ' ' .. tail)
+  local ttl = px - claim.keep - 1
+  if minimum then claim.min_token = math.min(minimum, us + ahead_by) end
 
   advance(id)
 
@@ -195,7 +201,7 @@ local function long()
     return commit(claim.keep, true, more and {HELD, 1, '', 0, lock.counter} or {MISMATCH, lock.limit})
   end
 
-  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim.
+  -- Nobody overtakes: advance has let in all it could, so those that still wait are before this one.
   -- But another hold of a re-entrant owner that holds takes the key from nobody, and might wait for
   -- itself.
   if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then

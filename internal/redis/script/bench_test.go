@@ -17,15 +17,15 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	l, _ := NewLayout("", 0, 0)
 	var names, sources [2]string
 	for i, s := range []Script{own.Acquire, own.Release} {
-		names[i], sources[i] = s.SHA1, s.Source
+		names[i], sources[i] = s.SHA1(), s.Source()
 		srv.MustDo("SCRIPT", "LOAD", sources[i])
 	}
 	c := backend.Claim{Key: "bench", TTL: 30e9, NoneInFlight: true, Meta: backend.Meta{Service: "shop", Host: "host-1", PID: 4711}}
 	srv.MustDo("CONFIG", "RESETSTAT")
 	for i := range b.N {
 		c.Owner = "0123456789abcdefghijkl." + strconv.Itoa(i)
-		srv.MustDo(append([]string{"EVALSHA", names[0], "1", l.Key(c.Key)}, l.Acquire(c)...)...)
-		srv.MustDo(append([]string{"EVALSHA", names[1], "1", l.Key(c.Key)}, l.Release(c)...)...)
+		srv.MustDo(append([]string{"EVALSHA", names[0], "1", l.Key(c.Key)}, l.Acquire(c).Args...)...)
+		srv.MustDo(append([]string{"EVALSHA", names[1], "1", l.Key(c.Key)}, l.Release(c).Args...)...)
 	}
 	b.StopTimer()
 	found := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=(\d+)`).FindStringSubmatch(srv.MustDo("INFO", "commandstats"))

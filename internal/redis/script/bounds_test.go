@@ -10,7 +10,7 @@ import (
 )
 
 // No number that is stored decides how long a script runs: it works on what is there. (A server
-// that runs a script answers nobody.) What is damaged is refused, and a line that most have left
+// that runs a script answers nobody.) What is damaged is refused, and a queue that most have left
 // has gaps as long as it likes.
 //
 // covers: I2, R23
@@ -31,10 +31,10 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 			waiters = append(waiters, w.Owner)
 		}
 		if want := []string{"a", "b"}; !slices.Equal(waiters, want) {
-			t.Errorf("in line: %q, want %q", waiters, want)
+			t.Errorf("in the queue: %q, want %q", waiters, want)
 		}
 		if _, err := r.ask(queued("b")); err == nil || !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("the last in line asks: %v, want ErrHeld", err)
+			t.Errorf("the last in the queue asks: %v, want ErrHeld", err)
 		}
 	})
 	t.Run("holders", func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestNoScriptCountsOutAGap(t *testing.T) {
 		}
 		c := backend.Claim{Key: r.key, Owner: "me", Hold: "hold", Reentrant: true, TTL: minute, MinToken: 1000}
 		for name, reply := range map[string]any{
-			"renew": r.eval(own.Renew, r.l.Renew(c)...), "release": r.eval(own.Release, r.l.Release(c)...),
+			"renew": r.send(r.l.Renew(c)), "release": r.send(r.l.Release(c)),
 		} {
 			if _, code := open(reply); code != codeForeign {
 				t.Errorf("%s: %v, want to be refused", name, reply)

@@ -1,14 +1,20 @@
--- The string dialect: ACQUIRE, RENEW, RELEASE and INSPECT, as in the files of those names, named by
--- the last argument. The lock is 'SET key id NX PX ttl' and compare-and-delete, as the Redlock
--- text, redsync, bsm/redislock, node-redlock and redis-py have it: it excludes them and they
--- exclude it. An owner that is not ours is any string. Plain exclusive claims only.
+-- The string dialect:
+--   acquire(id, px, tail, minimum token or 0, µs that it may be ahead)
+--   renew(id, ttl, keep, minimum token or 0)
+--   release(id, keep, ms of a tombstone or 0)
+--   inspect()
+-- that name first, and then what the arguments of the files of those names are. The lock is 'SET
+-- key id NX PX ttl' and compare-and-delete, as the Redlock text, redsync, bsm/redislock,
+-- node-redlock and redis-py have it: it excludes them and they exclude it. An owner that is not
+-- ours is any string. Plain exclusive claims only.
 --
 -- KEYS[2], in the same slot, is what they do not have: 'h2 counter count id n <n bytes of
 -- tombstones> meta': the last token, and how many our last hold had, its id and its Meta. It
 -- outlives the lock.
 -- uses: lib/run lib/clock lib/tombstones
 local OK, HELD, LOST, FOREIGN = 1, 2, 3, 4
-local key, beside, id = KEYS[1], KEYS[2], ARGV[2] and ARGV[1]
+local verb, id = unpack(ARGV)
+local key, beside = KEYS[1], KEYS[2]
 local counter, count, ours, meta, tombs = 0, 1, '', '', {ends = 0}
 local owner
 
@@ -47,11 +53,11 @@ local function keep_beside(ms, keep)
     ' ' .. list .. meta, 'PX', text(math.max(ms, run('PTTL', beside))))
 end
 
-local function acquire()
+local function acquire(px, tail, minimum, ahead_by)
   if isTombstoned(tombs, id) then return {LOST} end
-  local keep, reserve, says = string.match(ARGV[3], '^(%d+) [^ ]+ (%d+) (.*)$')
+  local keep, reserve, says = string.match(tail, '^(%d+) [^ ]+ (%d+) (.*)$')
   keep, reserve = tonumber(keep), tonumber(reserve)
-  local lease = ARGV[2] - keep
+  local lease = px - keep
   if owner == id then -- a repeat: the same tokens; a replica refuses to write the lease again
     lease = math.max(lease, run('PTTL', key))
     run('PEXPIRE', key, text(lease))
@@ -60,7 +66,7 @@ local function acquire()
   elseif owner then -- 0 ms is "unknown": a lock without an end
     return {HELD, math.max(0, run('PTTL', key)), owner == ours and meta or '', 0, counter}
   end
-  local least = math.max(us, math.min(ARGV[7], us + ARGV[8]))
+  local least = math.max(us, math.min(minimum, us + ahead_by))
   local token = math.max(counter + 1, least)
   count = math.max(1, math.min(reserve, least + NEAR - token)) -- as in admit of lib/holders
   counter = token + count - 1
@@ -73,24 +79,25 @@ local function acquire()
 end
 
 -- The lock's own key ends with its lease, so what is not there is over.
-local function renew()
+local function renew(ttl, keep, minimum)
   if owner ~= id then
-    primary()
+    primary() -- safeguard: dialect-primary-renew
     return {LOST}
   end
-  local lease, least = ARGV[2] + 1, tonumber(ARGV[4])
+  local lease = ttl + 1
   -- PEXPIRE is taken when out of memory, and so is what follows it in the same script.
   run('PEXPIRE', key, text(math.max(lease, run('PTTL', key))))
-  counter = math.max(counter, least + count - 1)
-  keep_beside(lease, tonumber(ARGV[3]))
+  counter = math.max(counter, minimum + count - 1)
+  keep_beside(lease, tonumber(keep))
   return {OK}
 end
 
-local function release()
-  if owner == id then run('DEL', key) else primary() end -- taken when out of memory, not by a replica
-  if tonumber(ARGV[3]) > 0 then
-    addTombstone(tombs, id, tonumber(ARGV[3]))
-    keep_beside(0, tonumber(ARGV[2]))
+local function release(keep, tombstone)
+  -- Taken when out of memory, not by a replica.
+  if owner == id then run('DEL', key) else primary() end -- safeguard: dialect-primary-release
+  if tombstone ~= '0' then
+    addTombstone(tombs, id, tonumber(tombstone))
+    keep_beside(0, tonumber(keep))
   end
   if owner ~= id then return {LOST} end
   redis.pcall('PUBLISH', key .. ':free', 'free')
@@ -108,5 +115,5 @@ end
 
 return answer(function()
   load()
-  return ({acquire = acquire, renew = renew, release = release, inspect = inspect})[ARGV[#ARGV]]()
+  return ({acquire = acquire, renew = renew, release = release, inspect = inspect})[verb](unpack(ARGV, 3))
 end)

@@ -54,7 +54,8 @@
 // uses: …" stands for the libraries of lib/ that it names. golden/ has the scripts as they run.
 //
 // A verb begins with its short ways, for what is most often so, before the libraries of the long
-// way: they cost a few commands and no more. The long way knows all cases. It loads the lock,
+// way: they cost a few commands and no more. Only lib/short.lua knows how the STRING is written,
+// and for clients short.go; a test holds the two to the same. The long way knows all cases. It loads the lock,
 // changes it in memory, and writes once, at its end. Both ways answer alike. inspect.lua reads
 // several locks at once and changes nothing, so it tells what is stored, and [Layout.DecodeInspect]
 // makes sense of it: the client has the time.

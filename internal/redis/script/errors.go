@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -56,7 +57,9 @@ var uncoded = []struct {
 }
 
 // inScript is what Redis 6 puts before an error of a command that a script called.
-var inScript = regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
+var inScript = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(Error running script \(call to f_[0-9a-f]*\): )?(@user_script: ?[0-9]+: )+`)
+})
 
 // ErrorCode returns an error reply without what server and client library put around it, and its
 // first word, as in READONLY. A library may have taken an ERR from the beginning.
@@ -64,7 +67,7 @@ func ErrorCode(text string) (code, message string) {
 	for _, before := range []string{"ERR ", "EXECABORT Transaction discarded because of: "} {
 		text = strings.TrimPrefix(text, before)
 	}
-	text = strings.TrimPrefix(text[len(inScript.FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
+	text = strings.TrimPrefix(text[len(inScript().FindString(text)):], "-") // Redis 6 doubles the '-' of an error from a script
 	code, _, _ = strings.Cut(text, " ")
 	return code, text
 }
@@ -88,13 +91,13 @@ func ServerError(text string) error {
 }
 
 // userName is what Redis 7.2 and later say of a user without permissions.
-var userName = regexp.MustCompile(`\bUser \S+ has`)
+var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bUser \S+ has`) })
 
 // withoutArguments cuts off an error the echo of the arguments, which may be those of AUTH, the
 // name of the user, and what is too long for a log.
 func withoutArguments(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
-	text = userName.ReplaceAllString(text, "User *** has")
+	text = userName().ReplaceAllString(text, "User *** has")
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "") + "…"
 	}

@@ -17,7 +17,7 @@ func newSpecial(more string) *special {
 
 // escape percent-encodes what is special, byte by byte. It is injective: what it writes for '%' no
 // other input gives.
-func escape(s string, special *special) string {
+func (special *special) escape(s string) string {
 	n := 0
 	for i := range len(s) {
 		if special[s[i]] {

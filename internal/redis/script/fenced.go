@@ -8,42 +8,42 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-var fenced = load("fenced").Source
+var fenced = load("fenced")
 
 // Fenced returns the script that runs source, a Lua script with its own KEYS and ARGV, in the step
 // that proves a token; see fenced.lua.
 func Fenced(source string) Script {
-	return newScript("local function apply(KEYS, ARGV)\n" + source + "\nend\n" + fenced)
+	return newScript("local function apply(KEYS, ARGV)\n" + source + "\nend\n" + fenced.Source())
+}
+
+// Fenced returns the request of a [Fenced] script, for which keys and args are those of source.
+func (l Layout) Fenced(key string, token uint64, source string, keys, args []string) Request {
+	of := l.FencedKeys(key)
+	first := strconv.Itoa(len(of) + 1) // of the keys of source
+	return Request{
+		Fenced(source), append(of, keys...), append([]string{strconv.FormatUint(token, 10), first}, args...),
+	}
 }
 
 // FencedKeys returns the keys that a [Fenced] script has before those of its source.
 func (l Layout) FencedKeys(key string) []string {
-	if l.dialect {
-		return []string{l.Key(key), l.fenceKey(key), l.sideKey(key)}
+	k := l.Key(key)
+	if l.isDialect() {
+		return []string{k, l.fenceKey(k), sideKey(k)}
 	}
-	return []string{l.Key(key), l.fenceKey(key)}
+	return []string{k, l.fenceKey(k)}
 }
 
-// fenceKey is that of the mark of fenced.lua, in the slot of the lock. No lock has it, as it does
-// not end in a brace, and in the string dialect as it ends as side keys do.
-func (l Layout) fenceKey(key string) string {
-	k := l.Key(key)
+// fenceKey is that of the mark of fenced.lua, in the slot of the lock whose key is k. No lock has it,
+// as it does not end in a brace, and in the string dialect as it ends as side keys do.
+func (l Layout) fenceKey(k string) string {
 	switch {
-	case !l.dialect:
+	case !l.isDialect():
 		return k + ":fence"
 	case tagged(k):
 		return k + ":fence" + sideSuffix
 	}
 	return "{" + k + "}:fence" + sideSuffix
-}
-
-// Fenced returns the arguments that a [Fenced] script has before those of its source.
-func (l Layout) Fenced(token uint64) []string {
-	ours := "1"
-	if l.dialect {
-		ours = "2"
-	}
-	return []string{strconv.FormatUint(token, 10), ours}
 }
 
 // DecodeFenced reads the reply to a [Fenced] script, and returns that of its source; nil stands for

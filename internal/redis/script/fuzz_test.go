@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// FuzzGroupState damages what several holders and a line are made of. A live holder that is counted
+// FuzzGroupState damages what several holders and a queue are made of. A live holder that is counted
 // is never joined by one that it excludes, and whatever is refused as foreign is left as it was.
 //
 // covers: I2, R23
@@ -45,7 +45,7 @@ func FuzzGroupState(f *testing.F) {
 		if mode >= 128 { // a heartbeat neither ends a hold that runs, nor writes over what it refuses
 			waiter := queued("waiter")
 			waiter.Key, waiter.TTL = r.key, minute
-			_, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{waiter})...), 1)
+			_, err := DecodeHeartbeat(r.send(r.l.Heartbeat([]backend.Claim{waiter})), 1)
 			is, isErr := r.inspect()
 			switch {
 			case err != nil && r.stored() != before:

@@ -22,7 +22,7 @@ func encodeBefore(before []backend.Past) string {
 }
 
 // DecodeHanded reads a message on a client's channel: "token reserved lease id key", a grant that
-// was handed over to a claim in line, and who held before, if the release said so; with a line more
+// was handed over to a claim in the queue, and who held before, if the release said so; with a line more
 // for a claim that loads the state, which is the state as decodeState reads it, or '?' if the claim
 // is to ask for it: then the wake-up is no grant. topic is the claim's [Layout.Topic]. ok is false
 // for what is no such message, which is to be ignored: the claim asks by itself.

@@ -1,16 +1,18 @@
 -- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim:
---   id, ttl of its place, lease)
+--   id, ttl of its place, lease; and at the end the guard's rule, if there is one)
 --   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
 -- A place that is still in its queue has a position, and lasts for its ttl from now at least. A
 -- claim without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE
--- tells which. Whoever is next is let in first, if something is over. ms is for the lowest
+-- tells which. The next waiter is let in first, if something is over. ms is for the lowest
 -- position. Of several locks only those are looked after that take the short way, so that the
 -- script is short: without positions nothing was done about a lock, and it is to be asked about
 -- alone.
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
-local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a lock, and the mark if any
+local how_many, client = unpack(ARGV)
+local mark = KEYS[how_many + 1]
+local locks, KEYS, rule = KEYS, {KEYS[1], mark}, mark and ARGV[#ARGV] -- what libraries see: one lock
 -- uses: lib/guard
-local key, id, several = KEYS[1], '', ARGV[1] ~= '1'
+local key, id, several = KEYS[1], '', how_many ~= '1'
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal then return refusal end
@@ -45,19 +47,20 @@ local function keep(key, margin, first, last)
   local head = string.match(found[1] or '', '^(%d+) ')
   if not head or tonumber(head) <= now then return end
   for i = first, last, 3 do
+    local name, ttl, lease = unpack(ARGV, i, i + 2)
     local n = #positions + 1
     local number = fields[n + 6]
     positions[n] = '0'
     if number then
       at = at + 1
       local ends, asks, who = string.match(found[at] or '', '^(%d+) %d+ [^ ]* ([^ ]+ %d+ ([^ ]+) .*)$')
-      if who ~= ARGV[i] then return end
+      if who ~= name then return end
       if tonumber(ends) > now then
-        positions[n], ends = position(number, group), math.max(ends, now + 1 + ARGV[i + 1])
+        positions[n], ends = position(number, group), math.max(ends, now + 1 + ttl)
         if number + 0 == group.head then ms = (owner and expires or group.soonest) - now end
         latest = math.max(latest, ends)
         sets[#sets + 1] = places[at + 2]
-        sets[#sets + 1] = text(ends) .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[2] .. ' ' .. asks
+        sets[#sets + 1] = text(ends) .. ' ' .. lease .. ' ' .. client .. ' ' .. asks
       end
     end
   end
@@ -74,23 +77,25 @@ local function keep(key, margin, first, last)
   return table.concat(positions, ' '), counter, ms, owner and fields[6] or ''
 end
 
-local reply, first = {OK}, 5
-for n = 1, tonumber(ARGV[1]) do
-  local last = first + 3 * ARGV[first - 1] - 1
-  local positions, counter, ms, meta = keep(locks[n], ARGV[first - 2], first, last)
+local reply, first = {OK}, 3
+for n = 1, tonumber(how_many) do
+  local margin, claims = unpack(ARGV, first, first + 1)
+  local last = first + 1 + 3 * claims
+  local positions, counter, ms, meta = keep(locks[n], margin, first + 2, last)
   if positions or several then
     local i = #reply
     reply[i + 1], reply[i + 2] = positions or '', counter or 0
     reply[i + 3], reply[i + 4] = ms or 0, meta or ''
   end
-  first = last + 3
+  first = last + 1
 end
 if #reply > 1 then return reply end
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/short lib/lock lib/state lib/holders lib/queue
 
 local function long()
-  local last = 4 + 3 * ARGV[4]
+  local margin, claims = unpack(ARGV, 3, 4)
+  local last = 4 + 3 * claims
   local numbers, places, positions, ms = {'m'}, {}, {}, 0
   for i = 5, last, 3 do numbers[#numbers + 1] = 'w:' .. ARGV[i] end
   load(unpack(numbers))
@@ -101,11 +106,12 @@ local function long()
   fetch(places)
   advance()
   for i = 5, last, 3 do
+    local name, ttl, lease = unpack(ARGV, i, i + 2)
     local n = #positions + 1
-    local number, ends, asks = find_place(ARGV[i])
+    local number, ends, asks = find_place(name)
     positions[n] = '0'
     if number and ends > now then
-      write_place(number, math.max(ends, now + 1 + ARGV[i + 1]), ARGV[i + 2], ARGV[2], asks)
+      write_place(number, math.max(ends, now + 1 + ttl), lease, client, asks)
       positions[n] = position(number, lock)
       if number == lock.head then
         ms = math.max(0, (lock.owner and lock.expires or lock.holders > 0 and lock.soonest or now) - now)
@@ -113,7 +119,7 @@ local function long()
     end
   end
   if more then ms = 1 end
-  return commit(tonumber(ARGV[3]), true,
+  return commit(tonumber(margin), true,
     {OK, table.concat(positions, ' '), lock.counter, ms, lock.owner and get('m') or ''})
 end
 return answer(long)

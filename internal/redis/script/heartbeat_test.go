@@ -22,7 +22,7 @@ func (r rig) beat(claims ...backend.Claim) []bool {
 			claims[i].TTL = minute
 		}
 	}
-	waiting, err := waitingBy(r.eval(own.Heartbeat, r.l.For("me").Heartbeat(claims)...), len(claims))
+	waiting, err := waitingBy(r.send(r.l.For("me").Heartbeat(claims)), len(claims))
 	if err != nil {
 		r.t.Fatalf("heartbeat: %v", err)
 	}
@@ -301,7 +301,7 @@ func TestHeartbeatBehindAGuard(t *testing.T) {
 			c.Key, c.TTL = r.key, minute
 			claims = append(claims, c)
 		}
-		return waitingBy(r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat(claims)), len(claims))
+		return waitingBy(r.send(r.l.Heartbeat(claims)), len(claims))
 	}
 	_, _ = r.tryAcquire(plainClaim("a"))
 	r.pass(time.Hour)
@@ -356,7 +356,7 @@ func TestHeartbeatAfterAGuardOpens(t *testing.T) {
 	r.pass(time.Hour)
 	c = permit("p3", 2)
 	c.Key, c.TTL = r.key, minute
-	reply := r.evalKeys(r.l.Scripts().Heartbeat, r.l.Heartbeat([]backend.Claim{c}))
+	reply := r.send(r.l.Heartbeat([]backend.Claim{c}))
 	if waiting, err := waitingBy(reply, 1); err != nil || waiting[0] {
 		t.Errorf("%v, %v, want to be let in", waiting, err)
 	}
@@ -376,7 +376,7 @@ func TestHeartbeatAtAReplica(t *testing.T) {
 	r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
 	b := queued("b")
 	b.Key, b.TTL = r.key, minute
-	args := append(header(r, r.l.Scripts().Heartbeat), r.l.Heartbeat([]backend.Claim{b})...)
+	args := words(r.l.Heartbeat([]backend.Claim{b}))
 	if reply, err := r.srv.Do(args...); err == nil {
 		t.Errorf("a heartbeat at a replica = %v, want a refusal", reply)
 	}

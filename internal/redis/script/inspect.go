@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Inspected is one lock that [Scripts.Inspect] tells of.
+// Inspected is one lock that an Inspect tells of.
 type Inspected struct {
 	State backend.State
 	Err   error // [backend.ErrForeign] for what is no lock, or a damaged one
 }
 
-// DecodeInspect reads the reply to [Scripts.Inspect] for so many locks: of the first ones, one at
+// DecodeInspect reads the reply to an Inspect of so many locks: of the first ones, one at
 // least.
 func (l Layout) DecodeInspect(reply any, locks int) ([]Inspected, error) {
 	r, code := open(reply)
 	switch {
 	case code != codeOK:
 		return nil, no(r, code, reply)
-	case l.dialect:
+	case l.isDialect():
 		s, ok := decodeOfDialect(r)
 		if !ok {
 			return nil, unexpected(reply)
@@ -57,16 +57,13 @@ func decodeOfDialect(r []any) (s backend.State, ok bool) {
 	if len(r) != 2 && len(r) != 6 {
 		return s, false
 	}
-	token, ok := r[1].(int64)
-	s.Token = uint64(token)
-	if len(r) == 2 || !ok || token < 0 {
-		return s, ok && token >= 0
+	told := elements{r: r}
+	s.Token = uint64(told.number(1))
+	if len(r) == 2 {
+		return s, !told.bad
 	}
-	owner, ok1 := r[2].(string)
-	token, ok2 := r[3].(int64)
-	left, ok3 := r[4].(int64)
-	meta, ok4 := r[5].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || token < 0 || left < 0 {
+	owner, token, left, meta := told.text(2), told.number(3), told.number(4), told.text(5)
+	if told.bad {
 		return s, false
 	}
 	s.Holders = []backend.Holder{holder(owner, owner, backend.Exclusive, uint64(token), left, meta)}
@@ -76,7 +73,7 @@ func decodeOfDialect(r []any) (s backend.State, ok bool) {
 // holder is a hold as the store has it, with left ms of its lease.
 func holder(owner, id string, mode backend.Mode, token uint64, left int64, meta string) backend.Holder {
 	return backend.Holder{
-		Owner: plain(owner), ID: plain(id), Mode: mode, Token: token,
+		Owner: unescaped(owner), ID: unescaped(id), Mode: mode, Token: token,
 		TTL: max(duration(left), time.Millisecond), Meta: decodeMeta(meta),
 	}
 }
@@ -97,91 +94,134 @@ func decodeLock(stored string, now int64) (backend.State, error) {
 	return backend.State{}, foreign("not a lock")
 }
 
+// A long is the long form of a lock, of fields.
+type long struct {
+	fields map[string]string
+	now    int64 // in ms of the store's clock
+	group  group
+	state  backend.State // what has been read so far
+}
+
+// parts are what a long form is read by, in this order, and what is said of one that is damaged.
+var parts = []struct {
+	what string
+	read func(l *long) bool
+}{
+	{"fields", (*long).counter},
+	{"tombstones", (*long).tombstones},
+	{"group", (*long).groups},
+	{"fields", (*long).owner},
+	{"holders", (*long).slots},
+	{"queue", (*long).queue},
+}
+
 // decodeHash reads a lock of fields, each of which is followed by its value.
 func decodeHash(lines []string, now int64) (backend.State, error) {
-	fields := make(map[string]string, len(lines)/2)
+	l := &long{fields: make(map[string]string, len(lines)/2), now: now}
 	for i := 0; i+1 < len(lines); i += 2 {
-		fields[lines[i]] = lines[i+1]
+		l.fields[lines[i]] = lines[i+1]
 	}
-	switch version, ok := fields["v"]; {
+	switch v, ok := l.fields["v"]; {
 	case !ok:
 		return backend.State{}, foreign("a hash without a layout version")
-	case version != "h2":
+	case v != version:
 		return backend.State{}, foreign("a layout version that is not known here")
 	}
-	counter, ok := number(fields["f"])
-	if !ok {
-		return backend.State{}, damaged("fields")
+	for _, part := range parts {
+		if !part.read(l) {
+			return backend.State{}, damaged(part.what)
+		}
 	}
-	for z := fields["z"]; z != ""; {
-		var tomb string
-		tomb, z, ok = strings.Cut(z, ";")
+	return l.state, nil
+}
+
+func (l *long) counter() bool {
+	counter, ok := number(l.fields["f"])
+	l.state.Token = uint64(counter)
+	return ok
+}
+
+// tombstones are told to nobody, but must not be damaged.
+func (l *long) tombstones() bool {
+	for z := l.fields["z"]; z != ""; {
+		tomb, rest, ok := strings.Cut(z, ";")
 		ends, id, ok2 := strings.Cut(tomb, " ")
 		if _, ok3 := number(ends); !ok || !ok2 || !ok3 || id == "" || strings.Contains(id, " ") {
-			return backend.State{}, damaged("tombstones")
+			return false
 		}
+		z = rest
 	}
-	s := backend.State{Token: uint64(counter)}
-	g, ok := readGroup(fields["g"])
-	owner, owned := fields["o"]
-	if !ok || owned && g.holders > 0 {
-		return s, damaged("group")
+	return true
+}
+
+func (l *long) groups() (ok bool) {
+	l.group, ok = readGroup(l.fields["g"])
+	_, owned := l.fields["o"]
+	return ok && (!owned || l.group.holders == 0)
+}
+
+// owner reads one exclusive hold.
+func (l *long) owner() bool {
+	owner, owned := l.fields["o"]
+	if !owned {
+		return true
 	}
-	if owned {
-		expires, ok := number(fields["x"])
-		if !ok || owner == "" {
-			return s, damaged("fields")
-		}
-		first, ok := firstToken(s.Token, fields["b"])
-		if !ok {
-			return s, damaged("tokens")
-		}
-		if expires > now {
-			h := holder(owner, owner, backend.Exclusive, first, expires-now, fields["m"])
-			s.Holders = append(s.Holders, h)
-		}
+	expires, ok1 := number(l.fields["x"])
+	first, ok2 := firstToken(l.state.Token, l.fields["b"])
+	if ok1 && expires > l.now {
+		h := holder(owner, owner, backend.Exclusive, first, expires-l.now, l.fields["m"])
+		l.state.Holders = append(l.state.Holders, h)
 	}
-	if g.holders > int64(len(fields)) {
-		return s, damaged("holders")
+	return ok1 && ok2 && owner != ""
+}
+
+// slots reads those who hold together, each from 'ends token owner id meta'.
+func (l *long) slots() bool {
+	if l.group.holders > int64(len(l.fields)) {
+		return false
 	}
-	for n := range g.holders {
-		// ends token owner id meta
-		slot := strings.SplitN(fields["k:"+strconv.FormatInt(n+1, 10)], " ", 5)
+	for n := range l.group.holders {
+		slot := strings.SplitN(l.fields["k:"+strconv.FormatInt(n+1, 10)], " ", 5)
 		if len(slot) != 5 || slot[3] == "" {
-			return s, damaged("holders")
+			return false
 		}
 		ends, ok1 := number(slot[0])
 		token, weight, ok2 := weighted(slot[1])
 		if !ok1 || !ok2 {
-			return s, damaged("holders")
+			return false
 		}
 		if slot[2] == "" {
 			slot[2] = slot[3]
 		}
-		if ends > now {
-			h := holder(slot[2], slot[3], modeFrom(g.mode), uint64(token), ends-now, slot[4])
+		if ends > l.now {
+			h := holder(slot[2], slot[3], modeFrom(l.group.mode), uint64(token), ends-l.now, slot[4])
 			h.Weight = weight
-			s.Holders = append(s.Holders, h)
+			l.state.Holders = append(l.state.Holders, h)
 		}
 	}
+	return true
+}
+
+// queue reads the places that are there, and does not look for those that left.
+func (l *long) queue() bool {
 	var places []int64
-	for name := range fields {
+	for name := range l.fields {
 		digits, isPlace := strings.CutPrefix(name, "q:")
-		if n, ok := number(digits); isPlace && ok && n >= g.head && n <= g.tail {
+		if n, ok := number(digits); isPlace && ok && n >= l.group.head && n <= l.group.tail {
 			places = append(places, n)
 		}
 	}
 	slices.Sort(places)
 	for _, n := range places {
-		w, ends, ok := readPlace(fields["q:"+strconv.FormatInt(n, 10)])
+		w, ends, ok := readPlace(l.fields["q:"+strconv.FormatInt(n, 10)])
 		if !ok {
-			return s, damaged("queue")
+			return false
 		}
-		if ends > now {
-			s.Waiters = append(s.Waiters, w)
+		if ends > l.now {
+			l.state.Waiters = append(l.state.Waiters, w)
 		}
 	}
-	return s, nil
+	return true
 }
 
 // decodeShort reads a lock that is free or has one exclusive holder, behind the ms that its key has
@@ -192,21 +232,21 @@ func decodeShort(stored string) (s backend.State, err error) {
 	if err != nil {
 		return s, unexpected(stored)
 	}
-	o, ok := Layout{}.ParseOwner(value)
-	s.Token = o.Token
-	keep := o.Keep.Milliseconds()
+	o, ok := parseShort(value)
+	s.Token = uint64(o.counter)
 	switch {
 	case !ok:
-		return s, foreign("not a lock, or of a layout version that is not known here")
+		return s, foreign("not a lock, or damaged, or of a layout version that is not known here")
 	case left < 0:
 		return s, damaged("counter, or that never ends")
-	case o.ID == "" || left <= keep:
+	case o.id == "" || left <= o.margin:
 		return s, nil
-	case o.First == 0:
+	}
+	first, ok := firstToken(s.Token, o.count)
+	if !ok {
 		return s, damaged("tokens")
 	}
-	s.Holders = []backend.Holder{holder(o.ID, o.ID, backend.Exclusive, o.First, left-keep, "")}
-	s.Holders[0].Meta = o.Meta
+	s.Holders = []backend.Holder{holder(o.id, o.id, backend.Exclusive, first, left-o.margin, o.meta)}
 	return s, nil
 }
 
@@ -223,10 +263,11 @@ func firstToken(counter uint64, count string) (first uint64, ok bool) {
 	return counter - uint64(n) + 1, true
 }
 
-// A group is that of lib/group.lua, as far as it is to be told.
+// A group is that of lib/group.lua, in the order of its fields but for their times.
 type group struct {
-	mode                string
-	holders, head, tail int64
+	mode                                                 string
+	limit, holders, unseen, head, tail, waiting, permits int64
+	weight                                               int64 // of the holders, where one counts more than once; else 0
 }
 
 // readGroup reads the field g; ok is false for a damaged one.
@@ -239,7 +280,7 @@ func readGroup(stored string) (g group, ok bool) {
 		return g, false
 	}
 	holders, weight, ok := weighted(words[2])
-	if !ok || weight > 0 && words[0] != letterPermit {
+	if !ok {
 		return g, false
 	}
 	words[2] = strconv.FormatInt(holders, 10)
@@ -249,14 +290,21 @@ func readGroup(stored string) (g group, ok bool) {
 			return g, false
 		}
 	}
-	limit, unseen, waiting, permits := n[1], n[4], n[9], n[10]
-	if weight > 0 && (int64(weight) <= holders || int64(weight) > limit) {
-		return g, false
-	}
-	g = group{words[0], holders, n[7], n[8]}
-	return g, (g.holders == 0) == (g.mode == "-") && g.holders+waiting > 0 && unseen <= g.holders &&
-		g.head > 0 && g.tail <= 1e13 && waiting <= g.tail-g.head+1 && permits <= waiting &&
-		(limit > 0 || g.mode != letterPermit && permits == 0)
+	g = group{words[0], n[1], holders, n[4], n[7], n[8], n[9], n[10], int64(weight)}
+	return g, g.holdersFit() && g.queueFits()
+}
+
+// holdersFit reports whether what is said of those who hold can be true.
+func (g *group) holdersFit() bool {
+	permit := g.mode == letterPermit
+	return (g.holders == 0) == (g.mode == "-") && g.unseen <= g.holders && (g.limit > 0 || !permit) &&
+		(g.weight == 0 || permit && g.weight > g.holders && g.weight <= g.limit)
+}
+
+// queueFits reports whether what is said of those who wait can be true.
+func (g *group) queueFits() bool {
+	return g.head > 0 && g.tail <= 1e13 && g.waiting <= g.tail-g.head+1 && g.permits <= g.waiting &&
+		g.holders+g.waiting > 0 && (g.limit > 0 || g.permits == 0)
 }
 
 // readPlace reads a place of the queue, see lib/queue.lua, and when it ends.
@@ -282,7 +330,7 @@ func readPlace(stored string) (w backend.Waiter, ends int64, ok bool) {
 		owner = id
 	}
 	w = backend.Waiter{
-		Owner: plain(owner), Mode: modeFrom(mode), Meta: decodeMeta(words[7]), Weight: weight,
+		Owner: unescaped(owner), Mode: modeFrom(mode), Meta: decodeMeta(words[7]), Weight: weight,
 	}
 	return w, ends, ok && id != ""
 }
@@ -298,7 +346,7 @@ func damaged(what string) error { return foreign("a lock with damaged " + what) 
 // number reads digits that scripts can count with.
 func number(digits string) (int64, bool) {
 	n, err := strconv.ParseUint(digits, 10, 53)
-	return int64(n), err == nil && len(digits) <= 16
+	return int64(n), err == nil && len(digits) <= 16 && n <= 1<<53-2
 }
 
 // weighted reads digits, and '*' and a weight above 1 if it is behind them; 0 without.
@@ -318,8 +366,8 @@ func numberOf(reply any) (int64, bool) {
 	return number(digits)
 }
 
-// plain is a name as the claim had it. One that we did not write is shown as it is.
-func plain(name string) string {
+// unescaped is a name as the claim had it. One that we did not write is shown as it is.
+func unescaped(name string) string {
 	if s, ok := unescape(name); ok {
 		return s
 	}

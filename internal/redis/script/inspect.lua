@@ -1,18 +1,19 @@
--- INSPECT(how many locks, unless it is one) -> {OK, seconds and µs of the clock, then what is
+-- INSPECT() of so many locks as there are KEYS -> {OK, seconds and µs of the clock, then what is
 -- stored of each lock: '' | '$ms-left value' | '#field value …', in lines | '?' for what is no lock}
 -- Reads only: it tells what was true at this instant. Of several locks it tells of the first ones,
 -- of one at least: those behind ENOUGH values are left to the next script, so that this one is
--- short. Whoever asks makes sense of it: here that would take the server four times as long.
+-- short. The client decodes them: here that would take the server four times as long.
 local OK, ENOUGH = 1, 1000
+-- uses: lib/short
 local time, values = redis.call('TIME'), 0
 local reply = {OK, time[1], time[2]}
-for n = 1, tonumber(ARGV[1] or '1') do
-  local stored, key = '', KEYS[n]
+for n, key in ipairs(KEYS) do
+  local stored = ''
   local value = redis.pcall('GET', key)
   if type(value) == 'string' then
-    stored = string.sub(value, 1, 3) == 'h2 ' and '$' .. redis.call('PTTL', key) .. ' ' .. value or '?'
+    stored = string.find(value, H2, 1, true) == 1 and '$' .. redis.call('PTTL', key) .. ' ' .. value or '?'
   elseif value then
-    local version = redis.pcall('HGET', key, 'v') -- what is not ours may be as large as you like
+    local version = redis.pcall('HGET', key, 'v') -- what is not ours may have any size
     if type(version) == 'table' and not string.find(version.err, 'WRONGTYPE', 1, true) then return version end
     stored = '?'
     if version == 'h2' then

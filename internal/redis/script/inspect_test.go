@@ -39,8 +39,7 @@ func TestInspectOfSeveral(t *testing.T) {
 	hash.set("name", "Jo")
 	all := func(keys []string) []Inspected {
 		t.Helper()
-		args := append([]string{"EVAL", own.Inspect.Source, fmt.Sprint(len(keys))}, r.l.Keys(keys...)...)
-		reply, err := r.srv.Do(append(args, r.l.Inspect(len(keys))...)...)
+		reply, err := r.srv.Do(words(r.l.Inspect(keys...))...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -18,31 +17,20 @@ type Owner struct {
 }
 
 // OwnerID is how a lock's key names a claim.
-func (l Layout) OwnerID(c backend.Claim) string { return name(c.ID()) }
+func (l Layout) OwnerID(c backend.Claim) string { return inName.escape(c.ID()) }
 
 // ParseOwner reads the reply to GET of a lock's key; ok is false for what is none of ours. A key
 // that is not there has no owner. A HASH is read by HMGET of [OwnerFields].
 func (l Layout) ParseOwner(value string) (o Owner, ok bool) {
-	if l.dialect {
+	if l.isDialect() {
 		return Owner{ID: value}, true
 	}
-	fields := strings.SplitN(value, " ", 6)
-	if fields[0] != "h2" || len(fields) != 2 && len(fields) != 6 {
-		return Owner{}, false
+	s, ok := parseShort(value)
+	if o.Token = uint64(s.counter); !ok || s.id == "" {
+		return o, ok
 	}
-	counter, ok := number(fields[1])
-	if o.Token = uint64(counter); !ok {
-		return Owner{}, false
-	}
-	if len(fields) == 2 {
-		return o, true
-	}
-	keep, ok := number(fields[2])
-	if !ok {
-		return Owner{}, false
-	}
-	o.First, _ = firstToken(o.Token, fields[4])
-	o.Keep, o.ID, o.Meta = duration(keep), fields[3], decodeMeta(fields[5])
+	o.First, _ = firstToken(o.Token, s.count)
+	o.Keep, o.ID, o.Meta = duration(s.margin), s.id, decodeMeta(s.meta)
 	return o, true
 }
 

@@ -29,7 +29,7 @@ func TestOwner(t *testing.T) {
 	if o := get(); o.ID != "" || o.Token != g.Token {
 		t.Errorf("free: %+v", o)
 	}
-	for _, foreign := range []string{"", "h2", "h2 x", "h1 5", "h2 5 x id 1 ", "h2 5 7 id", "a session of some web shop"} {
+	for _, foreign := range []string{"", "h2", "h2 x", "h1 5", "h2 5 x id 1 ", "h2 5 7 id", "h2 5 7 id x ", "a session of some web shop"} {
 		if o, ok := r.l.ParseOwner(foreign); ok {
 			t.Errorf("%q is read as %+v", foreign, o)
 		}

@@ -63,7 +63,7 @@ func TestGuardKeepsItsRule(t *testing.T) {
 		if _, err := r.tryAcquire(plainClaim("b")); !errors.Is(err, backend.ErrUnsafe) {
 			t.Errorf("%s, of a server that was promoted: %v, want ErrUnsafe", what, err)
 		}
-		mark := r.srv.MustDo("EVAL", Mark.Source, "1", other.MarkKey())
+		mark := r.srv.MustDo("EVAL", Mark.Source(), "1", other.MarkKey())
 		if err := other.CheckMark(mark); !errors.Is(err, backend.ErrUnsafe) {
 			t.Errorf("%s, at the first look: %v, want ErrUnsafe", what, err)
 		}
@@ -94,22 +94,17 @@ func TestAReplicaRenewsNothing(t *testing.T) {
 		if _, err := r.tryAcquire(c); err != nil {
 			t.Fatal(err)
 		}
-		r.srv.MustDo("PEXPIRE", r.l.Keys(r.key)[0], fmt.Sprint(10*time.Hour.Milliseconds())) // as if its clock were behind
+		r.srv.MustDo("PEXPIRE", r.l.Key(r.key), fmt.Sprint(10*time.Hour.Milliseconds())) // as if its clock were behind
 		r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
 		c.Key, c.TTL = r.key, minute
 		for verb, args := range map[string][]string{
-			"renew": append(header(r, r.l.Scripts().Renew), r.l.Renew(c)...), "acquire": append(header(r, r.l.Scripts().Acquire), r.l.Acquire(c)...),
+			"renew": words(r.l.Renew(c)), "acquire": words(r.l.Acquire(c)),
 		} {
 			if reply, err := r.srv.Do(args...); err == nil && fmt.Sprint(reply) == fmt.Sprint(codeOK) || err == nil && name == "dialect" {
 				t.Errorf("%s: %s at a replica = %v, want a refusal", name, verb, reply)
 			}
 		}
 	}
-}
-
-func header(r rig, s Script) []string {
-	keys := r.l.Keys(r.key)
-	return append([]string{"EVAL", s.Source, fmt.Sprint(len(keys))}, keys...)
 }
 
 // Locks of the dialect never share a side key, and a key that can have none is refused.
@@ -158,7 +153,7 @@ func TestNoLockIsASideKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, victim := range []string{"victim", "vic{tim}", "{victim}", "victim:free"} {
-			side := l.Keys(victim)[1]
+			side := sideKey(l.Key(victim))
 			for _, name := range []string{side, strings.TrimPrefix(side, prefix), victim + ":tagged:holdfast", "probe:holdfast"} {
 				err := l.CheckKey(name, false)
 				if invalid := (*backend.InvalidError)(nil); !errors.As(err, &invalid) || invalid.Field != "key" {
@@ -183,7 +178,7 @@ func TestExpiredPermitsHaveNoLimit(t *testing.T) {
 	for i := range 200 {
 		c := permit(fmt.Sprint("p", i), 200)
 		c.Key, c.TTL = r.key, ttl
-		if _, err := DecodeAcquire(r.eval(own.Acquire, r.l.Acquire(c)...), c); err != nil {
+		if _, err := DecodeAcquire(r.send(r.l.Acquire(c)), c); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,31 +1,36 @@
--- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is
--- not needed at the end may be left out)
---   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
+-- RELEASE(id, keep, tombstone, before, early, state, rule)
+--   -> OK | EXPIRED | {OK} | {OK, waiting, meta} | {EXPIRED} | {LOST} | {FOREIGN, why}
+-- Who waited when the hold ended: how many places the queue had, those let in included, and the meta
+-- of the first, '' if it is not known.
+-- The tombstone has ms, and 0 if no attempt is in flight. Who held before goes to the claims that this
+-- release lets in, as it is. What the holder leaves is early and state, see lib/state; the rule is that
+-- of lib/guard. From the tombstone on they may be left out at the end: 0, '', 0, '', none.
+local id, margin, tombstone, before, early, state, rule = unpack(ARGV)
+local key = KEYS[1]
+-- uses: lib/short
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
-local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
-local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
-local leaves = #ARGV > 5 -- with the guard's there are 5 or 7, else at most 4 or 6
-local none_in_flight = not ARGV[3] or ARGV[3] == '0'
+local leaves = early and (early ~= '0' or state ~= '')
+local none_in_flight = not tombstone or tombstone == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in
 -- flight that needs a tombstone. The owner is compared in the script that frees, so a late release
 -- never frees the next holder. The counter stays for the margin from now; a longer margin is for
 -- the long way.
 --
--- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
+-- The end of the lease is not read: NoneInFlight says that its holder believes in it until now, and
 -- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the
 -- counter would be another.
 if type(stored) == 'string' and none_in_flight and not leaves and
-  string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
+  string.find(stored, ' ' .. margin .. ' ' .. id .. ' ', BARE + 1, true) == BARE + 1 and -- safeguard: release-owner
   -- Out of memory: the long way frees all the same.
-  not redis.pcall('SET', key, string.sub(stored, 1, 19), 'PX', ARGV[2]).err then
-  -- After the change: whoever is woken finds the key free. A user that may not publish has released
-  -- all the same: those who wait ask again by themselves.
+  not redis.pcall('SET', key, string.sub(stored, 1, BARE), 'PX', margin).err then
+  -- After the change: a waiter that is woken finds the key free. A user that may not publish has
+  -- released all the same: waiters ask again by themselves.
   if string.sub(stored, -1) == ' ' then redis.pcall('PUBLISH', key .. ':free', 'free') end
   return OK
 end
@@ -37,6 +42,7 @@ end
 -- write is refused (out of memory), nothing was changed, and the long way frees all the same.
 local function hand_over()
   local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'g', 'z')
+  -- safeguard: hand-over-owner
   if fields[1] ~= 'h2' or fields[2] ~= id or not fields[5] or fields[6] then return end
   local expires, counter, group = int(fields[3]), int(fields[4]), read_group(fields[5])
   if not (expires and counter and group) or group.holders > 0 then return end
@@ -46,13 +52,13 @@ local function hand_over()
   read_clock()
   if not ends or tonumber(ends) <= now then return end
   local token = math.max(counter + 1, us)
-  local last = token + count - 1
+  local last, waiting = token + count - 1, group.waiting
   -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
   if last < token or last >= token + 1024 or last > us + NEAR then return end
   local done
   if group.waiting == 1 then
-    -- Marked, as somebody may watch who does not queue; see mark in ACQUIRE.
-    local value = 'h2 ' .. text(last) .. ' ' .. tail .. ' '
+    -- Marked, as a claim may watch that does not queue; see mark in ACQUIRE.
+    local value = H2 .. text(last) .. ' ' .. tail .. ' '
     done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
@@ -70,10 +76,11 @@ local function hand_over()
   end
   if client ~= '' then -- after the change; a message is a hint, or a grant that its token proves
     redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. '@' .. client,
-      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key .. before)
+      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key .. (before or ''))
   end
-  return expires > now and OK or EXPIRED
+  return expires > now and {OK, waiting, meta} or EXPIRED -- safeguard: redis-waited
 end
+-- safeguard: guard-hand-over
 local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
@@ -95,14 +102,19 @@ local function long()
     gone = true
     leave(number, id, mode)
   end
-  if leaves and code == OK then leave_state(ARGV[5], ARGV[6]) end
+  if leaves and code == OK then leave_state(early, state) end -- safeguard: save-by-holder
   advance()
+  local reply, waiting = {code}, admitted + lock.waiting
+  if code == OK and waiting > 0 then
+    local head = not first and not more and read_place(get('q:' .. lock.head))
+    reply = {code, waiting, first and first.meta or head and head.meta or ''}
+  end
   for _, message in ipairs(messages) do -- behind the key, which has no line end; a state may have any byte
-    local grant, state = string.match(message[2], '^([^\n]*)(.*)$')
-    message[2] = grant .. before .. state
+    local grant, loaded = string.match(message[2], '^([^\n]*)(.*)$')
+    message[2] = grant .. (before or '') .. loaded
   end
   if not none_in_flight then
-    addTombstone(lock.tombs, id, tonumber(ARGV[3]))
+    addTombstone(lock.tombs, id, tonumber(tombstone))
     lock.tombstoned = true
   end
   -- Those who do not wait in the queue are woken if one of them could be let in.
@@ -111,6 +123,6 @@ local function long()
     messages[#messages + 1] = {key .. ':free', 'free'}
   end
   write_state()
-  return commit(tonumber(ARGV[2]), true, {code})
+  return commit(tonumber(margin), true, reply)
 end
 return answer(long)

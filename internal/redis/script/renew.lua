@@ -1,8 +1,12 @@
--- RENEW(id, ttl, keep, minimum token or 0; or these and a state: see lib/state)
+-- RENEW(id, ttl, keep, minimum token, state, rule)
 --   -> OK | {OK} | {LOST} | {UNFIT, why} | {FOREIGN, why}
+-- The state is that of lib/state, the rule that of lib/guard. From the minimum token on they may be
+-- left out at the end: 0, '', none.
+local id, ttl, keep, minimum, state, rule = unpack(ARGV)
+local key = KEYS[1]
+-- uses: lib/short
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
 -- uses: lib/guard
-local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal then return refusal end
@@ -12,15 +16,15 @@ local stored = redis.pcall('GET', key)
 -- but the key's expiry, which is taken also when out of memory. It is written always: a replica,
 -- which may have missed the end of the hold, must refuse to say yes.
 local function short()
-  local margin, owner = string.match(stored, '^h2 %d+ (%d+) ([^ ]+) ')
-  if owner ~= id then return end
+  local margin, owner = string.match(stored, HELD_BY)
+  if owner ~= id then return end -- safeguard: renew-owner
   local left = redis.call('PTTL', key) - margin
-  if left <= 0 then return end
-  local reply = redis.pcall('PEXPIRE', key, math.max(left, ARGV[2] + 1) + margin)
+  if left <= 0 then return end -- safeguard: renew-ended
+  local reply = redis.pcall('PEXPIRE', key, math.max(left, ttl + 1) + margin)
   return type(reply) == 'table' and reply or OK
 end
-local leaves = #ARGV > (guard and 5 or 4)
-local reply = type(stored) == 'string' and ARGV[4] == '0' and not leaves and short()
+local raises, leaves = minimum and minimum ~= '0', state and state ~= ''
+local reply = type(stored) == 'string' and not raises and not leaves and short()
 if reply then return reply end
 -- uses: lib/run lib/clock lib/group lib/tombstones lib/lock lib/state lib/holders lib/queue
 
@@ -49,11 +53,11 @@ end
 
 local function long()
   load('h:' .. id)
-  local code = extend(tonumber(ARGV[2])) and OK or LOST
-  if code == OK and ARGV[4] ~= '0' then raise(tonumber(ARGV[4])) end
-  if leaves and code == OK then leave_state('0', ARGV[5]) end
+  local code = extend(tonumber(ttl)) and OK or LOST
+  if code == OK and raises then raise(tonumber(minimum)) end
+  if code == OK and leaves then leave_state('0', state) end
   advance() -- another's lease may be over
   write_state()
-  return commit(tonumber(ARGV[3]), true, {code})
+  return commit(tonumber(keep), true, {code})
 end
 return answer(long)

@@ -25,47 +25,85 @@ const (
 	codeShort    = 10
 )
 
-// DecodeAcquire reads the reply to [Scripts.Acquire] for c. Replies here and below are what a
+// DecodeAcquire reads the reply to an Acquire for c. Replies here and below are what a
 // client makes of a RESP array: []any of int64 and string. A reply of another shape is an error
 // that is no answer, so the caller must take it for unknown.
 func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
-	if token, _, ok := Short(reply, c); ok {
-		return Granted(token, c), nil
+	if token, ok := reply.(int64); ok && token > 0 {
+		return Granted(uint64(token), c), nil
 	}
 	r, code := open(reply)
+	told := elements{r: r}
 	switch {
-	case code == codeOK && len(r) == 3 && !c.Load, code == codeOK && len(r) == 4 && c.Load:
-		token, ok1 := r[1].(int64)
-		reserved, ok2 := r[2].(int64)
-		state, ok3 := []byte(nil), true
-		if c.Load {
-			state, ok3 = decodeState(r[3])
+	case code == codeShort:
+		if token, _, ok := Short(reply, c); ok {
+			return Granted(token, c), nil
 		}
-		if ok1 && ok2 && ok3 && token > 0 && reserved > 0 && reserved <= backend.MaxReserve {
-			return backend.Grant{Token: uint64(token), TTL: roundUp(c.TTL), Reserved: int(reserved), State: state}, nil
+	case code == codeOK:
+		if g, ok := decodeGrant(told, c); ok {
+			return g, nil
 		}
 	case code == codeEarly && len(r) == 2:
-		if rest, ok := r[1].(int64); ok && rest > 0 {
+		if rest := told.number(1); rest > 0 {
 			return backend.Grant{}, &backend.EarlyError{RetryAfter: duration(rest)}
 		}
 	case code == codeHeld && len(r) == 5:
-		remaining, ok1 := r[1].(int64)
-		meta, ok2 := r[2].(string)
-		position, ok3 := r[3].(int64)
-		token, ok4 := r[4].(int64)
-		if ok1 && ok2 && ok3 && ok4 && remaining >= 0 && position >= 0 && token >= 0 {
+		remaining, meta, position, token := told.number(1), told.text(2), told.number(3), told.number(4)
+		if !told.bad {
 			return backend.Grant{}, &backend.HeldError{
 				RetryAfter: duration(remaining), Holder: decodeMeta(meta), Position: int(position), Token: uint64(token),
 			}
 		}
 	case code == codeMismatch && len(r) == 2:
-		inUse, _ := r[1].(int64)
-		return backend.Grant{}, &backend.MismatchError{InUse: int(inUse), Asked: c.Limit}
+		return backend.Grant{}, &backend.MismatchError{InUse: int(told.number(1)), Asked: c.Limit}
 	}
 	return backend.Grant{}, no(r, code, reply)
 }
 
-// Short reads the reply of the short way of [Scripts.Acquire], which stores the claim as it was
+// decodeGrant reads the long reply of a grant: with the state, for a claim that loads it, and then
+// perhaps with the token of a hold that ran out.
+func decodeGrant(told elements, c backend.Claim) (g backend.Grant, ok bool) {
+	want := 3
+	if c.Load {
+		want = 4
+	}
+	if len(told.r) != want && len(told.r) != want+1 {
+		return g, false
+	}
+	token, reserved, ok := told.number(1), told.number(2), true
+	g = backend.Grant{Token: uint64(token), TTL: c.TTL, Reserved: int(reserved)}
+	if c.Load {
+		g.State, ok = decodeState(told.r[3])
+	}
+	if len(told.r) > want {
+		g.TookOver = uint64(told.number(want))
+	}
+	return g, ok && !told.bad && token > 0 && g.TookOver < g.Token && reserved > 0 && reserved <= backend.MaxReserve
+}
+
+// elements are those of a reply. bad is set once one is not what was asked for.
+type elements struct {
+	r   []any
+	bad bool
+}
+
+// number is element i, which is not negative.
+func (e *elements) number(i int) int64 {
+	n, ok := e.r[i].(int64)
+	if !ok || n < 0 {
+		e.bad = true
+		return 0
+	}
+	return n
+}
+
+func (e *elements) text(i int) string {
+	text, ok := e.r[i].(string)
+	e.bad = e.bad || !ok
+	return text
+}
+
+// Short reads the reply of the short way of an Acquire, which stores the claim as it was
 // sent and reserves what it asked for; ok is false for every other one. clock is a time in µs that
 // the server's clock had reached: without a minimum token, the token is at most [Near] ahead of it.
 func Short(reply any, c backend.Claim) (token, clock uint64, ok bool) {
@@ -84,9 +122,10 @@ func Short(reply any, c backend.Claim) (token, clock uint64, ok bool) {
 // lib/clock.lua.
 const Near = 10_000
 
-// Granted is the grant of a claim that got what it asked for.
+// Granted is the grant of a claim that got what it asked for. (What the store keeps is up to a
+// millisecond longer.)
 func Granted(token uint64, c backend.Claim) backend.Grant {
-	return backend.Grant{Token: token, TTL: roundUp(c.TTL), Reserved: max(c.Reserve, 1)}
+	return backend.Grant{Token: token, TTL: c.TTL, Reserved: max(c.Reserve, 1)}
 }
 
 // decodeState reads '+' and a state, or '-' for none.
@@ -108,7 +147,7 @@ func DecodeSaved(reply any) ([]byte, error) {
 	return state, nil
 }
 
-// DecodeRenew reads the reply to [Scripts.Renew].
+// DecodeRenew reads the reply to a Renew.
 func DecodeRenew(reply any) error {
 	r, code := open(reply)
 	if code == codeOK && len(r) == 1 {
@@ -117,19 +156,28 @@ func DecodeRenew(reply any) error {
 	return no(r, code, reply)
 }
 
-// DecodeRelease reads the reply to [Scripts.Release].
-func DecodeRelease(reply any) error {
+// DecodeRelease reads the reply to a Release.
+func DecodeRelease(reply any) (told backend.Released, err error) {
+	if code, ok := reply.(int64); ok && code == codeOK { // by the short way: nobody waits
+		return told, nil
+	}
 	r, code := open(reply)
 	switch {
 	case code == codeOK && len(r) == 1:
-		return nil
+		return told, nil
+	case code == codeOK && len(r) == 3:
+		e := elements{r: r}
+		waiting, next := e.number(1), e.text(2)
+		if !e.bad && waiting > 0 {
+			return backend.Released{Waiting: int(waiting), Next: decodeMeta(next)}, nil
+		}
 	case code == codeExpired && len(r) == 1:
-		return fmt.Errorf("the lease had run out: %w", backend.ErrLost)
+		return told, fmt.Errorf("the lease had run out: %w", backend.ErrLost)
 	}
-	return no(r, code, reply)
+	return told, no(r, code, reply)
 }
 
-// DecodeHeartbeat reads the reply to [Scripts.Heartbeat] for so many claims of each lock: what each
+// DecodeHeartbeat reads the reply to a Heartbeat for so many claims of each lock: what each
 // claim is told, a *[backend.HeldError] or [backend.ErrLost]. It is nil for a lock of several that
 // is to be asked about alone.
 func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
@@ -142,15 +190,13 @@ func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
 	}
 	answers := make([][]error, len(claims))
 	for i, n := range claims {
-		positions, ok1 := r[1+4*i].(string)
-		token, ok2 := r[2+4*i].(int64)
-		remaining, ok3 := r[3+4*i].(int64)
-		meta, ok4 := r[4+4*i].(string)
-		alone := ok1 && positions == "" && len(claims) > 1
-		if alone {
+		told := elements{r: r[1+4*i:]}
+		positions := told.text(0)
+		if !told.bad && positions == "" && len(claims) > 1 {
 			continue
 		}
-		if answers[i] = decodePositions(positions, n); answers[i] == nil || !ok2 || !ok3 || !ok4 || token < 0 || remaining < 0 {
+		token, remaining, meta := told.number(1), told.number(2), told.text(3)
+		if answers[i] = decodePositions(positions, n); answers[i] == nil || told.bad {
 			return nil, unexpected(reply)
 		}
 		first := &backend.HeldError{Position: math.MaxInt}
@@ -167,7 +213,7 @@ func DecodeHeartbeat(reply any, claims ...int) ([][]error, error) {
 	return answers, nil
 }
 
-// decodePositions reads n positions, 0 for who does not wait. It returns nil if they are not that.
+// decodePositions reads n positions, 0 for a claim that does not wait. It returns nil if they are not that.
 func decodePositions(text string, n int) (answers []error) {
 	words := strings.Fields(text)
 	if len(words) != n {

@@ -15,9 +15,12 @@ import (
 func TestDecodeAcquire(t *testing.T) {
 	c := backend.Claim{TTL: 1500 * time.Microsecond}
 	g, err := DecodeAcquire([]any{int64(1), int64(7), int64(3)}, c)
-	want := backend.Grant{Token: 7, TTL: 2 * time.Millisecond, Reserved: 3}
+	want := backend.Grant{Token: 7, TTL: c.TTL, Reserved: 3}
 	if err != nil || g.Token != want.Token || g.TTL != want.TTL || g.Reserved != want.Reserved {
 		t.Errorf("grant %+v, %v; want %+v", g, err, want)
+	}
+	if g, err = DecodeAcquire([]any{int64(1), int64(7), int64(3), int64(6)}, c); err != nil || g.Token != 7 || g.TookOver != 6 {
+		t.Errorf("grant %+v, %v; want token 7 after 6 ran out", g, err)
 	}
 	_, err = DecodeAcquire([]any{int64(2), int64(250), `{"service":"shop","pid":3}`, int64(4), int64(9)}, c)
 	var held *backend.HeldError
@@ -43,7 +46,8 @@ func TestDecodeAcquire(t *testing.T) {
 		"token as text":       {[]any{int64(1), "7", int64(1)}, nil},
 		"reserved too much":   {[]any{int64(1), int64(7), int64(1025)}, nil},
 		"reserved nothing":    {[]any{int64(1), int64(7), int64(0)}, nil},
-		"too much":            {[]any{int64(1), int64(7), int64(7), int64(7)}, nil},
+		"took over itself":    {[]any{int64(1), int64(7), int64(7), int64(7)}, nil},
+		"too much":            {[]any{int64(1), int64(7), int64(1), int64(6), int64(1)}, nil},
 		"unknown code":        {[]any{int64(10), int64(7)}, nil},
 		"early":               {[]any{int64(9), int64(7)}, backend.ErrEarly},
 		"early, for no time":  {[]any{int64(9), int64(0)}, nil},
@@ -65,6 +69,12 @@ func TestDecodeAcquire(t *testing.T) {
 	}
 }
 
+// released is DecodeRelease, for a test that is about the answer alone.
+func released(reply any) error {
+	_, err := DecodeRelease(reply)
+	return err
+}
+
 func TestDecodeRenewAndRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply          any
@@ -79,7 +89,7 @@ func TestDecodeRenewAndRelease(t *testing.T) {
 	} {
 		for verb, got := range map[string][2]error{
 			"renew":   {DecodeRenew(test.reply), test.renew},
-			"release": {DecodeRelease(test.reply), test.release},
+			"release": {released(test.reply), test.release},
 		} {
 			err, want := got[0], got[1]
 			switch {
@@ -264,11 +274,12 @@ func FuzzReply(f *testing.F) {
 		if err := DecodeRenew(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
 			t.Fatalf("%v is decoded as renewed", reply)
 		}
-		if err := DecodeRelease(reply); err == nil && (len(r) != 1 || r[0] != int64(1)) {
-			t.Fatalf("%v is decoded as released", reply)
+		told, err := DecodeRelease(reply)
+		if err == nil && (len(r) != 1 && len(r) != 3 || r[0] != int64(1)) || (told.Waiting > 0) != (err == nil && len(r) == 3) {
+			t.Fatalf("%v is decoded as %+v, %v", reply, told, err)
 		}
 		_, _ = Layout{}.DecodeInspect(reply, 2)
-		_, _ = Layout{dialect: true}.DecodeInspect(reply, 1)
+		_, _ = Layout{kind: &dialect{}}.DecodeInspect(reply, 1)
 		_, _ = DecodeProbe(reply)
 		_, _, _ = DecodeHanded(text)
 	})

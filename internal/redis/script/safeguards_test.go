@@ -22,7 +22,7 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 		c.Key, c.TTL = r.key, ttl
 		for i, unknown := range order { // the second one finds nothing
 			c.NoneInFlight = !unknown
-			err := DecodeRelease(r.evalKeys(r.l.Scripts().Release, r.l.Release(c)))
+			_, err := DecodeRelease(r.send(r.l.Release(c)))
 			if i == 0 && !unknown && believed {
 				if err != nil {
 					t.Errorf("%s, a release of one who believes in its hold: %v", c.ID(), err)
@@ -32,7 +32,7 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 			if !errors.Is(err, backend.ErrLost) {
 				t.Errorf("%s, a release after the end of the lease: %v, want ErrLost", c.ID(), err)
 			}
-			if ranOut := strings.Contains(fmt.Sprint(err), "run out"); i == 0 && ranOut == r.l.dialect {
+			if ranOut := strings.Contains(fmt.Sprint(err), "run out"); i == 0 && ranOut == r.l.isDialect() {
 				t.Errorf("%s: %v", c.ID(), err)
 			}
 		}
@@ -40,7 +40,7 @@ func TestReleaseAfterTheEndIsLost(t *testing.T) {
 	grant := func(r rig, c backend.Claim, ttl time.Duration) {
 		t.Helper()
 		c.Key, c.TTL = r.key, ttl
-		if _, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c); err != nil {
+		if _, err := DecodeAcquire(r.send(r.l.Acquire(c)), c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,7 +225,7 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 			c := plainClaim("a")
 			c.Key, c.TTL, c.Reserve = r.key, minute, 100
 			c.MinToken = uint64(before + over.Microseconds())
-			g, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c)
+			g, err := DecodeAcquire(r.send(r.l.Acquire(c)), c)
 			after := (r.ms() + 1) * 1000
 			least, most := before+min(over, minute/4).Microseconds(), after+min(over, minute/4).Microseconds()
 			if err != nil || int64(g.Token) < least || int64(g.Token) > most || g.Reserved != 100 {
@@ -306,7 +306,7 @@ func TestKeyOutlivesAll(t *testing.T) {
 		"a renewal": func(r rig) {
 			held(r, 5, 1)
 			c := backend.Claim{Key: r.key, Owner: "holder", TTL: long}
-			if err := DecodeRenew(r.eval(own.Renew, r.l.Renew(c)...)); err != nil {
+			if err := DecodeRenew(r.send(r.l.Renew(c))); err != nil {
 				t.Error(err)
 			}
 		},
@@ -331,7 +331,7 @@ func TestKeyOutlivesAll(t *testing.T) {
 		"a heartbeat": func(r rig) { r.beats("w1", []bool{true}, patient(queued("w1"), long)) },
 		"a hand-over": func(r rig) { r.dropped(plainClaim("holder")) },
 		"a renewal": func(r rig) {
-			_ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})...))
+			_ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Key: r.key, Owner: "holder", TTL: minute})))
 		},
 		"a tombstone":            func(r rig) { _ = r.release("stranger", false) },
 		"the last place is left": func(r rig) { _ = r.drop(queued("w1")) },
@@ -367,7 +367,7 @@ func TestOutOfMemory(t *testing.T) {
 			before := r.stored()
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 			c.Key, c.TTL = r.key, minute
-			reply, err := r.srv.Do(append([]string{"EVAL", own.Acquire.Source, "1", r.l.Key(r.key)}, r.l.For("me").Acquire(c)...)...)
+			reply, err := r.srv.Do(words(r.l.For("me").Acquire(c))...)
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 			if err == nil || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
 				t.Errorf("%s, %v: %v, %v; want a refusal", name, c, reply, err)
@@ -382,11 +382,11 @@ func TestOutOfMemory(t *testing.T) {
 		r := newRig(t)
 		state(r)
 		r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
-		renewed := DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})...))
+		renewed := DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})))
 		c := plainClaim("holder")
 		c.TTL = minute
 		c.NoneInFlight = name != "two"
-		released := DecodeRelease(r.eval(own.Release, r.l.Release(c)...))
+		_, released := DecodeRelease(r.send(r.l.Release(c)))
 		r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
 		if renewed != nil || released != nil {
 			t.Errorf("%s: renewed %v, released %v", name, renewed, released)
@@ -505,8 +505,8 @@ func TestDamagedGroup(t *testing.T) {
 		}
 		for _, c := range claims {
 			for verb, reply := range map[string]any{
-				"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
-				"release": r.eval(own.Release, r.l.Release(c)...), "heartbeat": r.eval(own.Heartbeat, r.l.Heartbeat(claims)...),
+				"acquire": r.send(r.l.Acquire(c)), "renew": r.send(r.l.Renew(c)),
+				"release": r.send(r.l.Release(c)), "heartbeat": r.send(r.l.Heartbeat(claims)),
 			} {
 				if _, code := open(reply); code != codeForeign {
 					t.Errorf("%s, %s of %s: %v, want to be refused", name, verb, c.Owner, reply)
@@ -545,13 +545,13 @@ func TestRenewalOnlyGrows(t *testing.T) {
 		c := test.c
 		c.Key, c.TTL = r.key, minute
 		grant := func() error {
-			_, err := DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c)
+			_, err := DecodeAcquire(r.send(r.l.Acquire(c)), c)
 			return err
 		}
 		renew := func(d time.Duration) error {
 			c := c
 			c.TTL = d
-			return DecodeRenew(r.evalKeys(r.l.Scripts().Renew, r.l.Renew(c)))
+			return DecodeRenew(r.send(r.l.Renew(c)))
 		}
 		remains := func() time.Duration {
 			s, err := r.inspect()
@@ -599,7 +599,7 @@ func TestRenewalOnlyGrows(t *testing.T) {
 func TestRenewalRaisesTheToken(t *testing.T) {
 	renew := func(r rig, c backend.Claim, least uint64) any {
 		c.Key, c.TTL, c.MinToken = r.key, minute, least
-		return r.eval(own.Renew, r.l.Renew(c)...)
+		return r.send(r.l.Renew(c))
 	}
 	block := plainClaim("a")
 	block.Reserve = 10
@@ -651,7 +651,7 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 func TestEveryVerbLetsIn(t *testing.T) {
 	for verb, call := range map[string]func(r rig){
 		"acquire":   func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
-		"renew":     func(r rig) { _ = DecodeRenew(r.eval(own.Renew, r.l.Renew(backend.Claim{Owner: "p1", TTL: minute})...)) },
+		"renew":     func(r rig) { _ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "p1", TTL: minute}))) },
 		"release":   func(r rig) { _ = r.drop(plainClaim("stranger")) },
 		"heartbeat": func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
 	} {
@@ -711,7 +711,7 @@ func TestDamagedPlaces(t *testing.T) {
 			leaves.Owner = "holder" // and hands over to it
 		}
 		for verb, reply := range map[string]any{
-			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "release": r.eval(own.Release, r.l.Release(leaves)...),
+			"acquire": r.send(r.l.Acquire(c)), "release": r.send(r.l.Release(leaves)),
 		} {
 			if _, code := open(reply); code != codeForeign {
 				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
@@ -723,7 +723,7 @@ func TestDamagedPlaces(t *testing.T) {
 		if name != "another's place" && name != "no place" {
 			continue // a heartbeat looks at its own place alone
 		}
-		if _, err := DecodeHeartbeat(r.eval(own.Heartbeat, r.l.Heartbeat([]backend.Claim{c})...), 1); !errors.Is(err, backend.ErrForeign) {
+		if _, err := DecodeHeartbeat(r.send(r.l.Heartbeat([]backend.Claim{c})), 1); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("%s, heartbeat: %v, want ErrForeign", name, err)
 		}
 	}
@@ -745,7 +745,7 @@ func TestDamagedHolds(t *testing.T) {
 		c.Key, c.TTL, c.NoneInFlight = r.key, minute, true
 		before := r.stored()
 		for verb, reply := range map[string]any{
-			"acquire": r.eval(own.Acquire, r.l.Acquire(c)...), "renew": r.eval(own.Renew, r.l.Renew(c)...),
+			"acquire": r.send(r.l.Acquire(c)), "renew": r.send(r.l.Renew(c)),
 		} {
 			if _, code := open(reply); code != codeForeign {
 				t.Errorf("%s, %s: %v, want to be refused", name, verb, reply)
@@ -787,20 +787,30 @@ func TestShorterLeaseIsNoticed(t *testing.T) {
 //
 // covers: R14, R16
 func TestAReplicaSaysNothing(t *testing.T) {
-	for name, state := range map[string]func(r rig){
-		"nothing": func(rig) {}, "string": func(r rig) { r.granted(plainClaim("a")) },
-		"queue":     func(r rig) { held(r, 5, 1) },
-		"tombstone": func(r rig) { _ = r.release("b", false); r.granted(plainClaim("a")) },
-		"readers":   func(r rig) { r.granted(reader("a")); r.granted(reader("b")) },
+	dialect, err := Dialect("", 0, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing, peer := func(rig) {}, func(r rig) { r.srv.MustDo("SET", r.l.Key(r.key), "somebody's") }
+	for name, test := range map[string]struct {
+		l     Layout
+		state func(r rig)
+	}{
+		"nothing": {layout(t), nothing}, "string": {layout(t), func(r rig) { r.granted(plainClaim("a")) }},
+		"queue":     {layout(t), func(r rig) { held(r, 5, 1) }},
+		"tombstone": {layout(t), func(r rig) { _ = r.release("b", false); r.granted(plainClaim("a")) }},
+		"readers":   {layout(t), func(r rig) { r.granted(reader("a")); r.granted(reader("b")) }},
+		"dialect":   {dialect, nothing}, "dialect: a peer's": {dialect, peer},
 	} {
-		r := variant(t, layout(t))
-		state(r)
+		r := variant(t, test.l)
+		test.state(r)
 		r.srv.MustDo("REPLICAOF", "127.0.0.1", "1")
 		for _, owner := range []string{"a", "b", "stranger", "holder", "w1"} {
 			for _, unknown := range []bool{false, true} {
 				c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: !unknown}
 				for verb, args := range map[string][]string{
-					"renew": append(header(r, own.Renew), r.l.Renew(c)...), "release": append(header(r, own.Release), r.l.Release(c)...),
+					"renew":   words(r.l.Renew(c)),
+					"release": words(r.l.Release(c)),
 				} {
 					if reply, err := r.srv.Do(args...); err == nil {
 						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb, owner, reply)
@@ -846,7 +856,7 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 	start := func() (rig, string) {
 		r := newRig(t)
 		r.l = l
-		return r, l.Keys(r.key)[1]
+		return r, sideKey(l.Key(r.key))
 	}
 	lives := func(r rig, side string) (ms int64) {
 		_, _ = fmt.Sscan(r.srv.MustDo("PTTL", side), &ms)
@@ -910,8 +920,8 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 // covers: I1, B8
 func TestEndedLeaseBeforeAQueue(t *testing.T) {
 	for what, end := range map[string]func(r rig, c backend.Claim) error{
-		"renew":   func(r rig, c backend.Claim) error { return DecodeRenew(r.eval(own.Renew, r.l.Renew(c)...)) },
-		"release": func(r rig, c backend.Claim) error { return DecodeRelease(r.eval(own.Release, r.l.Release(c)...)) },
+		"renew":   func(r rig, c backend.Claim) error { return DecodeRenew(r.send(r.l.Renew(c))) },
+		"release": func(r rig, c backend.Claim) error { return released(r.send(r.l.Release(c))) },
 	} {
 		r := newRig(t)
 		c := plainClaim("a")

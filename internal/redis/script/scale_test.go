@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Thousands of waiters: each comes, asks again and leaves in a few steps, wherever in the line it
+// Thousands of waiters: each comes, asks again and leaves in a few steps, wherever in the queue it
 // stands.
 //
 // covers: W14, R10

@@ -5,30 +5,35 @@ import (
 	"embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 // A Script is sent by its SHA1 (EVALSHA), and by its Source (EVAL) when the server answers
-// NOSCRIPT.
-type Script struct {
-	Source string
-	SHA1   string // in hex, as Redis computes it from Source
+// NOSCRIPT. Two are equal if they are one. It is put together when it is first used, so a program
+// pays at its start for none.
+type Script struct{ *assembly }
+
+type assembly struct {
+	text         string // with lines "-- uses: …"; read from file if empty
+	file         string
+	once         sync.Once
+	source, sha1 string
 }
 
-// Scripts are one for each verb. Each takes the arguments that the [Layout] method of the same name
-// makes, and its reply is read by the Decode function of that name. The string dialect has no
-// queue, and so no Heartbeat.
-type Scripts struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }
+// Source is what the server runs.
+func (a *assembly) Source() string { a.once.Do(a.assemble); return a.source }
+
+// SHA1 is in hex, as Redis computes it from Source.
+func (a *assembly) SHA1() string { a.once.Do(a.assemble); return a.sha1 }
 
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
 var (
-	own = Scripts{
-		Acquire: load("acquire"), Renew: load("renew"), Release: load("release"), Heartbeat: load("heartbeat"),
-		Inspect: load("inspect"),
+	own = struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }{
+		load("acquire"), load("renew"), load("release"), load("heartbeat"), load("inspect"),
 	}
-	stringDialect = load("dialect") // one script for all verbs; its last argument names the verb
-	dialect       = Scripts{Acquire: stringDialect, Renew: stringDialect, Release: stringDialect, Inspect: stringDialect}
+	stringDialect = load("dialect")
 )
 
 // Commands are the commands that the scripts run, INFO only with a guard. A user of the server
@@ -49,22 +54,29 @@ var Saved = load("saved")
 
 // load returns the script of a verb: its file, with the libraries that a line "-- uses: …" names in
 // the place of that line.
-func load(verb string) Script { return newScript(read(verb)) }
+func load(verb string) Script { return Script{&assembly{file: verb}} }
 
-func newScript(text string) Script {
+func newScript(text string) Script { return Script{&assembly{text: text}} }
+
+func (a *assembly) assemble() {
+	text := a.text
+	if text == "" {
+		text = read(a.file)
+	}
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		b.WriteString(line)
-		libraries, _ := strings.CutPrefix(line, "-- uses: ")
-		if libraries == line {
+		libraries, uses := strings.CutPrefix(line, "-- uses: ")
+		if !uses {
 			continue
 		}
 		for _, library := range strings.Fields(libraries) {
 			b.WriteString(read(library))
 		}
 	}
-	sum := sha1.Sum([]byte(b.String())) // how Redis names scripts; nothing is kept safe by it
-	return Script{Source: b.String(), SHA1: hex.EncodeToString(sum[:])}
+	a.source = b.String()
+	sum := sha1.Sum([]byte(a.source)) // how Redis names scripts; nothing is kept safe by it
+	a.sha1 = hex.EncodeToString(sum[:])
 }
 
 func read(name string) string {

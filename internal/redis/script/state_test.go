@@ -8,12 +8,10 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// do runs a verb's script for c, with all the keys that it uses.
-func (r rig) do(s Script, c backend.Claim, args []string) any {
+// try runs a request, and returns the reply or the error.
+func (r rig) try(q Request) any {
 	r.t.Helper()
-	words := append([]string{"EVAL", s.Source, ""}, r.l.KeysOf(&c)...)
-	words[2] = string(rune('0' + len(words) - 3))
-	reply, err := r.srv.Do(append(words, args...)...)
+	reply, err := r.srv.Do(words(q)...)
 	if err != nil {
 		return err
 	}
@@ -26,7 +24,7 @@ func (r rig) loading(owner string) backend.Claim {
 
 func (r rig) take(c backend.Claim) (backend.Grant, error) {
 	r.t.Helper()
-	return DecodeAcquire(r.do(own.Acquire, c, r.l.Acquire(c)), c)
+	return DecodeAcquire(r.try(r.l.Acquire(c)), c)
 }
 
 // A state is a key of its own, without an expiry, which no end of a hold touches; and which holds
@@ -38,7 +36,7 @@ func TestStateOutlivesAll(t *testing.T) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	c.Save = []byte("one\n+\x00")
-	if err := DecodeRelease(r.do(own.Release, c, r.l.Release(c))); err != nil {
+	if _, err := DecodeRelease(r.try(r.l.Release(c))); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.srv.MustDo("PTTL", r.l.StateKey(r.key)); got != "-1" {
@@ -71,17 +69,17 @@ func TestStateOutOfMemory(t *testing.T) {
 			before := r.srv.MustDo("GET", r.l.Key(r.key))
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
 			defer r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
-			if err, ok := r.do(own.Release, leaving, r.l.Release(leaving)).(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
+			if err, ok := r.try(r.l.Release(leaving)).(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrUnavailable) {
 				t.Errorf("a release that leaves something = %v", err)
 			}
 			if after := r.srv.MustDo("GET", r.l.Key(r.key)); after != before {
 				t.Errorf("the lock was %q and is %q", before, after)
 			}
-			if err := DecodeRelease(r.do(own.Release, c, r.l.Release(c))); err != nil {
+			if _, err := DecodeRelease(r.try(r.l.Release(c))); err != nil {
 				t.Errorf("a release that leaves nothing = %v", err)
 			}
 			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
-			if err := DecodeRelease(r.do(own.Release, leaving, r.l.Release(leaving))); !errors.Is(err, backend.ErrLost) {
+			if _, err := DecodeRelease(r.try(r.l.Release(leaving))); !errors.Is(err, backend.ErrLost) {
 				t.Errorf("a release that comes too late = %v", err)
 			}
 			if g, err := r.take(r.loading("b")); err != nil || g.State != nil {
@@ -96,7 +94,7 @@ func TestStateOutOfMemory(t *testing.T) {
 func TestStateThatIsNone(t *testing.T) {
 	r := newRig(t)
 	r.srv.MustDo("HSET", r.l.StateKey(r.key), "a", "b")
-	reply := r.do(own.Acquire, r.loading("a"), r.l.Acquire(r.loading("a")))
+	reply := r.try(r.l.Acquire(r.loading("a")))
 	if err, ok := reply.(error); !ok || !errors.Is(ServerError(err.Error()), backend.ErrForeign) {
 		t.Errorf("a claim that loads it: %v", reply)
 	}
@@ -110,10 +108,10 @@ func TestStateThatIsNone(t *testing.T) {
 	}
 	waiter := r.loading("waiter")
 	waiter.Queue, waiter.WaiterTTL = true, minute
-	if _, err := DecodeAcquire(r.do(own.Acquire, waiter, r.l.For("me").Acquire(waiter)), waiter); !errors.Is(err, backend.ErrHeld) {
+	if _, err := DecodeAcquire(r.try(r.l.For("me").Acquire(waiter)), waiter); !errors.Is(err, backend.ErrHeld) {
 		t.Fatal(err)
 	}
-	if err := DecodeRelease(r.do(own.Release, holder, r.l.Release(holder))); err != nil {
+	if _, err := DecodeRelease(r.try(r.l.Release(holder))); err != nil {
 		t.Errorf("a release that hands over: %v", err)
 	}
 	if got := r.state().Holders; len(got) != 1 || got[0].Owner != "waiter" {

@@ -17,40 +17,30 @@ func variant(t *testing.T, l Layout) rig {
 	return rig{t: t, srv: testserver.Redis(t), l: l, key: "k"}
 }
 
-func (r rig) evalKeys(s Script, args []string) any {
-	r.t.Helper()
-	keys := r.l.Keys(r.key)
-	reply, err := r.srv.Do(append(append([]string{"EVAL", s.Source, fmt.Sprint(len(keys))}, keys...), args...)...)
-	if err != nil {
-		r.t.Fatalf("script: %v", err)
-	}
-	return reply
-}
-
 func (r rig) tryAcquire(c backend.Claim) (backend.Grant, error) {
 	r.t.Helper()
 	c.Key, c.TTL = r.key, minute
-	return DecodeAcquire(r.evalKeys(r.l.Scripts().Acquire, r.l.Acquire(c)), c)
+	return DecodeAcquire(r.send(r.l.Acquire(c)), c)
 }
 
 func (r rig) tryRenew(c backend.Claim) error {
 	r.t.Helper()
 	c.Key, c.TTL = r.key, minute
-	return DecodeRenew(r.evalKeys(r.l.Scripts().Renew, r.l.Renew(c)))
+	return DecodeRenew(r.send(r.l.Renew(c)))
 }
 
 func (r rig) tryRelease(c backend.Claim) error {
 	r.t.Helper()
 	c.Key, c.TTL = r.key, minute
-	return DecodeRelease(r.evalKeys(r.l.Scripts().Release, r.l.Release(c)))
+	return released(r.send(r.l.Release(c)))
 }
 
 // pass makes the mark older, as if time had passed.
 func (r rig) pass(d time.Duration) {
 	r.t.Helper()
-	words := strings.Fields(r.srv.MustDo("GET", r.l.Keys("")[1]))
+	words := strings.Fields(r.srv.MustDo("GET", r.l.MarkKey()))
 	words[2] = fmt.Sprint(r.ms() - d.Milliseconds())
-	r.srv.MustDo("SET", r.l.Keys("")[1], strings.Join(words, " "))
+	r.srv.MustDo("SET", r.l.MarkKey(), strings.Join(words, " "))
 }
 
 func (r rig) closed(what, why string, err error) {
@@ -68,7 +58,7 @@ func (r rig) closed(what, why string, err error) {
 func TestGuard(t *testing.T) {
 	l := layout(t).For("me").Guarded(minute, 0)
 	for what, forget := range map[string]func(rig){
-		"new or flushed":        func(r rig) { r.srv.MustDo("DEL", l.Keys("")[1]) },
+		"new or flushed":        func(r rig) { r.srv.MustDo("DEL", l.MarkKey()) },
 		"restarted or promoted": func(r rig) { r.srv.MustDo("REPLICAOF", "127.0.0.1", "1"); r.srv.MustDo("REPLICAOF", "NO", "ONE") },
 		"set back in time":      func(r rig) { r.pass(-30 * time.Second) },
 	} {
@@ -122,7 +112,7 @@ func TestGuardOfOthers(t *testing.T) {
 	if _, err := r.tryAcquire(plainClaim("a")); !errors.Is(err, backend.ErrUnsafe) || !strings.Contains(err.Error(), "60000/62200 ms there, 120000/123400 ms here") {
 		t.Errorf("another max_ttl: %v, want ErrUnsafe that says which", err)
 	}
-	r.srv.MustDo("SET", r.l.Keys("")[1], "somebody's")
+	r.srv.MustDo("SET", r.l.MarkKey(), "somebody's")
 	if _, err := r.tryAcquire(plainClaim("a")); !errors.Is(err, backend.ErrForeign) {
 		t.Errorf("a damaged mark: %v, want ErrForeign", err)
 	}
@@ -158,7 +148,7 @@ func TestGuardLetsOthersRelease(t *testing.T) {
 	}
 	s, err := r.inspect()
 	if err != nil || len(s.Holders) != 0 || len(s.Waiters) != 1 {
-		t.Errorf("afterwards: %+v, %v; want nobody but b, in line", s, err)
+		t.Errorf("afterwards: %+v, %v; want nobody but b, in the queue", s, err)
 	}
 	r.l = long
 	_, err = r.tryAcquire(queued("b"))
@@ -267,7 +257,7 @@ func TestSideKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"k": "{p:k}:holdfast", "a{b}c": "p:a{b}c:tagged:holdfast", "a{b": "{p:a{b}:holdfast",
 	} {
-		if got := l.Keys(key); got[0] != "p:"+key || got[1] != want {
+		if got := l.Inspect(key).Keys; got[0] != "p:"+key || got[1] != want {
 			t.Errorf("%q: %q", key, got)
 		}
 		if back, ok := l.UserKey("p:" + key); !ok || back != key {

@@ -1,5 +1,5 @@
-// Command path tells what of this module one warm Lock and Unlock passes: functions, files and
-// packages, from coverage counters that are cleared just before. It is a mirror and no gate: look
+// Command path tells what of this module one warm Lock and Unlock passes: functions, files, packages
+// and lines, from coverage counters that are cleared just before. It is a mirror and no gate: look
 // at it before and after a change.
 //
 //	path              a table: mem://, redis:// and rueidis://; a free key, and one that another goroutine holds
@@ -52,7 +52,7 @@ func measure(ctx context.Context, args []string) error {
 		return err
 	}
 	defer stop()
-	one := func(url, mode string) ([]string, error) {
+	one := func(url, mode string) ([]string, int, error) {
 		if strings.HasSuffix(url, "redis://") || strings.HasSuffix(url, "rueidis://") {
 			url += server
 		}
@@ -60,14 +60,14 @@ func measure(ctx context.Context, args []string) error {
 	}
 
 	if len(args) == 2 {
-		functions, err := one(args[0], args[1])
+		functions, _, err := one(args[0], args[1])
 		fmt.Println(strings.Join(functions, "\n"))
 		return err
 	}
-	fmt.Printf("%-12s %-6s %9s %5s %8s\n", "store", "mode", "functions", "files", "packages")
+	fmt.Printf("%-12s %-6s %9s %5s %8s %5s\n", "store", "mode", "functions", "files", "packages", "lines")
 	for _, url := range []string{"mem://", "redis://", "rueidis://"} {
 		for _, mode := range []string{"free", "local"} {
-			functions, err := one(url, mode)
+			functions, lines, err := one(url, mode)
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", url, mode, err)
 			}
@@ -76,30 +76,35 @@ func measure(ctx context.Context, args []string) error {
 				file, _, _ := strings.Cut(f, ":")
 				files[file], packages[path.Dir(file)] = true, true
 			}
-			fmt.Printf("%-12s %-6s %9d %5d %8d\n", url, mode, len(functions), len(files), len(packages))
+			fmt.Printf("%-12s %-6s %9d %5d %8d %5d\n", url, mode, len(functions), len(files), len(packages), lines)
 		}
 	}
 	return nil
 }
 
-// passed runs one pair and returns the functions whose counters moved, as "file:line: function".
-func passed(ctx context.Context, program, url, mode string) ([]string, error) {
+// passed runs one pair and returns the functions whose counters moved, as "file:line: function", and
+// how many lines were executed.
+func passed(ctx context.Context, program, url, mode string) ([]string, int, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(program), "counters")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	child := exec.CommandContext(ctx, program, url, mode)
 	child.Env = append(os.Environ(), passEnv+"="+dir, "GOCOVERDIR="+filepath.Dir(program)) // what it counts at its end is of no interest
 	if out, err := child.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
+		return nil, 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	profile := filepath.Join(dir, "profile")
 	if out, err := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("covdata: %w\n%s", err, out)
+		return nil, 0, fmt.Errorf("covdata: %w\n%s", err, out)
 	}
 	table, err := exec.CommandContext(ctx, "go", "tool", "cover", "-func="+profile).Output()
 	if err != nil {
-		return nil, fmt.Errorf("cover: %w", err)
+		return nil, 0, fmt.Errorf("cover: %w", err)
+	}
+	text, err := os.ReadFile(profile)
+	if err != nil {
+		return nil, 0, err
 	}
 	var functions []string
 	for line := range strings.Lines(string(table)) {
@@ -109,7 +114,25 @@ func passed(ctx context.Context, program, url, mode string) ([]string, error) {
 		}
 		functions = append(functions, strings.TrimPrefix(f[0], module+"/")+" "+f[1])
 	}
-	return functions, nil
+	return functions, executed(string(text)), nil
+}
+
+// executed counts the lines of a profile's blocks that were executed. A block is as in
+// "module/dir/file.go:12.30,15.2 3 1": from, to, statements, times.
+func executed(profile string) int {
+	lines := map[string]bool{}
+	for block := range strings.Lines(profile) {
+		var from, to, column, statements, times int
+		file, rest, _ := strings.Cut(strings.TrimSpace(block), ":")
+		n, _ := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &from, &column, &to, &column, &statements, &times)
+		if n < 6 || times == 0 || strings.Contains(file, "/internal/repo/path/") {
+			continue
+		}
+		for line := from; line <= to; line++ {
+			lines[file+":"+strconv.Itoa(line)] = true
+		}
+	}
+	return len(lines)
 }
 
 // startRedis starts a server that keeps nothing, and returns its address when it answers.

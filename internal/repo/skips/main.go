@@ -1,6 +1,6 @@
 // Command skips is what gotestsum runs at its end. It fails if a test was skipped without leave,
-// since a server that cannot start must not turn into a green run, and prints "N passed, N failed".
-// With -short every test may skip.
+// since a server that cannot start must not turn into a green run, and prints how many tests were
+// left to make test-all, and "N passed, N failed". With -short every test may skip.
 package main
 
 import (
@@ -20,12 +20,15 @@ func main() {
 		os.Exit(1)
 	}
 	short := slices.Contains(os.Args[1:], "-short")
-	passed, failed, faults, err := count(log, short)
+	passed, failed, left, faults, err := count(log, short)
 	for _, f := range faults {
 		fmt.Println(f)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skips:", err)
+	}
+	if left > 0 {
+		fmt.Printf("make test-all runs %d more: other set-ups of the same suites, and what takes long\n", left)
 	}
 	fmt.Printf("%d passed, %d failed\n", passed, failed+len(faults))
 	if len(faults) > 0 || err != nil {
@@ -33,12 +36,15 @@ func main() {
 	}
 }
 
-// versionSkip is in the reason that testserver.OnlyWhere gives; that is leave.
-const versionSkip = "server version: "
+// What is in the reasons that testserver.OnlyWhere and testserver.InTestAll give; that is leave.
+const (
+	versionSkip = "server version: "
+	leftSkip    = "left to make test-all: "
+)
 
 // count reads what go test -json printed. A package that failed without a test that did counts as
 // one.
-func count(log io.Reader, short bool) (passed, failed int, faults []string, err error) {
+func count(log io.Reader, short bool) (passed, failed, left int, faults []string, err error) {
 	type test struct{ Package, Test string }
 	output := map[test][]string{}
 	failedIn := map[string]bool{}
@@ -59,6 +65,8 @@ func count(log io.Reader, short bool) (passed, failed int, faults []string, err 
 					failedIn[e.Package] = true
 				case e.Action == "pass" && e.Test != "":
 					passed++
+				case e.Action == "skip" && strings.Contains(reason(output[e.test]), leftSkip):
+					left++
 				case e.Action == "skip" && e.Test != "" && !short && !strings.Contains(reason(output[e.test]), versionSkip):
 					faults = append(faults, fmt.Sprintf("skipped without leave: %s %s: %s", e.Package, e.Test, reason(output[e.test])))
 				}
@@ -66,10 +74,10 @@ func count(log io.Reader, short bool) (passed, failed int, faults []string, err 
 			}
 		}
 		if end == io.EOF {
-			return passed, failed, faults, nil
+			return passed, failed, left, faults, nil
 		}
 		if end != nil {
-			return passed, failed, faults, end
+			return passed, failed, left, faults, end
 		}
 	}
 }

@@ -19,6 +19,8 @@ const log = `go: downloading something
 {"Action":"skip","Package":"p","Test":"TestB"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:7: server version: redis 6.0: has no such command\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
+{"Action":"output","Package":"p","Test":"TestD","Output":"    d_test.go:7: left to make test-all: the same behind a guard\n"}
+{"Action":"skip","Package":"p","Test":"TestD"}
 {"Action":"pass","Package":"p"}
 {"Action":"fail","Package":"q","Test":"TestA/sub"}
 {"Action":"fail","Package":"q","Test":"TestA"}
@@ -30,11 +32,11 @@ const log = `go: downloading something
 func TestCount(t *testing.T) {
 	const fault = "skipped without leave: p TestB: b_test.go:7: no server here"
 	for short, want := range map[bool]string{
-		false: fmt.Sprint(1, 3, []string{fault}),
-		true:  fmt.Sprint(1, 3, []string{}),
+		false: fmt.Sprint(1, 3, 1, []string{fault}),
+		true:  fmt.Sprint(1, 3, 1, []string{}),
 	} {
-		passed, failed, faults, err := count(strings.NewReader(log), short)
-		if got := fmt.Sprint(passed, failed, faults); got != want || err != nil {
+		passed, failed, left, faults, err := count(strings.NewReader(log), short)
+		if got := fmt.Sprint(passed, failed, left, faults); got != want || err != nil {
 			t.Errorf("short %v: %s, %v; want %s", short, got, err, want)
 		}
 	}

@@ -5,10 +5,12 @@ package generations
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ import (
 // ErrUnexpected is the error of a run in which an old way did not fail, or holdfast did not hold.
 var ErrUnexpected = errors.New("not everything came as it is told")
 
-// A Step is one line of the story: who did what, and what came of it.
+// A Step is one line of a story: who does what, and what comes of it, "" if there is nothing to expect.
 type Step struct {
 	Who string `json:"who"`
 	Did string `json:"did"`
@@ -44,17 +46,43 @@ type Result struct {
 	Holdfast Side   `json:"holdfast"`
 }
 
-// A scenario is a way to lock, with a story in which it fails.
+// A scenario is a way to lock, with a story in which it fails, and the same story with holdfast.
 type scenario struct {
-	title string
-	fails string // how the old way fails
-	holds string // what holdfast does instead
-
-	old, holdfast func(*scene)
+	title, servers string
+	old, holdfast  Side // as they are expected
 }
 
-// scenarios are in the order in which people got there.
-var scenarios = []scenario{setnxExpire, clientDeadline, longWork, othersLock, checkThenDelete, watchdog, failover, restart}
+// The scenarios in the order in which people got there, as the command prints them: a title, the
+// servers, the steps of the old way and how it "fails:", those of holdfast and what "holds:". A step
+// has who does it (- is nobody of them), and behind an arrow what comes of it. What a step does is
+// in scene.go.
+//
+//go:embed stories.txt
+var stories string
+
+// parse reads scenarios.
+func parse(text string) (all []scenario) {
+	for story := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		lines := strings.Split(story, "\n")
+		sc := scenario{title: lines[0], servers: strings.TrimPrefix(lines[1], "on: ")}
+		side := Side{AsExpected: true}
+		for _, line := range lines[2:] {
+			if out, ok := strings.CutPrefix(line, "fails: "); ok {
+				side.Outcome = out
+				sc.old, side = side, Side{AsExpected: true}
+			} else if out, ok := strings.CutPrefix(line, "holds: "); ok {
+				side.Outcome = out
+				sc.holdfast = side
+			} else {
+				who, what, _ := strings.Cut(line, "  ")
+				did, got, _ := strings.Cut(what, " → ")
+				side.Steps = append(side.Steps, Step{strings.Trim(who, "-"), did, got})
+			}
+		}
+		all = append(all, sc)
+	}
+	return all
+}
 
 const long = `The ways to lock with Redis that people have copied from each other, one after the other, each in
 the scenario in which it fails, on a real Redis. Beside it holdfast in the same scenario.
@@ -82,8 +110,11 @@ func Command() *cobra.Command {
 		Use:   "generations",
 		Short: "See how the old ways to lock with Redis fail, and holdfast not",
 		Long:  long,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.OutOrStdout(), o) },
+
+		Example: "  holdfast generations",
+
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.OutOrStdout(), o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.backend, "backend", "", "redis://host:6379 for the first six, instead of a server that is started for them")
@@ -114,7 +145,7 @@ func run(ctx context.Context, out io.Writer, o options) error {
 			srv := testserver.Redis(t)
 			st.server, st.url = &redis.Options{Addr: srv.Addr()}, srv.URL()
 		}
-		return st.all(ctx, out, o.output == "json", scenarios)
+		return st.all(ctx, out, o.output == "json", parse(stories))
 	})
 }
 
@@ -143,13 +174,13 @@ func (st *stage) all(ctx context.Context, out io.Writer, asJSON bool, scenarios 
 			}
 		}
 		tell("%d. %s\n", r.Number, r.Title)
-		r.Old = st.play(ctx, sc.old, sc.fails, tell)
+		r.Old = st.play(ctx, sc.servers, sc.old, tell)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		tell("   %s %s\n", verdict("fails:", r.Old), r.Old.Outcome)
 		tell("   holdfast:")
-		r.Holdfast = st.play(ctx, sc.holdfast, sc.holds, tell)
+		r.Holdfast = st.play(ctx, sc.servers, sc.holdfast, tell)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const lease = 6 * time.Second
 
 // played plays scenarios on a server of their own.
-func played(ctx context.Context, out *strings.Builder, asJSON bool, only ...scenario) error {
+func played(ctx context.Context, out io.Writer, asJSON bool, only ...scenario) error {
 	return testserver.Hosted(func(t testing.TB) error { return staged(t).all(ctx, out, asJSON, only) })
 }
 
@@ -43,6 +44,7 @@ func TestStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	scenarios := parse(stories)
 	if len(shown) != len(scenarios) {
 		t.Fatalf("the page shows %d scenarios of %d", len(shown), len(scenarios))
 	}
@@ -79,21 +81,11 @@ func normal(text string) string {
 
 // What comes otherwise than it is told is an error of the whole, on either side, and undone.
 func TestUnexpected(t *testing.T) {
-	silent := func(*scene) {}
-	safe := func(s *scene) {
-		rdb := s.redis(resource)
-		s.command("A", rdb, "OK", "SET", resource, lockValue)
-		s.command("B", rdb, "1", "SETNX", resource, lockValue) // as if that could fail
-	}
-	twice := func(s *scene) {
-		a, b := s.party("A", s.url), s.party("B", s.url)
-		a.tries(resource)
-		b.tries(resource)
-	}
-	for name, sc := range map[string]scenario{
-		"an old way that does not fail": {old: safe, holdfast: silent},
-		"holdfast that does not hold":   {old: silent, holdfast: twice},
+	for name, story := range map[string]string{
+		"an old way that does not fail": "A  SET key_resource_id lock_value → OK\nB  SETNX key_resource_id lock_value → 1\nfails: x\nholds: y", // as if that could fail
+		"holdfast that does not hold":   "fails: x\nA  TryLock key_resource_id → granted\nB  TryLock key_resource_id → granted\nholds: y",
 	} {
+		sc := parse("a title\non: one server\n" + story)[0]
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			if err := played(t.Context(), &out, false, sc); !errors.Is(err, ErrUnexpected) {
@@ -108,12 +100,12 @@ func TestUnexpected(t *testing.T) {
 
 // Where the story says that holdfast fails, too, it does: A's lock and B's are held together.
 func TestWithoutTheGuard(t *testing.T) {
-	for name, sc := range map[string]scenario{"failover": failover, "restart": restart} {
-		t.Run(name, func(t *testing.T) {
+	for _, sc := range parse(stories)[6:] {
+		t.Run(sc.servers, func(t *testing.T) {
 			t.Parallel()
 			st := &stage{t: t, ttl: time.Minute, unguarded: true}
-			side := st.play(t.Context(), sc.holdfast, "", func(string, ...any) {})
-			if side.AsExpected || !strings.HasPrefix(side.Outcome, "B's TryLock "+resourceName+": nil, and not ") {
+			side := st.play(t.Context(), sc.servers, sc.holdfast, func(string, ...any) {})
+			if side.AsExpected || !strings.HasPrefix(side.Outcome, "B's TryLock resource_name: granted, and not ") {
 				t.Errorf("%+v", side)
 			}
 		})
@@ -125,7 +117,8 @@ func TestSomebodysKey(t *testing.T) {
 	srv := testserver.Redis(t)
 	srv.MustDo("SET", resource, "a web shop's")
 	st := &stage{t: t, ttl: lease, server: &redis.Options{Addr: srv.Addr()}, url: srv.URL()}
-	side := st.play(t.Context(), setnxExpire.old, "", func(string, ...any) {})
+	sc := parse(stories)[0]
+	side := st.play(t.Context(), sc.servers, sc.old, func(string, ...any) {})
 	if side.AsExpected || !strings.Contains(side.Outcome, "there already") {
 		t.Errorf("%+v", side)
 	}
@@ -133,7 +126,7 @@ func TestSomebodysKey(t *testing.T) {
 		t.Errorf("the key is %q now", v)
 	}
 	srv.MustDo("DEL", resource)
-	if side = st.play(t.Context(), setnxExpire.old, "", func(string, ...any) {}); !side.AsExpected {
+	if side = st.play(t.Context(), sc.servers, sc.old, func(string, ...any) {}); !side.AsExpected {
 		t.Errorf("%+v", side)
 	}
 	if n := srv.MustDo("DBSIZE"); n != "0" {
@@ -143,8 +136,7 @@ func TestSomebodysKey(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	var out strings.Builder
-	locks := func(s *scene) { s.party("A", s.url).tries(resource) }
-	one := scenario{title: "one", fails: "falls", holds: "stands", old: setnxExpire.old, holdfast: locks}
+	one := parse("one\non: one server\nA  SETNX key_resource_id lock_value → 1\nfails: falls\nA  TryLock key_resource_id → granted\nholds: stands")[0]
 	if err := played(t.Context(), &out, true, one, one); err != nil {
 		t.Error(err)
 	}
@@ -185,12 +177,25 @@ func TestUsage(t *testing.T) {
 // An interrupted run ends at once, and says nothing of what it did not get to.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var out strings.Builder
-	hangs := scenario{title: "hangs", old: func(s *scene) { cancel(); s.must("wait", s.ctx.Err()) }}
+	out := interrupting{cancel: cancel}
+	hangs := parse("hangs\non: one server\nA  is interrupted\nA  TryLock key_resource_id → granted\nfails: x\nholds: y")[0]
 	if err := played(ctx, &out, false, hangs); !errors.Is(err, context.Canceled) {
 		t.Errorf("all = %v", err)
 	}
 	if strings.Contains(out.String(), "UNEXPECTED") {
 		t.Errorf("it told\n%s", out.String())
 	}
+}
+
+// interrupting ends the run when that is told.
+type interrupting struct {
+	strings.Builder
+	cancel context.CancelFunc
+}
+
+func (i *interrupting) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "is interrupted") {
+		i.cancel()
+	}
+	return i.Builder.Write(p)
 }

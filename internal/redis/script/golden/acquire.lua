@@ -1,29 +1,44 @@
--- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead)
+-- ACQUIRE(id, px, tail, queue, reserve, form, minimum token or 0, µs that it may be ahead, rule)
 --   -> token | {SHORT, token, clock} | {OK, token, reserved}
 --   | {OK, token, reserved, '+' and the state, or '-'} | {EARLY, ms}
+--   | either with one more: the last token of a hold whose lease ran out
 --   | {HELD, ms or 0, meta, position or 0, last token}
 --   | {LOST} | {MISMATCH, limit in use} | {QUARANTINE, ms, why} | {UNFIT, why} | {FOREIGN, why}
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
 -- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
 -- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
--- the state, and '!' for one that is not to be granted early; it and what follows are left out for
--- 'x' without a minimum token.
+-- the state, and '!' for one that is not to be granted early. The rule is that of lib/guard. From the
+-- queue on they may be left out at the end: nothing, 1, 'x', 0, 0, none.
+local id, px, tail, queue, reserve, form, minimum, ahead_by, rule = unpack(ARGV)
+local key = KEYS[1]
+-- uses: lib/short
+-- The short string of a lock, see doc.go: a free one is 'h2 counter', a held one 'h2 counter margin
+-- id count meta'. Scripts read and write it by what is here and no other way, and clients by
+-- short.go. (These are no functions: making one costs the server a hundredth of a pair.)
+local IS_FREE = '^h2 (%d+)$' -- matches that of a free lock: its counter
+local IS_HELD = '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$' -- counter, margin, id, count, meta
+local HELD_BY = '^h2 %d+ (%d+) ([^ ]+) ' -- of a held one, margin and id alone, which costs less
+local H2 = 'h2 ' -- what it begins with; the counter is next
+-- The same for a counter that is near the clock, in millions and the rest. (%d has 32 bits on some
+-- servers, and %.0f costs twice as much.) It has 16 digits until the year 2286, and with it the
+-- string has BARE bytes: all of that of a free lock.
+local RECENT, BARE = 'h2 %d%06d', 19
 local OK, HELD, LOST, FOREIGN, MISMATCH, QUARANTINE, UNFIT, EARLY, SHORT = 1, 2, 3, 4, 6, 7, 8, 9, 10
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and
+-- the argument rule is 'longest grace'; without it there is no guard. The replication id
 -- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
 -- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
 -- whatever was granted since is in this memory, and what was granted before is over after the
 -- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
 -- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
---            gets no lease, new or longer. It may give back what it has.
+--            gets no lease, new or longer. It may release what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
-  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
-  local rule = longest .. '/' .. grace
+local guard = rule and function()
+  local longest, grace = string.match(rule, '^(%d+) (%d+)$')
+  local ours = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
   if type(info) == 'table' and info.err then return info end
   if type(mark) == 'table' then return mark end
@@ -37,11 +52,12 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
     return {FOREIGN, 'the mark of the server is damaged'}
   elseif not mark then
     since, why = now, 'new or flushed'
-  elseif others ~= rule then
-    -- First of all: who found a changed server and wrote its own rule would cut the others' grace.
+  elseif others ~= ours then
+    -- First of all: a client that found a changed server and wrote its own rule would cut the
+    -- others' grace.
     return {UNFIT, 'its clients have another max_ttl or replica_lag: max_ttl/grace is ' .. others ..
-      ' ms there, ' .. rule .. ' ms here'}, unfit
-  elseif known ~= life then
+      ' ms there, ' .. ours .. ' ms here'}, unfit
+  elseif known ~= life then -- safeguard: guard
     since, why = now, 'restarted or promoted'
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
@@ -49,20 +65,19 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
   -- it is.
   if since == now then
-    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, ours, why))
   end
   local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
-local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal or closed then return refusal or closed end
 local stored = redis.pcall('GET', key)
 
-local plain, waits = not ARGV[6] or ARGV[6] == 'x', #ARGV[4] > 1
+local plain, waits = not form or form == 'x', queue and #queue > 1
 local short = type(stored) == 'string' and stored
-local counter = plain and (not stored and 0 or short and tonumber(string.match(short, '^h2 (%d+)$')))
+local counter = plain and (not stored and 0 or short and tonumber(string.match(short, IS_FREE)))
 
 -- The short way: a plain exclusive claim, and a lock that is free, and nobody waits, so nobody is
 -- overtaken. (It is no function: making one costs the server a hundredth of a pair.) The token is
@@ -72,31 +87,30 @@ local counter = plain and (not stored and 0 or short and tonumber(string.match(s
 if counter then
   local time = redis.call('TIME')
   local clock = time[1] * 1000000 + time[2]
-  local minimum = ARGV[8] and ARGV[7] ~= '0' and math.min(ARGV[7], clock + ARGV[8])
-  local least = minimum and math.max(clock, minimum) or clock
+  local least = clock
+  if minimum and minimum ~= '0' then least = math.max(clock, math.min(minimum, clock + ahead_by)) end
   local token = least
-  if counter >= least then token = counter + 1 end
-  local last = token + ARGV[5] - 1
+  if counter >= least then token = counter + 1 end -- safeguard: token-counter
+  local last = token + (reserve or 1) - 1
   if last <= least + 10000 then -- else ahead of the clock: see NEAR in lib/clock
-    -- The only write, and one command: all of the grant is stored or nothing. (%d has 32 bits on
-    -- some servers, and %.0f costs twice as much.)
-    local value = string.format('h2 %d%06d ', last / 1000000, last % 1000000) .. ARGV[3]
-    local reply = redis.pcall('SET', key, value, 'PX', ARGV[2])
-    return reply.err and reply or minimum and {SHORT, token, clock} or token
+    -- The only write, and one command: all of the grant is stored or nothing.
+    local value = string.format(RECENT, last / 1000000, last % 1000000) .. ' ' .. tail
+    local reply = redis.pcall('SET', key, value, 'PX', px)
+    return reply.err and reply or minimum and minimum ~= '0' and {SHORT, token, clock} or token
   end
 end
 
 -- A claim that watches marks the hold it meets by a blank at the end: else RELEASE publishes
 -- nothing.
 local function mark()
-  if ARGV[4] == 'w' and short and string.sub(short, -1) ~= ' ' then
+  if queue == 'w' and short and string.sub(short, -1) ~= ' ' then
     redis.pcall('SET', key, short .. ' ', 'KEEPTTL') -- if it is refused: a lost wake-up
   end
 end
 
 -- The short way of a refusal: another holds alone, and its lease runs.
 if plain and short and not waits then
-  local digits, margin, owner, meta = string.match(short, '^h2 (%d+) (%d+) ([^ ]+) %d+ (.*)$')
+  local digits, margin, owner, _, meta = string.match(short, IS_HELD)
   -- Whole ms, so at least 1 is left: never 0, which is "unknown".
   local left = owner and owner ~= id and #digits == 16 and redis.call('PTTL', key) - margin
   if left and left > 0 then
@@ -180,6 +194,16 @@ local function write_group(group)
   return stored
 end
 
+-- moving returns an error while the slot of the lock is being moved to another server. A script is
+-- refused every key then that is not there, so a string that was deleted could not become a HASH, and
+-- the lock would be gone. It is asked before the first write. No key has the name that is tried.
+local function moving()
+  local reply = redis.pcall('GET', key .. ':none')
+  if type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true) then -- safeguard: moving-slot
+    return {err = 'TRYAGAIN the slot of the lock is being moved'}
+  end
+end
+
 -- The short way into the queue: a plain exclusive claim that does not wait yet, and another that
 -- holds alone. While its lease runs nobody can be let in; places that lapsed are passed over by the
 -- script that lets in. All checks come before the first write, which is refused when out of memory.
@@ -189,7 +213,7 @@ local function join()
   read_clock()
   if left then
     local margin
-    counter, margin, owner, count, meta = string.match(stored, '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$')
+    counter, margin, owner, count, meta = string.match(stored, IS_HELD)
     expires, group = margin and now + left - margin, read_group()
   else
     local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'm', 'g', 'z', 'w:' .. id)
@@ -202,13 +226,13 @@ local function join()
     group.holders > 0 or counter > us + NEAR then
     return
   end
-  local lease, client, ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
+  local lease, client, ttl = string.match(queue, '^(%d+) ([^ ]*) (%d+)$')
   local ends = now + 1 + ttl
   local outlasts = math.max(ends, expires) > group.latest
   if outlasts then group.latest = math.max(ends, expires) + 1000 end -- see outlast in lib/lock
   group.tail, group.waiting = group.tail + 1, group.waiting + 1
   local number, joined = text(group.tail), nil
-  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. ARGV[3]
+  local place = text(ends) .. ' ' .. lease .. ' ' .. client .. ' x ' .. tail
   if left then
     joined = redis.pcall('SET', key, stored, 'KEEPTTL') -- refused when out of memory, and DEL is not
     if joined.err then return joined end
@@ -221,13 +245,13 @@ local function join()
   if type(joined) ~= 'number' then return joined end
   if outlasts then
     left = left or redis.pcall('PTTL', key)
-    local needed = group.latest - now + ARGV[2]
+    local needed = group.latest - now + px
     if type(left) ~= 'number' then left = -1 end
     if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
   end
   return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
-local reply = plain and waits and stored and join()
+local reply = plain and waits and stored and (short and moving() or join())
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
@@ -311,10 +335,10 @@ end
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
-local messages = {} -- {channel, message}, published after the change: who is woken finds it done
+local messages = {} -- {channel, message}, published after the change, so that a waiter finds it done
 
 -- STEPS bounds what one script does for others (places passed over or let in, holders looked at);
--- more says that something is left to the next script, so whoever asks is told to ask again soon.
+-- more says that something is left to the next script, so the caller is told to ask again soon.
 local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
@@ -345,6 +369,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
+  local not_now = type(stored) == 'string' and moving() -- before the first write: it may become a HASH
+  if not_now then stop(not_now) end
   -- Before the clock: if the server stands still in between, a lease seems to end later, not
   -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
@@ -358,17 +384,17 @@ local function load(...)
     if not counter or owner == '' or (owner and not expires) then damaged('fields') end
     if not owner then expires = 0 end
   elseif stored then
-    local version, digits, rest = string.match(stored, '^(h%d+) (%d+)(.*)$')
-    if not version then stop({FOREIGN, 'not a lock'}) end
-    if version ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
-    counter = int(digits)
-    if not counter or left < 0 then damaged('counter, or that never ends') end
-    if rest ~= '' then
+    counter = string.match(stored, IS_FREE)
+    if not counter then
       local margin
-      margin, owner, cache.b, cache.m = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
-      if not int(margin) then damaged('fields') end
-      expires = now + left - margin
+      counter, margin, owner, cache.b, cache.m = string.match(stored, IS_HELD)
+      if not counter then
+        stop({FOREIGN, 'not a lock, or damaged, or of a layout version that is not known here'})
+      end
+      expires = int(margin) and now + left - margin or damaged('fields')
     end
+    counter = int(counter)
+    if not counter or left < 0 then damaged('counter, or that never ends') end
   end
   lock = read_group(cache.g)
   if not lock or (owner and lock.holders > 0) then damaged('group') end
@@ -417,7 +443,7 @@ local function commit(keep, frees, reply)
   if not group and #tombs == 0 then
     -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
     -- lease by the margin. When another holds, the key is not given less time than it has.
-    local value, left = 'h2 ' .. text(lock.counter), 0
+    local value, left = H2 .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
@@ -471,17 +497,17 @@ end
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
 -- They are written by the script that proves the hold, before all else, so one that is refused (out
 -- of memory) has written nothing. After a first write no other one is refused.
-local saving, early = false, 0 -- what this script is about to leave
+local saving, early_ms = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
 local function leave_state(ms, state)
-  early = tonumber(ms)
+  early_ms = tonumber(ms)
   saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
 end
 
 local function write_state()
   if saving then write(false, 'SET', key .. ':state', saving) end
-  if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
+  if early_ms > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early_ms)) end
 end
 
 -- read_state returns '+' and the state, or '-' for none; what this script saves is the state
@@ -556,6 +582,7 @@ local function purge()
   fetch(fields)
   for n = lock.unseen, first, -1 do
     local hold = read_slot(n)
+    -- safeguard: running-leases
     if hold.ends > now then lock.seen = math.min(lock.seen, hold.ends) else drop(n, hold) end
   end
   lock.unseen = math.min(first - 1, lock.holders)
@@ -587,8 +614,12 @@ end
 -- place on the long way that grants, and its callers have asked fits. Each token is above counter,
 -- the highest so far, and is stored in the step that grants; so tokens rise in the order of grants.
 -- Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+--
+-- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
+local lapsed
 local function admit(claim, lease)
   local ends, token, count = now + 1 + lease, nil, 1
+  if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
   else
@@ -648,7 +679,7 @@ end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
 -- that counts more than once, which a client that knows no weights takes for damage. lock.head and
--- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- lock.tail are the first and the last number, with gaps where a claim left; lock.waiting counts
 -- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
 -- before it is given one: a repeat never has two.
 
@@ -672,7 +703,7 @@ local function read_place(place)
     heeds = string.find(flags, '!', 1, true)}
 end
 
--- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
+-- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.
 local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
@@ -702,7 +733,8 @@ end
 
 -- advance ends what is over, and then lets the head of the queue in as long as it fits: readers
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
--- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
+-- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit; first is the
+-- first that was let in, one of so many.
 --
 -- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
 -- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
@@ -710,7 +742,10 @@ end
 -- waiter that is cancelled has left before, or holds, and its release ends either.
 --
 -- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
--- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that. So it
+-- is where this script does not name the key of the state: if its slot is being moved to this server,
+-- one that is not there may have yet to come, which a script that names it is told (TRYAGAIN).
+local admitted, first = 0, nil
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -728,17 +763,18 @@ local function advance(asking)
     steps = steps + 1
     local place = get('q:' .. lock.head)
     local claim = place and read_place(place)
-    if not claim then -- somebody left
+    if not claim then -- it left
       lock.head = lock.head + 1
       if lock.head > lock.tail then damaged('queue') end
     elseif claim.ends <= now then
       leave(lock.head, claim.id, claim.mode)
     elseif fits(claim) then
       leave(lock.head, claim.id, claim.mode)
+      admitted, first = admitted + 1, first or claim
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
         local state = claim.loads and read_state()
-        if refused(state) then state = '?' end
+        if refused(state) or (state == '-' and #KEYS == 1) then state = '?' end -- safeguard: moving-state
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
           text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
             (state and '\n' .. state or '')}
@@ -763,7 +799,7 @@ local function position(number)
 end
 
 -- held says who holds, and when a claim at place number (none for nil) should ask again: the head
--- for the queue, whoever does not wait in it for itself, the others never.
+-- for the queue, a claim that does not wait in it for itself, the others never.
 local function held(number)
   local at, ms = number and position(number) or 0, 0
   local meta = lock.holders > 0 and read_slot(1).meta or lock.owner and get('m') or ''
@@ -794,20 +830,24 @@ end
 -- granted is the reply of a grant. What refuses the state refuses the claim: nothing is written
 -- yet.
 local function granted(claim, token, count)
-  if not claim.loads then return {OK, token, count} end
-  local state = read_state()
-  if refused(state) then stop(state) end
-  return {OK, token, count, state}
+  local reply = {OK, token, count}
+  if claim.loads then
+    local state = read_state()
+    if refused(state) then stop(state) end
+    reply[4] = state
+  end
+  if lapsed then reply[#reply + 1] = lapsed end -- safeguard: redis-took-over
+  return reply
 end
 
 local function long()
   load('m', 'w:' .. id)
   -- A release of this id came first: nobody believes in this attempt any more, so it must not hold.
-  if isTombstoned(lock.tombs, id) then return {LOST} end
-  local lease, client, place_ttl = string.match(ARGV[4], '^(%d+) ([^ ]*) (%d+)$')
-  local claim = read_place('0 0  ' .. (ARGV[6] or 'x') .. ' ' .. ARGV[3])
-  local ttl = ARGV[2] - claim.keep - 1
-  if ARGV[8] then claim.min_token = math.min(ARGV[7], us + ARGV[8]) end
+  if isTombstoned(lock.tombs, id) then return {LOST} end -- safeguard: tombstone
+  local lease, client, place_ttl = string.match(queue or '', '^(%d+) ([^ ]*) (%d+)$')
+  local claim = read_place('0 0  ' .. (form or 'x') .. ' ' .. tail)
+  local ttl = px - claim.keep - 1
+  if minimum then claim.min_token = math.min(minimum, us + ahead_by) end
 
   advance(id)
 
@@ -831,7 +871,7 @@ local function long()
     return commit(claim.keep, true, more and {HELD, 1, '', 0, lock.counter} or {MISMATCH, lock.limit})
   end
 
-  -- Nobody overtakes: advance has let in whom it could, so who still waits is before this claim.
+  -- Nobody overtakes: advance has let in all it could, so those that still wait are before this one.
   -- But another hold of a re-entrant owner that holds takes the key from nobody, and might wait for
   -- itself.
   if fits(claim) and (lock.waiting == 0 or lock.mode == 'r') then

@@ -1,29 +1,31 @@
 -- HEARTBEAT(how many locks, client, then for each lock: keep, how many claims, and for each claim:
---   id, ttl of its place, lease)
+--   id, ttl of its place, lease; and at the end the guard's rule, if there is one)
 --   -> {OK, for each lock: positions, last token, ms or 0, meta} | {UNFIT, why} | {FOREIGN, why}
 -- A place that is still in its queue has a position, and lasts for its ttl from now at least. A
 -- claim without one (position 0) was let in, or its place has lapsed or was left: its next ACQUIRE
--- tells which. Whoever is next is let in first, if something is over. ms is for the lowest
+-- tells which. The next waiter is let in first, if something is over. ms is for the lowest
 -- position. Of several locks only those are looked after that take the short way, so that the
 -- script is short: without positions nothing was done about a lock, and it is to be asked about
 -- alone.
 local OK, LOST, FOREIGN, QUARANTINE, UNFIT = 1, 3, 4, 7, 8
-local locks, KEYS = KEYS, {KEYS[1], KEYS[ARGV[1] + 1]} -- what libraries see: a lock, and the mark if any
+local how_many, client = unpack(ARGV)
+local mark = KEYS[how_many + 1]
+local locks, KEYS, rule = KEYS, {KEYS[1], mark}, mark and ARGV[#ARGV] -- what libraries see: one lock
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and
+-- the argument rule is 'longest grace'; without it there is no guard. The replication id
 -- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
 -- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
 -- whatever was granted since is in this memory, and what was granted before is over after the
 -- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
 -- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
---            gets no lease, new or longer. It may give back what it has.
+--            gets no lease, new or longer. It may release what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
-  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
-  local rule = longest .. '/' .. grace
+local guard = rule and function()
+  local longest, grace = string.match(rule, '^(%d+) (%d+)$')
+  local ours = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
   if type(info) == 'table' and info.err then return info end
   if type(mark) == 'table' then return mark end
@@ -37,11 +39,12 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
     return {FOREIGN, 'the mark of the server is damaged'}
   elseif not mark then
     since, why = now, 'new or flushed'
-  elseif others ~= rule then
-    -- First of all: who found a changed server and wrote its own rule would cut the others' grace.
+  elseif others ~= ours then
+    -- First of all: a client that found a changed server and wrote its own rule would cut the
+    -- others' grace.
     return {UNFIT, 'its clients have another max_ttl or replica_lag: max_ttl/grace is ' .. others ..
-      ' ms there, ' .. rule .. ' ms here'}, unfit
-  elseif known ~= life then
+      ' ms there, ' .. ours .. ' ms here'}, unfit
+  elseif known ~= life then -- safeguard: guard
     since, why = now, 'restarted or promoted'
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
@@ -49,12 +52,12 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
   -- it is.
   if since == now then
-    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, ours, why))
   end
   local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
-local key, id, several = KEYS[1], '', ARGV[1] ~= '1'
+local key, id, several = KEYS[1], '', how_many ~= '1'
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal then return refusal end
@@ -133,6 +136,16 @@ local function write_group(group)
   end
   return stored
 end
+
+-- moving returns an error while the slot of the lock is being moved to another server. A script is
+-- refused every key then that is not there, so a string that was deleted could not become a HASH, and
+-- the lock would be gone. It is asked before the first write. No key has the name that is tried.
+local function moving()
+  local reply = redis.pcall('GET', key .. ':none')
+  if type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true) then -- safeguard: moving-slot
+    return {err = 'TRYAGAIN the slot of the lock is being moved'}
+  end
+end
 read_clock()
 
 -- position is that of place number; with gaps in the queue it may be too high.
@@ -163,19 +176,20 @@ local function keep(key, margin, first, last)
   local head = string.match(found[1] or '', '^(%d+) ')
   if not head or tonumber(head) <= now then return end
   for i = first, last, 3 do
+    local name, ttl, lease = unpack(ARGV, i, i + 2)
     local n = #positions + 1
     local number = fields[n + 6]
     positions[n] = '0'
     if number then
       at = at + 1
       local ends, asks, who = string.match(found[at] or '', '^(%d+) %d+ [^ ]* ([^ ]+ %d+ ([^ ]+) .*)$')
-      if who ~= ARGV[i] then return end
+      if who ~= name then return end
       if tonumber(ends) > now then
-        positions[n], ends = position(number, group), math.max(ends, now + 1 + ARGV[i + 1])
+        positions[n], ends = position(number, group), math.max(ends, now + 1 + ttl)
         if number + 0 == group.head then ms = (owner and expires or group.soonest) - now end
         latest = math.max(latest, ends)
         sets[#sets + 1] = places[at + 2]
-        sets[#sets + 1] = text(ends) .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[2] .. ' ' .. asks
+        sets[#sets + 1] = text(ends) .. ' ' .. lease .. ' ' .. client .. ' ' .. asks
       end
     end
   end
@@ -192,20 +206,21 @@ local function keep(key, margin, first, last)
   return table.concat(positions, ' '), counter, ms, owner and fields[6] or ''
 end
 
-local reply, first = {OK}, 5
-for n = 1, tonumber(ARGV[1]) do
-  local last = first + 3 * ARGV[first - 1] - 1
-  local positions, counter, ms, meta = keep(locks[n], ARGV[first - 2], first, last)
+local reply, first = {OK}, 3
+for n = 1, tonumber(how_many) do
+  local margin, claims = unpack(ARGV, first, first + 1)
+  local last = first + 1 + 3 * claims
+  local positions, counter, ms, meta = keep(locks[n], margin, first + 2, last)
   if positions or several then
     local i = #reply
     reply[i + 1], reply[i + 2] = positions or '', counter or 0
     reply[i + 3], reply[i + 4] = ms or 0, meta or ''
   end
-  first = last + 3
+  first = last + 1
 end
 if #reply > 1 then return reply end
 local stored = redis.pcall('GET', key)
--- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/short lib/lock lib/state lib/holders lib/queue
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
 -- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
@@ -278,6 +293,17 @@ local function addTombstone(tombs, who, ms)
   tombs[#tombs + 1] = {ends = now + 1 + ms, id = who}
   tombs.ends = math.max(tombs.ends, now + 1 + ms)
 end
+-- The short string of a lock, see doc.go: a free one is 'h2 counter', a held one 'h2 counter margin
+-- id count meta'. Scripts read and write it by what is here and no other way, and clients by
+-- short.go. (These are no functions: making one costs the server a hundredth of a pair.)
+local IS_FREE = '^h2 (%d+)$' -- matches that of a free lock: its counter
+local IS_HELD = '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$' -- counter, margin, id, count, meta
+local HELD_BY = '^h2 %d+ (%d+) ([^ ]+) ' -- of a held one, margin and id alone, which costs less
+local H2 = 'h2 ' -- what it begins with; the counter is next
+-- The same for a counter that is near the clock, in millions and the rest. (%d has 32 bits on some
+-- servers, and %.0f costs twice as much.) It has 16 digits until the year 2286, and with it the
+-- string has BARE bytes: all of that of a free lock.
+local RECENT, BARE = 'h2 %d%06d', 19
 -- The lock: load reads it, the other libraries change it in memory, and commit writes it. Nothing
 -- is written before, so every check comes before the first write, and a script that finds damage
 -- has changed nothing. Scripts run one at a time: no race is inside a script.
@@ -287,10 +313,10 @@ end
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
-local messages = {} -- {channel, message}, published after the change: who is woken finds it done
+local messages = {} -- {channel, message}, published after the change, so that a waiter finds it done
 
 -- STEPS bounds what one script does for others (places passed over or let in, holders looked at);
--- more says that something is left to the next script, so whoever asks is told to ask again soon.
+-- more says that something is left to the next script, so the caller is told to ask again soon.
 local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
@@ -321,6 +347,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
+  local not_now = type(stored) == 'string' and moving() -- before the first write: it may become a HASH
+  if not_now then stop(not_now) end
   -- Before the clock: if the server stands still in between, a lease seems to end later, not
   -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
@@ -334,17 +362,17 @@ local function load(...)
     if not counter or owner == '' or (owner and not expires) then damaged('fields') end
     if not owner then expires = 0 end
   elseif stored then
-    local version, digits, rest = string.match(stored, '^(h%d+) (%d+)(.*)$')
-    if not version then stop({FOREIGN, 'not a lock'}) end
-    if version ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
-    counter = int(digits)
-    if not counter or left < 0 then damaged('counter, or that never ends') end
-    if rest ~= '' then
+    counter = string.match(stored, IS_FREE)
+    if not counter then
       local margin
-      margin, owner, cache.b, cache.m = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
-      if not int(margin) then damaged('fields') end
-      expires = now + left - margin
+      counter, margin, owner, cache.b, cache.m = string.match(stored, IS_HELD)
+      if not counter then
+        stop({FOREIGN, 'not a lock, or damaged, or of a layout version that is not known here'})
+      end
+      expires = int(margin) and now + left - margin or damaged('fields')
     end
+    counter = int(counter)
+    if not counter or left < 0 then damaged('counter, or that never ends') end
   end
   lock = read_group(cache.g)
   if not lock or (owner and lock.holders > 0) then damaged('group') end
@@ -393,7 +421,7 @@ local function commit(keep, frees, reply)
   if not group and #tombs == 0 then
     -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
     -- lease by the margin. When another holds, the key is not given less time than it has.
-    local value, left = 'h2 ' .. text(lock.counter), 0
+    local value, left = H2 .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
@@ -447,17 +475,17 @@ end
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
 -- They are written by the script that proves the hold, before all else, so one that is refused (out
 -- of memory) has written nothing. After a first write no other one is refused.
-local saving, early = false, 0 -- what this script is about to leave
+local saving, early_ms = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
 local function leave_state(ms, state)
-  early = tonumber(ms)
+  early_ms = tonumber(ms)
   saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
 end
 
 local function write_state()
   if saving then write(false, 'SET', key .. ':state', saving) end
-  if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
+  if early_ms > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early_ms)) end
 end
 
 -- read_state returns '+' and the state, or '-' for none; what this script saves is the state
@@ -532,6 +560,7 @@ local function purge()
   fetch(fields)
   for n = lock.unseen, first, -1 do
     local hold = read_slot(n)
+    -- safeguard: running-leases
     if hold.ends > now then lock.seen = math.min(lock.seen, hold.ends) else drop(n, hold) end
   end
   lock.unseen = math.min(first - 1, lock.holders)
@@ -563,8 +592,12 @@ end
 -- place on the long way that grants, and its callers have asked fits. Each token is above counter,
 -- the highest so far, and is stored in the step that grants; so tokens rise in the order of grants.
 -- Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+--
+-- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
+local lapsed
 local function admit(claim, lease)
   local ends, token, count = now + 1 + lease, nil, 1
+  if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
   else
@@ -624,7 +657,7 @@ end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
 -- that counts more than once, which a client that knows no weights takes for damage. lock.head and
--- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- lock.tail are the first and the last number, with gaps where a claim left; lock.waiting counts
 -- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
 -- before it is given one: a repeat never has two.
 
@@ -648,7 +681,7 @@ local function read_place(place)
     heeds = string.find(flags, '!', 1, true)}
 end
 
--- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
+-- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.
 local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
@@ -678,7 +711,8 @@ end
 
 -- advance ends what is over, and then lets the head of the queue in as long as it fits: readers
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
--- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
+-- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit; first is the
+-- first that was let in, one of so many.
 --
 -- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
 -- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
@@ -686,7 +720,10 @@ end
 -- waiter that is cancelled has left before, or holds, and its release ends either.
 --
 -- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
--- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that. So it
+-- is where this script does not name the key of the state: if its slot is being moved to this server,
+-- one that is not there may have yet to come, which a script that names it is told (TRYAGAIN).
+local admitted, first = 0, nil
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -704,17 +741,18 @@ local function advance(asking)
     steps = steps + 1
     local place = get('q:' .. lock.head)
     local claim = place and read_place(place)
-    if not claim then -- somebody left
+    if not claim then -- it left
       lock.head = lock.head + 1
       if lock.head > lock.tail then damaged('queue') end
     elseif claim.ends <= now then
       leave(lock.head, claim.id, claim.mode)
     elseif fits(claim) then
       leave(lock.head, claim.id, claim.mode)
+      admitted, first = admitted + 1, first or claim
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
         local state = claim.loads and read_state()
-        if refused(state) then state = '?' end
+        if refused(state) or (state == '-' and #KEYS == 1) then state = '?' end -- safeguard: moving-state
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
           text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
             (state and '\n' .. state or '')}
@@ -726,7 +764,8 @@ local function advance(asking)
 end
 
 local function long()
-  local last = 4 + 3 * ARGV[4]
+  local margin, claims = unpack(ARGV, 3, 4)
+  local last = 4 + 3 * claims
   local numbers, places, positions, ms = {'m'}, {}, {}, 0
   for i = 5, last, 3 do numbers[#numbers + 1] = 'w:' .. ARGV[i] end
   load(unpack(numbers))
@@ -737,11 +776,12 @@ local function long()
   fetch(places)
   advance()
   for i = 5, last, 3 do
+    local name, ttl, lease = unpack(ARGV, i, i + 2)
     local n = #positions + 1
-    local number, ends, asks = find_place(ARGV[i])
+    local number, ends, asks = find_place(name)
     positions[n] = '0'
     if number and ends > now then
-      write_place(number, math.max(ends, now + 1 + ARGV[i + 1]), ARGV[i + 2], ARGV[2], asks)
+      write_place(number, math.max(ends, now + 1 + ttl), lease, client, asks)
       positions[n] = position(number, lock)
       if number == lock.head then
         ms = math.max(0, (lock.owner and lock.expires or lock.holders > 0 and lock.soonest or now) - now)
@@ -749,7 +789,7 @@ local function long()
     end
   end
   if more then ms = 1 end
-  return commit(tonumber(ARGV[3]), true,
+  return commit(tonumber(margin), true,
     {OK, table.concat(positions, ' '), lock.counter, ms, lock.owner and get('m') or ''})
 end
 return answer(long)

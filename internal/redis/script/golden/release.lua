@@ -1,22 +1,40 @@
--- RELEASE(id, keep, tombstone ms or 0, who held before, and ms and state: see lib/state; what is
--- not needed at the end may be left out)
---   -> OK | EXPIRED | {OK} | {EXPIRED} | {LOST} | {FOREIGN, why}
+-- RELEASE(id, keep, tombstone, before, early, state, rule)
+--   -> OK | EXPIRED | {OK} | {OK, waiting, meta} | {EXPIRED} | {LOST} | {FOREIGN, why}
+-- Who waited when the hold ended: how many places the queue had, those let in included, and the meta
+-- of the first, '' if it is not known.
+-- The tombstone has ms, and 0 if no attempt is in flight. Who held before goes to the claims that this
+-- release lets in, as it is. What the holder leaves is early and state, see lib/state; the rule is that
+-- of lib/guard. From the tombstone on they may be left out at the end: 0, '', 0, '', none.
+local id, margin, tombstone, before, early, state, rule = unpack(ARGV)
+local key = KEYS[1]
+-- uses: lib/short
+-- The short string of a lock, see doc.go: a free one is 'h2 counter', a held one 'h2 counter margin
+-- id count meta'. Scripts read and write it by what is here and no other way, and clients by
+-- short.go. (These are no functions: making one costs the server a hundredth of a pair.)
+local IS_FREE = '^h2 (%d+)$' -- matches that of a free lock: its counter
+local IS_HELD = '^h2 (%d+) (%d+) ([^ ]+) (%d+) (.*)$' -- counter, margin, id, count, meta
+local HELD_BY = '^h2 %d+ (%d+) ([^ ]+) ' -- of a held one, margin and id alone, which costs less
+local H2 = 'h2 ' -- what it begins with; the counter is next
+-- The same for a counter that is near the clock, in millions and the rest. (%d has 32 bits on some
+-- servers, and %.0f costs twice as much.) It has 16 digits until the year 2286, and with it the
+-- string has BARE bytes: all of that of a free lock.
+local RECENT, BARE = 'h2 %d%06d', 19
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
 -- uses: lib/guard
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and
+-- the argument rule is 'longest grace'; without it there is no guard. The replication id
 -- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
 -- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
 -- whatever was granted since is in this memory, and what was granted before is over after the
 -- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
 -- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
---            gets no lease, new or longer. It may give back what it has.
+--            gets no lease, new or longer. It may release what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
-  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
-  local rule = longest .. '/' .. grace
+local guard = rule and function()
+  local longest, grace = string.match(rule, '^(%d+) (%d+)$')
+  local ours = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
   if type(info) == 'table' and info.err then return info end
   if type(mark) == 'table' then return mark end
@@ -30,11 +48,12 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
     return {FOREIGN, 'the mark of the server is damaged'}
   elseif not mark then
     since, why = now, 'new or flushed'
-  elseif others ~= rule then
-    -- First of all: who found a changed server and wrote its own rule would cut the others' grace.
+  elseif others ~= ours then
+    -- First of all: a client that found a changed server and wrote its own rule would cut the
+    -- others' grace.
     return {UNFIT, 'its clients have another max_ttl or replica_lag: max_ttl/grace is ' .. others ..
-      ' ms there, ' .. rule .. ' ms here'}, unfit
-  elseif known ~= life then
+      ' ms there, ' .. ours .. ' ms here'}, unfit
+  elseif known ~= life then -- safeguard: guard
     since, why = now, 'restarted or promoted'
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
@@ -42,34 +61,32 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
   -- it is.
   if since == now then
-    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, ours, why))
   end
   local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}
 end
-local key, id = KEYS[1], ARGV[1]
 local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
-local before = ARGV[4] or '' -- goes to whom this release lets in, as it is
-local leaves = #ARGV > 5 -- with the guard's there are 5 or 7, else at most 4 or 6
-local none_in_flight = not ARGV[3] or ARGV[3] == '0'
+local leaves = early and (early ~= '0' or state ~= '')
+local none_in_flight = not tombstone or tombstone == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in
 -- flight that needs a tombstone. The owner is compared in the script that frees, so a late release
 -- never frees the next holder. The counter stays for the margin from now; a longer margin is for
 -- the long way.
 --
--- Nobody asks when the lease ends: NoneInFlight says that its holder believes in it until now, and
+-- The end of the lease is not read: NoneInFlight says that its holder believes in it until now, and
 -- belief ends first. If the clocks are wrong and it is over, still nobody has held since: the
 -- counter would be another.
 if type(stored) == 'string' and none_in_flight and not leaves and
-  string.find(stored, ' ' .. ARGV[2] .. ' ' .. id .. ' ', 20, true) == 20 and
+  string.find(stored, ' ' .. margin .. ' ' .. id .. ' ', BARE + 1, true) == BARE + 1 and -- safeguard: release-owner
   -- Out of memory: the long way frees all the same.
-  not redis.pcall('SET', key, string.sub(stored, 1, 19), 'PX', ARGV[2]).err then
-  -- After the change: whoever is woken finds the key free. A user that may not publish has released
-  -- all the same: those who wait ask again by themselves.
+  not redis.pcall('SET', key, string.sub(stored, 1, BARE), 'PX', margin).err then
+  -- After the change: a waiter that is woken finds the key free. A user that may not publish has
+  -- released all the same: waiters ask again by themselves.
   if string.sub(stored, -1) == ' ' then redis.pcall('PUBLISH', key .. ':free', 'free') end
   return OK
 end
@@ -149,12 +166,23 @@ local function write_group(group)
   return stored
 end
 
+-- moving returns an error while the slot of the lock is being moved to another server. A script is
+-- refused every key then that is not there, so a string that was deleted could not become a HASH, and
+-- the lock would be gone. It is asked before the first write. No key has the name that is tried.
+local function moving()
+  local reply = redis.pcall('GET', key .. ':none')
+  if type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true) then -- safeguard: moving-slot
+    return {err = 'TRYAGAIN the slot of the lock is being moved'}
+  end
+end
+
 -- The short way of a hand-over: an exclusive hold, no attempt in flight, and a plain exclusive
 -- claim that is alive at the head of the queue. The id is compared, the hold ended and the next one
 -- granted in one step, so the lock is never free in between and nobody overtakes. If the first
 -- write is refused (out of memory), nothing was changed, and the long way frees all the same.
 local function hand_over()
   local fields = redis.pcall('HMGET', key, 'v', 'o', 'x', 'f', 'g', 'z')
+  -- safeguard: hand-over-owner
   if fields[1] ~= 'h2' or fields[2] ~= id or not fields[5] or fields[6] then return end
   local expires, counter, group = int(fields[3]), int(fields[4]), read_group(fields[5])
   if not (expires and counter and group) or group.holders > 0 then return end
@@ -164,13 +192,13 @@ local function hand_over()
   read_clock()
   if not ends or tonumber(ends) <= now then return end
   local token = math.max(counter + 1, us)
-  local last = token + count - 1
+  local last, waiting = token + count - 1, group.waiting
   -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
   if last < token or last >= token + 1024 or last > us + NEAR then return end
   local done
   if group.waiting == 1 then
-    -- Marked, as somebody may watch who does not queue; see mark in ACQUIRE.
-    local value = 'h2 ' .. text(last) .. ' ' .. tail .. ' '
+    -- Marked, as a claim may watch that does not queue; see mark in ACQUIRE.
+    local value = H2 .. text(last) .. ' ' .. tail .. ' '
     done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
@@ -188,10 +216,11 @@ local function hand_over()
   end
   if client ~= '' then -- after the change; a message is a hint, or a grant that its token proves
     redis.pcall('PUBLISH', string.match(key, '^[^{]*') .. '@' .. client,
-      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key .. before)
+      text(token) .. ' ' .. count .. ' ' .. lease .. ' ' .. who .. ' ' .. key .. (before or ''))
   end
-  return expires > now and OK or EXPIRED
+  return expires > now and {OK, waiting, meta} or EXPIRED -- safeguard: redis-waited
 end
+-- safeguard: guard-hand-over
 local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
 -- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
@@ -276,10 +305,10 @@ end
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
-local messages = {} -- {channel, message}, published after the change: who is woken finds it done
+local messages = {} -- {channel, message}, published after the change, so that a waiter finds it done
 
 -- STEPS bounds what one script does for others (places passed over or let in, holders looked at);
--- more says that something is left to the next script, so whoever asks is told to ask again soon.
+-- more says that something is left to the next script, so the caller is told to ask again soon.
 local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
@@ -310,6 +339,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
+  local not_now = type(stored) == 'string' and moving() -- before the first write: it may become a HASH
+  if not_now then stop(not_now) end
   -- Before the clock: if the server stands still in between, a lease seems to end later, not
   -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
@@ -323,17 +354,17 @@ local function load(...)
     if not counter or owner == '' or (owner and not expires) then damaged('fields') end
     if not owner then expires = 0 end
   elseif stored then
-    local version, digits, rest = string.match(stored, '^(h%d+) (%d+)(.*)$')
-    if not version then stop({FOREIGN, 'not a lock'}) end
-    if version ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
-    counter = int(digits)
-    if not counter or left < 0 then damaged('counter, or that never ends') end
-    if rest ~= '' then
+    counter = string.match(stored, IS_FREE)
+    if not counter then
       local margin
-      margin, owner, cache.b, cache.m = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
-      if not int(margin) then damaged('fields') end
-      expires = now + left - margin
+      counter, margin, owner, cache.b, cache.m = string.match(stored, IS_HELD)
+      if not counter then
+        stop({FOREIGN, 'not a lock, or damaged, or of a layout version that is not known here'})
+      end
+      expires = int(margin) and now + left - margin or damaged('fields')
     end
+    counter = int(counter)
+    if not counter or left < 0 then damaged('counter, or that never ends') end
   end
   lock = read_group(cache.g)
   if not lock or (owner and lock.holders > 0) then damaged('group') end
@@ -382,7 +413,7 @@ local function commit(keep, frees, reply)
   if not group and #tombs == 0 then
     -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
     -- lease by the margin. When another holds, the key is not given less time than it has.
-    local value, left = 'h2 ' .. text(lock.counter), 0
+    local value, left = H2 .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
@@ -436,17 +467,17 @@ end
 --   <key>:early   there for as long as claims that heed it ('!') are not to be granted
 -- They are written by the script that proves the hold, before all else, so one that is refused (out
 -- of memory) has written nothing. After a first write no other one is refused.
-local saving, early = false, 0 -- what this script is about to leave
+local saving, early_ms = false, 0 -- what this script is about to leave
 
 -- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
 local function leave_state(ms, state)
-  early = tonumber(ms)
+  early_ms = tonumber(ms)
   saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
 end
 
 local function write_state()
   if saving then write(false, 'SET', key .. ':state', saving) end
-  if early > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early)) end
+  if early_ms > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early_ms)) end
 end
 
 -- read_state returns '+' and the state, or '-' for none; what this script saves is the state
@@ -521,6 +552,7 @@ local function purge()
   fetch(fields)
   for n = lock.unseen, first, -1 do
     local hold = read_slot(n)
+    -- safeguard: running-leases
     if hold.ends > now then lock.seen = math.min(lock.seen, hold.ends) else drop(n, hold) end
   end
   lock.unseen = math.min(first - 1, lock.holders)
@@ -552,8 +584,12 @@ end
 -- place on the long way that grants, and its callers have asked fits. Each token is above counter,
 -- the highest so far, and is stored in the step that grants; so tokens rise in the order of grants.
 -- Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+--
+-- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
+local lapsed
 local function admit(claim, lease)
   local ends, token, count = now + 1 + lease, nil, 1
+  if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
   else
@@ -613,7 +649,7 @@ end
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
 -- that counts more than once, which a client that knows no weights takes for damage. lock.head and
--- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- lock.tail are the first and the last number, with gaps where a claim left; lock.waiting counts
 -- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
 -- before it is given one: a repeat never has two.
 
@@ -637,7 +673,7 @@ local function read_place(place)
     heeds = string.find(flags, '!', 1, true)}
 end
 
--- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
+-- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.
 local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
@@ -667,7 +703,8 @@ end
 
 -- advance ends what is over, and then lets the head of the queue in as long as it fits: readers
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
--- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
+-- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit; first is the
+-- first that was let in, one of so many.
 --
 -- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
 -- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
@@ -675,7 +712,10 @@ end
 -- waiter that is cancelled has left before, or holds, and its release ends either.
 --
 -- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
--- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that. So it
+-- is where this script does not name the key of the state: if its slot is being moved to this server,
+-- one that is not there may have yet to come, which a script that names it is told (TRYAGAIN).
+local admitted, first = 0, nil
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -693,17 +733,18 @@ local function advance(asking)
     steps = steps + 1
     local place = get('q:' .. lock.head)
     local claim = place and read_place(place)
-    if not claim then -- somebody left
+    if not claim then -- it left
       lock.head = lock.head + 1
       if lock.head > lock.tail then damaged('queue') end
     elseif claim.ends <= now then
       leave(lock.head, claim.id, claim.mode)
     elseif fits(claim) then
       leave(lock.head, claim.id, claim.mode)
+      admitted, first = admitted + 1, first or claim
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
         local state = claim.loads and read_state()
-        if refused(state) then state = '?' end
+        if refused(state) or (state == '-' and #KEYS == 1) then state = '?' end -- safeguard: moving-state
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
           text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
             (state and '\n' .. state or '')}
@@ -731,14 +772,19 @@ local function long()
     gone = true
     leave(number, id, mode)
   end
-  if leaves and code == OK then leave_state(ARGV[5], ARGV[6]) end
+  if leaves and code == OK then leave_state(early, state) end -- safeguard: save-by-holder
   advance()
+  local reply, waiting = {code}, admitted + lock.waiting
+  if code == OK and waiting > 0 then
+    local head = not first and not more and read_place(get('q:' .. lock.head))
+    reply = {code, waiting, first and first.meta or head and head.meta or ''}
+  end
   for _, message in ipairs(messages) do -- behind the key, which has no line end; a state may have any byte
-    local grant, state = string.match(message[2], '^([^\n]*)(.*)$')
-    message[2] = grant .. before .. state
+    local grant, loaded = string.match(message[2], '^([^\n]*)(.*)$')
+    message[2] = grant .. (before or '') .. loaded
   end
   if not none_in_flight then
-    addTombstone(lock.tombs, id, tonumber(ARGV[3]))
+    addTombstone(lock.tombs, id, tonumber(tombstone))
     lock.tombstoned = true
   end
   -- Those who do not wait in the queue are woken if one of them could be let in.
@@ -747,6 +793,6 @@ local function long()
     messages[#messages + 1] = {key .. ':free', 'free'}
   end
   write_state()
-  return commit(tonumber(ARGV[2]), true, {code})
+  return commit(tonumber(margin), true, reply)
 end
 return answer(long)

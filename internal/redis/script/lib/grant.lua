@@ -14,14 +14,19 @@ local function grant(key, beside)
     if counter and owner == stored then return counter - count + 1, counter + 0 end
     return
   end
-  if type(stored) == 'string' then -- 'h2 counter margin id count meta', and less when it is free
-    local counter, count = string.match(stored, '^h2 (%d+) %d+ [^ ]+ (%d+) ')
+  if type(stored) == 'string' then
+    local counter, _, _, count = string.match(stored, IS_HELD)
     if counter then return counter - count + 1, counter + 0 end
     return
   end
   local fields = redis.pcall('HMGET', key, 'v', 'o', 'f', 'b', 'g', 'k:1')
   if fields.err or fields[1] ~= 'h2' then return end
-  if fields[2] and fields[3] then return fields[3] - (fields[4] or 1) + 1, fields[3] + 0 end
+  if fields[2] then
+    -- A damaged counter is no grant.
+    local counter, count = string.match(fields[3] or '', '^%d+$'), string.match(fields[4] or '1', '^%d+$')
+    if counter and count then return counter - count + 1, counter + 0 end
+    return -- damaged
+  end
   -- All holds of a re-entrant owner have one token. Others who hold together are no exclusive hold.
   local token = fields[5] and string.find(fields[5], '^r ') and string.match(fields[6] or '', '^%d+ (%d+) ')
   if token then return token + 0, token + 0 end

@@ -48,3 +48,13 @@ local function write_group(group)
   end
   return stored
 end
+
+-- moving returns an error while the slot of the lock is being moved to another server. A script is
+-- refused every key then that is not there, so a string that was deleted could not become a HASH, and
+-- the lock would be gone. It is asked before the first write. No key has the name that is tried.
+local function moving()
+  local reply = redis.pcall('GET', key .. ':none')
+  if type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true) then -- safeguard: moving-slot
+    return {err = 'TRYAGAIN the slot of the lock is being moved'}
+  end
+end

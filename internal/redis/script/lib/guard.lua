@@ -1,17 +1,17 @@
 -- The guard: a server that may have forgotten holds lets nobody in until the last of them is over.
--- KEYS[2], unless it is the lock's state, is the mark of the server, 'h2 <replication id> <since>
--- <longest TTL>/<grace> <why>', and the last argument its rule, 'longest grace'. The replication id
+-- KEYS[2] is the mark of the server, 'h2 <replication id> <since> <longest TTL>/<grace> <why>', and
+-- the argument rule is 'longest grace'; without it there is no guard. The replication id
 -- changes with every start and every promotion (also of a primary that was a replica meanwhile, and
 -- lost what it had not replicated), and FLUSHALL takes the mark. So if the mark has this id,
 -- whatever was granted since is in this memory, and what was granted before is over after the
 -- grace, as no lease is longer than the longest TTL. The mark is read in the step that grants.
 -- guard returns two things, both false if all is well:
 --   refusal  an error, or {UNFIT, why} for a client with another rule than this server's others: it
---            gets no lease, new or longer. It may give back what it has.
+--            gets no lease, new or longer. It may release what it has.
 --   closed   {QUARANTINE, ms, why}: nobody is let in, also not by a release. Renewals go on.
-local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
-  local longest, grace = string.match(ARGV[#ARGV], '^(%d+) (%d+)$')
-  local rule = longest .. '/' .. grace
+local guard = rule and function()
+  local longest, grace = string.match(rule, '^(%d+) (%d+)$')
+  local ours = longest .. '/' .. grace
   local mark, info = redis.pcall('GET', KEYS[2]), redis.pcall('INFO', 'replication')
   if type(info) == 'table' and info.err then return info end
   if type(mark) == 'table' then return mark end
@@ -25,11 +25,12 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
     return {FOREIGN, 'the mark of the server is damaged'}
   elseif not mark then
     since, why = now, 'new or flushed'
-  elseif others ~= rule then
-    -- First of all: who found a changed server and wrote its own rule would cut the others' grace.
+  elseif others ~= ours then
+    -- First of all: a client that found a changed server and wrote its own rule would cut the
+    -- others' grace.
     return {UNFIT, 'its clients have another max_ttl or replica_lag: max_ttl/grace is ' .. others ..
-      ' ms there, ' .. rule .. ' ms here'}, unfit
-  elseif known ~= life then
+      ' ms there, ' .. ours .. ' ms here'}, unfit
+  elseif known ~= life then -- safeguard: guard
     since, why = now, 'restarted or promoted'
   elseif tonumber(since) > now then
     since, why = now, 'set back in time'
@@ -37,7 +38,7 @@ local guard = KEYS[2] and KEYS[2] ~= KEYS[1] .. ':state' and function()
   -- Without memory, or at a replica, the mark is not written: closed for the grace, from whenever
   -- it is.
   if since == now then
-    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, rule, why))
+    redis.pcall('SET', KEYS[2], string.format('h2 %s %.0f %s %s', life, now, ours, why))
   end
   local rest = since + grace - now
   return false, rest > 0 and {QUARANTINE, rest, why}

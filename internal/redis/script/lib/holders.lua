@@ -63,6 +63,7 @@ local function purge()
   fetch(fields)
   for n = lock.unseen, first, -1 do
     local hold = read_slot(n)
+    -- safeguard: running-leases
     if hold.ends > now then lock.seen = math.min(lock.seen, hold.ends) else drop(n, hold) end
   end
   lock.unseen = math.min(first - 1, lock.holders)
@@ -94,8 +95,12 @@ end
 -- place on the long way that grants, and its callers have asked fits. Each token is above counter,
 -- the highest so far, and is stored in the step that grants; so tokens rise in the order of grants.
 -- Another hold of a re-entrant owner is no new ownership, and has the token of the first.
+--
+-- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
+local lapsed
 local function admit(claim, lease)
   local ends, token, count = now + 1 + lease, nil, 1
+  if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
   else

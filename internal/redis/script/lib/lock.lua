@@ -7,10 +7,10 @@
 local lock
 local hash = type(stored) == 'table'
 local cache, changes = {}, {} -- fields as they are stored, and as they are to be; false: not there
-local messages = {} -- {channel, message}, published after the change: who is woken finds it done
+local messages = {} -- {channel, message}, published after the change, so that a waiter finds it done
 
 -- STEPS bounds what one script does for others (places passed over or let in, holders looked at);
--- more says that something is left to the next script, so whoever asks is told to ask again soon.
+-- more says that something is left to the next script, so the caller is told to ask again soon.
 local STEPS, more = 128, false
 
 local function damaged(what) stop({FOREIGN, 'a lock with damaged ' .. what}) end
@@ -41,6 +41,8 @@ end
 -- or a lock of this layout with sane fields: no damaged expiry is read as "over" and granted over.
 local function load(...)
   local owner, expires, counter = false, 0, 0
+  local not_now = type(stored) == 'string' and moving() -- before the first write: it may become a HASH
+  if not_now then stop(not_now) end
   -- Before the clock: if the server stands still in between, a lease seems to end later, not
   -- sooner.
   local left = type(stored) == 'string' and run('PTTL', key) or -1
@@ -54,17 +56,17 @@ local function load(...)
     if not counter or owner == '' or (owner and not expires) then damaged('fields') end
     if not owner then expires = 0 end
   elseif stored then
-    local version, digits, rest = string.match(stored, '^(h%d+) (%d+)(.*)$')
-    if not version then stop({FOREIGN, 'not a lock'}) end
-    if version ~= 'h2' then stop({FOREIGN, 'a layout version that is not known here'}) end
-    counter = int(digits)
-    if not counter or left < 0 then damaged('counter, or that never ends') end
-    if rest ~= '' then
+    counter = string.match(stored, IS_FREE)
+    if not counter then
       local margin
-      margin, owner, cache.b, cache.m = string.match(rest, '^ (%d+) ([^ ]+) (%d+) (.*)$')
-      if not int(margin) then damaged('fields') end
-      expires = now + left - margin
+      counter, margin, owner, cache.b, cache.m = string.match(stored, IS_HELD)
+      if not counter then
+        stop({FOREIGN, 'not a lock, or damaged, or of a layout version that is not known here'})
+      end
+      expires = int(margin) and now + left - margin or damaged('fields')
     end
+    counter = int(counter)
+    if not counter or left < 0 then damaged('counter, or that never ends') end
   end
   lock = read_group(cache.g)
   if not lock or (owner and lock.holders > 0) then damaged('group') end
@@ -113,7 +115,7 @@ local function commit(keep, frees, reply)
   if not group and #tombs == 0 then
     -- All of a lock that is free, or has one exclusive holder: a string, whose key outlives the
     -- lease by the margin. When another holds, the key is not given less time than it has.
-    local value, left = 'h2 ' .. text(lock.counter), 0
+    local value, left = H2 .. text(lock.counter), 0
     if lock.owner and lock.expires > now then
       left = lock.expires - now
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end

@@ -1,7 +1,7 @@
 -- The queue. A place is q:<number>, 'ends lease client mode,limit,owner keep id reserve meta', with
 -- 'x' alone for the form of a plain exclusive claim, and 'limit*weight' for the limit of a permit
 -- that counts more than once, which a client that knows no weights takes for damage. lock.head and
--- lock.tail are the first and the last number, with gaps where somebody left; lock.waiting counts
+-- lock.tail are the first and the last number, with gaps where a claim left; lock.waiting counts
 -- the places, lock.permits those for permits. w:<id> is the number of an id's place, looked up
 -- before it is given one: a repeat never has two.
 
@@ -25,7 +25,7 @@ local function read_place(place)
     heeds = string.find(flags, '!', 1, true)}
 end
 
--- find_place returns the number of who's place, when it ends, what it asks for and in which mode.
+-- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.
 local function find_place(who)
   local number = lock.waiting > 0 and get('w:' .. who)
   if not number then return end
@@ -55,7 +55,8 @@ end
 
 -- advance ends what is over, and then lets the head of the queue in as long as it fits: readers
 -- together, a writer alone. It stops at the first that does not fit, so nobody is overtaken.
--- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit.
+-- Afterwards, unless more is set, nobody waits, or the head is alive and does not fit; first is the
+-- first that was let in, one of so many.
 --
 -- Whoever is let in holds from now on, in the step that made the room, for the lease of its place
 -- (at most its TTL). If it lives, it asks within that time and gets all of its TTL; if not, its
@@ -63,7 +64,10 @@ end
 -- waiter that is cancelled has left before, or holds, and its release ends either.
 --
 -- It is told, unless it is asking: the message is a hint to ask, or a grant that its token proves.
--- With a line more it has the state that the claim loads; '?' says that it is to ask for that.
+-- With a line more it has the state that the claim loads; '?' says that it is to ask for that. So it
+-- is where this script does not name the key of the state: if its slot is being moved to this server,
+-- one that is not there may have yet to come, which a script that names it is told (TRYAGAIN).
+local admitted, first = 0, nil
 local function advance(asking)
   purge()
   local steps, fetched = 0, lock.head
@@ -81,17 +85,18 @@ local function advance(asking)
     steps = steps + 1
     local place = get('q:' .. lock.head)
     local claim = place and read_place(place)
-    if not claim then -- somebody left
+    if not claim then -- it left
       lock.head = lock.head + 1
       if lock.head > lock.tail then damaged('queue') end
     elseif claim.ends <= now then
       leave(lock.head, claim.id, claim.mode)
     elseif fits(claim) then
       leave(lock.head, claim.id, claim.mode)
+      admitted, first = admitted + 1, first or claim
       local token, count = admit(claim, claim.lease)
       if claim.id ~= asking and claim.client ~= '' then
         local state = claim.loads and read_state()
-        if refused(state) then state = '?' end
+        if refused(state) or (state == '-' and #KEYS == 1) then state = '?' end -- safeguard: moving-state
         messages[#messages + 1] = {string.match(key, '^[^{]*') .. '@' .. claim.client,
           text(token) .. ' ' .. count .. ' ' .. claim.lease .. ' ' .. claim.id .. ' ' .. key ..
             (state and '\n' .. state or '')}

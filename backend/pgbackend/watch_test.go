@@ -1,0 +1,47 @@
+package pgbackend
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+// A connection that listens and breaks is made again, and nothing that was told meanwhile is missed.
+//
+// covers: W13
+func TestListenerBreaks(t *testing.T) {
+	url := server(t).URL()
+	b, other, p := opened(t, url), opened(t, url), pool(t, url)
+	for range 5 {
+		key := storetest.Key(t)
+		holder, next := claim(key), claim(key)
+		next.Queue, next.WaiterTTL = true, time.Minute
+		acquired(t, b, holder)
+		_, err := other.TryAcquire(t.Context(), next)
+		want(t, "TryAcquire", err, backend.ErrHeld)
+		wake, err := other.Watch(t.Context(), next)
+		want(t, "Watch", err, nil)
+		storetest.Eventually(t, "a connection that listens to be killed", func() error { // the one before may not be back yet
+			var killed int
+			err := p.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+				WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query = '-- ping')`).Scan(&killed)
+			if err == nil && killed == 0 {
+				err = errors.New("there is none")
+			}
+			return err
+		})
+		want(t, "Release", storetest.Release(t.Context(), b, holder), nil)
+		storetest.Woken(t, wake)
+		storetest.Eventually(t, "a connection that listens", func() error {
+			ctx := storetest.Quick(t, patience)
+			conn, err := other.store.listen(ctx)
+			if err == nil {
+				hangUp(conn)
+			}
+			return err
+		})
+	}
+}

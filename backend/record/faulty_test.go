@@ -1,0 +1,186 @@
+package record_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/record"
+	"github.com/holdfast-go/holdfast/backend/record/recordtest"
+)
+
+// TestConformanceUnnoticed runs the suite on a store that does what no caller may notice: changes meet,
+// notices are lost, late and doubled, and the clocks of clients are apart.
+func TestConformanceUnnoticed(t *testing.T) {
+	const skew = 5 * time.Millisecond
+	memory := memories()
+	var seed atomic.Uint64
+	recordtest.Run(t, recordtest.Harness{
+		Bubble: true, Brief: true,
+		Open: func(t testing.TB) (record.Store, record.Config) {
+			m := memory(t)
+			cfg := m.Config()
+			s := recordtest.NewFaulty(record.ByVersion(m), seed.Add(1), recordtest.Faults{
+				Conflict: 0.2, Twice: 0.2, LateNotice: 0.2, Delay: 2 * time.Millisecond, Step: skew / 2,
+			})
+			cfg.Watch, cfg.Skew = s.Watch(m.Watch), skew
+			cfg.Close = func() error { s.EndFaults(); return nil }
+			return s, cfg
+		},
+	})
+}
+
+// lossy is a store whose next answers to Change are lost, after they were written.
+type lossy struct {
+	record.Store
+	lose bool
+}
+
+func (s *lossy) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+	if err := s.Store.Change(ctx, key, f); err != nil || !s.lose {
+		return err
+	}
+	return errors.New("no answer")
+}
+
+// A lost answer is unknown, and the repeated verb finds by the claim's name what the lost one has written.
+//
+// covers: A2, A3
+func TestLostAnswer(t *testing.T) {
+	m := recordtest.NewMemory()
+	s := &lossy{Store: record.ByVersion(m), lose: true}
+	b := record.New(s, m.Config())
+	defer func() { _ = b.Close() }()
+	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}
+	if g, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown || g.Token != 0 {
+		t.Fatalf("TryAcquire without an answer = %v, %v; want unknown", g, err)
+	}
+	s.lose = false
+	state, err := b.Inspect(t.Context(), "k")
+	if err != nil || len(state.Holders) != 1 {
+		t.Fatalf("Inspect = %+v, %v", state, err)
+	}
+	if g, err := b.TryAcquire(t.Context(), c); err != nil || g.Token != state.Holders[0].Token {
+		t.Errorf("repeated: %v, %v; want the grant that was written, token %d", g, err, state.Holders[0].Token)
+	}
+	s.lose = true
+	if _, err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("Release without an answer = %v, want unknown", err)
+	}
+	s.lose = false
+	if _, err := b.Release(t.Context(), c); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Release again = %v, want ErrLost: the one before did it", err)
+	}
+	if _, err := b.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("TryAcquire of what was released = %v, want ErrLost", err)
+	}
+}
+
+// busy is a store in which somebody else changes every value before each swap.
+type busy struct{ *recordtest.Memory }
+
+func (s busy) Swap(context.Context, string, record.Value, []byte) error { return record.ErrChanged }
+
+// A change that never comes through was certainly not made, and ends with its context.
+//
+// covers: A2
+func TestNeverSwapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		cfg := m.Config()
+		cfg.Timeout = time.Second
+		b := record.New(record.ByVersion(busy{m}), cfg)
+		defer func() { _ = b.Close() }()
+		began := time.Now()
+		_, err := b.TryAcquire(t.Context(), backend.Claim{Key: "k", Owner: "o", TTL: time.Minute})
+		if backend.AnswerOf(err) != backend.No || backend.Refused(err) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v; want a no that is not for good, after 1s", time.Since(began), err)
+		}
+	})
+}
+
+// A lease lasts for Skew longer in the store, so that a client whose clock is ahead by as much does not end
+// it early; and so does everything that is left for a time.
+//
+// covers: R1
+func TestSkew(t *testing.T) {
+	const skew, ttl = time.Second, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		cfg := m.Config()
+		cfg.Skew = skew
+		slow := record.New(record.ByVersion(m), cfg)
+		ahead := record.New(ahead{record.ByVersion(m), skew}, cfg)
+		defer func() { _, _ = slow.Close(), ahead.Close() }()
+		if _, err := slow.TryAcquire(t.Context(), backend.Claim{Key: "k", Owner: "a", TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+		next := backend.Claim{Key: "k", Owner: "b", TTL: ttl}
+		time.Sleep(ttl - time.Millisecond)
+		if _, err := ahead.TryAcquire(t.Context(), next); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("within the lease = %v, want ErrHeld", err)
+		}
+		time.Sleep(time.Millisecond)
+		if _, err := ahead.TryAcquire(t.Context(), next); err != nil {
+			t.Errorf("after it = %v", err)
+		}
+	})
+}
+
+// ahead is a store by a clock that is ahead.
+type ahead struct {
+	record.Store
+	by time.Duration
+}
+
+func (s ahead) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+	return s.Store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) { return f(value, now.Add(s.by)) })
+}
+
+// A record that is full refuses claims, certainly and not for good, and nobody who is in it: all can be
+// released, with tombstones.
+//
+// covers: W5
+func TestFull(t *testing.T) {
+	m := recordtest.NewMemory()
+	cfg := m.Config()
+	cfg.MaxRecord = 4 << 10
+	b := record.New(record.ByVersion(m), cfg)
+	defer func() { _ = b.Close() }()
+	var in []backend.Claim
+	for {
+		c := backend.Claim{
+			Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, Queue: true, WaiterTTL: time.Minute, Meta: backend.Meta{Service: "shop"},
+		}
+		_, err := b.TryAcquire(t.Context(), c)
+		if err == nil || errors.Is(err, backend.ErrHeld) {
+			in = append(in, c)
+			continue
+		}
+		var full *record.FullError
+		if !errors.As(err, &full) || backend.AnswerOf(err) != backend.No || backend.Refused(err) || full.Claims != len(in)+1 {
+			t.Fatalf("after %d claims: %v; want a *FullError that is a no, and not for good", len(in), err)
+		}
+		break
+	}
+	t.Logf("%d claims fill 4 KiB", len(in))
+	if len(in) < 20 {
+		t.Errorf("%d claims fill 4 KiB", len(in))
+	}
+	for _, c := range in {
+		if err := b.Renew(t.Context(), c); err != nil && !errors.Is(err, backend.ErrLost) {
+			t.Errorf("Renew = %v", err)
+		}
+		c.Before = []backend.Past{{Meta: backend.Meta{Service: string(make([]byte, 2<<10))}}} // tracing has to go without
+		if _, err := b.Release(t.Context(), c); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+	if state, err := b.Inspect(t.Context(), "k"); err != nil || state.Holders != nil || state.Waiters != nil {
+		t.Errorf("left: %+v, %v", state, err)
+	}
+}

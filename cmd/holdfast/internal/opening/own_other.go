@@ -1,6 +1,0 @@
-//go:build !linux
-
-package opening
-
-// OwnFolder is [ErrNoFolder].
-func OwnFolder() (string, error) { return "", ErrNoFolder }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/locker"
+	"github.com/holdfast-go/holdfast/locker/config"
+)
+
+// What is said of a store begins with what a person would say, and repeats nothing of it.
+func TestStoreError(t *testing.T) {
+	refused := fmt.Errorf("%w: dial tcp 127.0.0.1:1: connect: connection refused", backend.ErrUnavailable)
+	node := func(n int) error { return fmt.Errorf("backend: open redis://h%d:1: %w", n, refused) }
+	for _, c := range []struct {
+		store string
+		err   error
+		want  string
+	}{
+		{"redis://u:p@h:1", refused, "cannot reach redis at h:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{
+			"etcd://u:p@h:1,g:1", &locker.Error{Op: "inspect", Key: "k", Err: errors.New("no answer within 3s")},
+			"cannot reach etcd at h:1,g:1: no answer within 3s",
+		},
+		{
+			"rueidis://h:1", &locker.Error{Op: "lock", Key: "k", Err: fmt.Errorf("%w: no answer within 5s: %w", locker.ErrNotAcquired, refused)},
+			"cannot reach redis at h:1: no answer within 5s: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
+		{"redis://h:1", fmt.Errorf("%w: %w", backend.ErrUnavailable, context.DeadlineExceeded), "cannot reach redis at h:1: no answer in time"},
+		{"redis://:p@h:1", fmt.Errorf("%w: WRONGPASS", backend.ErrDenied), "redis at h:1 refuses this user: WRONGPASS"},
+		{"redis://h:1", fmt.Errorf("%w: it evicts", backend.ErrUnsafe), "redis at h:1 may lose locks: it evicts"},
+		{"file:///etc/passwd", fmt.Errorf("%w: /etc/passwd is no folder", backend.ErrForeign), "cannot reach the folder /etc/passwd: /etc/passwd is no folder"},
+		{
+			"redlock://?node=redis%3A%2F%2Fh1:1", fmt.Errorf("1 of 3 nodes agreed (redis://h1:1: %w; redis://h2:1: %w)", node(1), node(2)),
+			"cannot reach a majority of the quorum's nodes: 1 of 3 nodes agreed " +
+				"(redis://h1:1: dial tcp 127.0.0.1:1: connect: connection refused; redis://h2:1: dial tcp 127.0.0.1:1: connect: connection refused)",
+		},
+		{
+			"redlock://?node=redis%3A%2F%2Fh1:1", fmt.Errorf("node 1: %w", node(1)),
+			"cannot reach a majority of the quorum's nodes: node 1: redis://h1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
+	} {
+		u, err := config.ParseURL(c.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&storeError{u, c.err}).Error(); got != c.want {
+			t.Errorf("%v is said as\n%s\nwant\n%s", c.err, got, c.want)
+		}
+	}
+}

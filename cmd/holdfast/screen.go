@@ -1,0 +1,397 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
+)
+
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the alternate screen, no cursor, and what is too wide is cut off
+	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+)
+
+// show draws frames on the terminal out until somebody types q at in, or ctx ends. looks calls seen
+// with each frame and returns when its ctx ends, or with an error. However it ends, by a panic of
+// looks too, the terminal is as it was.
+func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context.Context, seen func(frame)) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	frames, ended, paniced := make(chan frame, 1), make(chan error, 1), make(chan string, 1)
+	keys := make(chan string)
+	if old, err := term.MakeRaw(int(in.Fd())); err == nil { // else nobody can type
+		defer func() { _ = term.Restore(int(in.Fd()), old) }()
+		go readKeys(ctx, in, keys)
+	}
+	if _, err := out.WriteString(enterScreen); err != nil {
+		return err
+	}
+	defer func() { _, _ = out.WriteString(leaveScreen) }()
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				paniced <- fmt.Sprintf("%v\n\n%s", p, debug.Stack())
+			}
+		}()
+		ended <- looks(ctx, func(f frame) {
+			select { // instead of one that is not drawn yet
+			case <-frames:
+			default:
+			}
+			frames <- f
+		})
+	}()
+	tick := time.NewTicker(200 * time.Millisecond) // for a window that has another size now
+	defer tick.Stop()
+	s := screen{top: t, order: orders[0].key}
+	s.resize(out)
+	for {
+		if _, err := out.WriteString(s.draw()); err != nil {
+			return err
+		}
+		for changed := false; !changed; {
+			select {
+			case s.frame = <-frames:
+				s.sort()
+				changed = true
+			case key := <-keys:
+				if !s.press(key) {
+					return nil
+				}
+				changed = true
+			case <-tick.C:
+				changed = s.resize(out)
+			case err := <-ended:
+				return err
+			case p := <-paniced:
+				panic(p) // here, where the terminal is put back
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// names are what terminals send for keys.
+var names = map[string]string{
+	"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1bOC": "right",
+	"\x1b[D": "left", "\x1bOD": "left", "\r": "enter", "\n": "enter", "\x1b": "left", "\x03": "q",
+	"\x1b[5~": "page up", "\x1b[6~": "page down",
+}
+
+// readKeys tells of keys that are typed, as names has them, until ctx ends, or nobody can type any
+// more.
+func readKeys(ctx context.Context, in io.Reader, keys chan<- string) {
+	buf := make([]byte, 64)
+	for {
+		n, err := in.Read(buf)
+		if err != nil {
+			return
+		}
+		for typed := string(buf[:n]); typed != ""; {
+			key := typed[:1]
+			if len(typed) >= 3 && typed[0] == '\x1b' && (typed[1] == '[' || typed[1] == 'O') {
+				end := 2 // a sequence ends with a letter or ~
+				for end < len(typed)-1 && typed[end] < '@' {
+					end++
+				}
+				key = typed[:end+1]
+			}
+			typed = typed[len(key):]
+			if len(key) == 1 || names[key] != "" {
+				select {
+				case keys <- cmp.Or(names[key], key):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}
+}
+
+// A screen is what top shows on a terminal.
+type screen struct {
+	*top
+	frame
+	width, height int
+	order         string // the key of it
+	selected      string // the lock; empty for the first one
+	open          bool   // the selected lock shows its waiters
+	first         int    // the line that is the first on the screen
+}
+
+// resize takes the size of the window, and reports whether it is another.
+func (s *screen) resize(out *os.File) bool {
+	w, h := terminal.Size(out)
+	changed := w != s.width || h != s.height
+	s.width, s.height = w, h
+	return changed
+}
+
+func (s *screen) sort() {
+	for _, o := range orders {
+		if o.key == s.order {
+			slices.SortStableFunc(s.views, o.compare)
+		}
+	}
+}
+
+// index is that of the selected lock, or of the first one if that is gone.
+func (s *screen) index() int {
+	return max(0, slices.IndexFunc(s.views, func(v lockView) bool { return v.Key == s.selected }))
+}
+
+// press does what a key stands for, and reports whether to go on.
+func (s *screen) press(key string) bool {
+	page := max(1, s.height-4)
+	moves := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "enter": 0, "right": 0}
+	move, selects := moves[key]
+	if last := min(len(s.views), s.most()) - 1; selects && last >= 0 {
+		s.selected = s.views[max(0, min(s.index()+move, last))].Key
+	}
+	switch key {
+	case "q":
+		return false
+	case "enter":
+		s.open = !s.open
+	case "right", "left":
+		s.open = key == "right"
+	}
+	for _, o := range orders {
+		if o.key == key {
+			s.order, s.selected = key, ""
+			s.sort()
+		}
+	}
+	return true
+}
+
+// most is how many locks are shown at most.
+func (s *screen) most() int { return cmp.Or(s.rows, len(s.views)) }
+
+// draw returns what shows the frame on the terminal.
+func (s *screen) draw() string {
+	lines := s.lines()
+	for len(lines) < s.height {
+		lines = append(lines, "")
+	}
+	// A line is erased before it is written: behind its last column, an erasure takes that too.
+	return "\x1b[H\x1b[K" + strings.Join(lines, "\r\n\x1b[K")
+}
+
+// lines are those of the window: a title, the table and the keys.
+func (s *screen) lines() []string {
+	if s.began.IsZero() {
+		return []string{shorten(s.where+"  looking for locks", s.width)}
+	}
+	summary := "  " + s.summary()
+	title := shorten(shorten(s.where, max(8, s.width-utf8.RuneCountInString(summary)))+summary, s.width)
+	help := "q quit  ↑↓ select  Enter opens  sort:"
+	for _, o := range orders {
+		if help += "  " + o.key + " " + o.name; o.key == s.order {
+			help += "*"
+		}
+	}
+	room := s.height - 3
+	if room < 1 {
+		return []string{title}
+	}
+	body, at, size := s.table(room)
+	if s.first = min(s.first, at); at+size > s.first+room { // the selected lock is in view
+		s.first = at + size - room
+	}
+	s.first = max(0, min(s.first, len(body)-1-room))
+	shown := body[1+s.first : min(len(body), 1+s.first+room)]
+	lines := append([]string{title, body[0]}, shown...)
+	for len(lines) < s.height-1 {
+		lines = append(lines, "")
+	}
+	return append(lines, cut(help, s.width))
+}
+
+// table returns the lines of the table, the header first, and where behind it the selected lock and
+// what is shown of it begin and how many lines those are: at most room.
+func (s *screen) table(room int) (lines []string, at, size int) {
+	views := s.views[:min(len(s.views), s.most())]
+	columns := fit(columnsOf(views), s.width-2)
+	line := func(row int) string {
+		var b strings.Builder
+		for i, c := range columns {
+			text := shorten(c.cells[row], c.width)
+			if i < len(columns)-1 {
+				text += strings.Repeat(" ", c.width-utf8.RuneCountInString(text)+2)
+			}
+			if n := c.cells[row]; c.name == "WAIT" && row > 0 {
+				text = waiting(s.paint, n) + text[len(n):]
+			}
+			b.WriteString(text)
+		}
+		return b.String()
+	}
+	lines = []string{"  " + line(0)}
+	selected := s.index()
+	for i, v := range views {
+		if i != selected {
+			lines = append(lines, "  "+line(i+1))
+			continue
+		}
+		at = len(lines) - 1
+		lines = append(lines, "> "+line(i+1))
+		if s.open {
+			lines = append(lines, s.details(v, room-1)...)
+		}
+		size = len(lines) - 1 - at
+	}
+	return lines, at, size
+}
+
+// A column of the table has its name as the first cell.
+type column struct {
+	name     string
+	cells    []string
+	width    int
+	optional int // above 0: only if there is room, 3 goes first
+}
+
+// columnsOf are the columns for views, each as wide as its cells.
+func columnsOf(views []lockView) []column {
+	columns := []column{
+		{name: "KEY"},
+		{name: "WAIT"},
+		{name: "OLDEST"},
+		{name: "HELD"},
+		{name: "MODE", optional: 1},
+		{name: "TOKEN", optional: 3},
+		{name: "TRACE", optional: 2},
+		{name: "HELD BY"},
+	}
+	for i := range columns {
+		columns[i].cells = []string{columns[i].name}
+	}
+	for _, v := range views {
+		row := v.row(false) // key, waiters, oldest, longest, token, by
+		mode, trace := "-", "-"
+		if len(v.Holders) > 0 {
+			mode, trace = v.Holders[0].Mode, cmp.Or(printable(v.Holders[0].Trace), "-")
+		}
+		for i, cell := range []string{row[0], row[1], row[2], row[3], mode, cmp.Or(row[4], "-"), trace, row[5]} {
+			columns[i].cells = append(columns[i].cells, cell)
+		}
+	}
+	for i, c := range columns {
+		for _, cell := range c.cells {
+			columns[i].width = max(columns[i].width, utf8.RuneCountInString(cell))
+		}
+	}
+	return columns
+}
+
+// fit leaves out optional columns that say nothing, or that there is no room for. If that does not
+// do, the widest of the others, which are keys and names, are shortened.
+func fit(columns []column, width int) []column {
+	total := func() (sum int) {
+		for _, c := range columns {
+			sum += c.width + 2
+		}
+		return sum - 2
+	}
+	columns = slices.DeleteFunc(columns, func(c column) bool {
+		return c.optional > 0 && !slices.ContainsFunc(c.cells[1:], func(cell string) bool { return cell != "-" })
+	})
+	for last := 3; last > 0 && total() > width; last-- {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.optional == last })
+	}
+	for total() > width {
+		widest := 0
+		for i, c := range columns {
+			if c.width > columns[widest].width {
+				widest = i
+			}
+		}
+		if columns[widest].width <= 4 {
+			break // what is too wide even so, the terminal cuts off
+		}
+		columns[widest].width--
+	}
+	return columns
+}
+
+// details are what is shown of a lock that is opened, in at most room lines.
+func (s *screen) details(v lockView, room int) (lines []string) {
+	width := max(s.width-4, 8)
+	add := func(format string, args ...any) {
+		lines = append(lines, "    "+cut(fmt.Sprintf(format, args...), width))
+	}
+	for key := printable(v.Key); key != ""; {
+		n := min(len(key), len(cut(key, width)))
+		add("%s", key[:n])
+		key = key[n:]
+	}
+	for _, h := range v.Holders {
+		about := h.Mode
+		if h.Weight > 0 {
+			about += fmt.Sprintf(" of weight %d", h.Weight)
+		}
+		if h.Token != 0 {
+			about += fmt.Sprintf("  token %d", h.Token)
+		}
+		add("%s  lease %s left  %s", about, ago(h.hold.TTL), who(h.meta))
+		if h.Trace != "" {
+			add("trace %s", printable(h.Trace))
+		}
+	}
+	if len(v.Waiters) == 0 {
+		add("nobody waits")
+	}
+	holder := "nobody any more"
+	if n := len(v.Holders); n > 0 {
+		if holder = who(v.Holders[0].meta); n > 1 {
+			holder += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
+	for _, w := range v.Waiters {
+		behind := ""
+		if w.Waits > 0 {
+			behind = "  " + ago(since(w.meta.Since))
+		}
+		if w.Mode != backend.Exclusive.String() {
+			behind += "  " + w.Mode
+		}
+		each := (width - len(" waits for ") - len(behind)) / 2
+		waiter := shorten(who(w.meta), max(each, width-len(" waits for ")-len(behind)-utf8.RuneCountInString(holder)))
+		rest := width - len(" waits for ") - len(behind) - utf8.RuneCountInString(waiter)
+		add("%s waits for %s%s", waiter, shorten(holder, rest), behind)
+	}
+	if over := len(lines) - room; over > 0 && room > 0 {
+		lines = append(lines[:room-1], fmt.Sprintf("    and %d lines more", over+1))
+	}
+	return lines[:max(0, min(len(lines), room))]
+}
+
+// shorten is s with its middle left out if it is longer than so many characters.
+func shorten(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width || width < 1 {
+		return cut(s, width)
+	}
+	head := width / 2
+	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
+}
+
+// cut is s without what is behind so many characters.
+func cut(s string, width int) string {
+	r := []rune(s)
+	return string(r[:max(0, min(len(r), width))])
+}

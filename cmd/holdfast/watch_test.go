@@ -1,0 +1,148 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	_ "github.com/holdfast-go/holdfast/backend/filebackend"
+	_ "github.com/holdfast-go/holdfast/etcdbackend"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+	_ "github.com/holdfast-go/holdfast/redisbackend"
+	_ "github.com/holdfast-go/holdfast/redlock"
+	_ "github.com/holdfast-go/holdfast/rueidisbackend"
+)
+
+// A watched event is a line of watch as JSON.
+type watched struct {
+	Event  string `json:"event"`
+	Holder struct {
+		Token uint64 `json:"token"`
+	} `json:"holder"`
+}
+
+func (j *job) event() (w watched) {
+	j.t.Helper()
+	line := j.line()
+	if err := json.Unmarshal([]byte(line), &w); err != nil {
+		j.t.Fatalf("%q: %v", line, err)
+	}
+	return w
+}
+
+// Six holds are six, each begun and ended once, on each store.
+func TestWatchPrintsEveryHold(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	nodes := testserver.Redises(t, 3)
+	quorum := "redlock://?"
+	for _, n := range nodes {
+		quorum += "&node=redis%3A%2F%2F" + n.Addr()
+	}
+	urls := map[string]string{
+		"redis": srv.URL(), "rueidis": strings.Replace(srv.URL(), "redis", "rueidis", 1),
+		"dialect": srv.URL() + "?dialect=string&prefix=" + t.Name(), "quorum": strings.Replace(quorum, "?&", "?", 1),
+		"etcd": strings.Replace(testserver.Etcd(t).URL(), "http", "etcd", 1),
+	}
+	if runtime.GOOS == "linux" {
+		urls["file"] = "file://" + t.TempDir()
+	}
+	for name, url := range urls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, err := backend.Open(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = b.Close() }()
+			watch := begin(t, url, "watch", t.Name(), "-o", "json")
+			if w := watch.event(); w.Event != "free" {
+				t.Fatalf("first %+v", w)
+			}
+			for range 6 {
+				c := backend.Claim{Key: backend.Namespaced("", t.Name()), Owner: backend.NewOwner(), TTL: time.Minute}
+				g, err := b.TryAcquire(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, event := range []string{"granted", "ended"} {
+					if w := watch.event(); w.Event != event || w.Holder.Token != g.Token {
+						t.Fatalf("%+v, want %s of %d", w, event, g.Token)
+					}
+					if event == "granted" { // a hold lasts until it was seen: how short one may be is the suite's to try
+						if _, err := b.Release(t.Context(), c); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			_ = watch.cmd.Process.Signal(os.Interrupt)
+			if status, rest, _ := watch.end(); status != 130 || rest != "" {
+				t.Errorf("%d, %q", status, rest)
+			}
+		})
+	}
+}
+
+// A server that is restarted is watched on, and the gap is told of.
+func TestWatchGoesOnAfterARestart(t *testing.T) {
+	srv := testserver.Redis(t)
+	watch := begin(t, srv.URL(), "watch", "k")
+	watch.line()
+	srv.Restart()
+	for i := range 2 {
+		job := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
+		job.line()
+		if line := watch.line(); !strings.Contains(line, "granted  token ") {
+			t.Errorf("hold %d: %q", i+1, line)
+		}
+		if i == 0 {
+			_ = job.cmd.Process.Kill()
+			srv.Restart() // which forgets the hold
+			if line := watch.line(); !strings.Contains(line, "ended  token ") {
+				t.Error(line)
+			}
+			_, _, _ = job.end()
+			continue
+		}
+		_ = job.cmd.Process.Signal(os.Interrupt)
+		_, _, _ = job.end()
+	}
+	_ = watch.cmd.Process.Signal(os.Interrupt)
+	status, _, errs := watch.end()
+	if status != 130 || strings.Contains(errs, "cannot reach") && !strings.Contains(errs, "goes on when the store answers") {
+		t.Errorf("%d, %s", status, errs)
+	}
+}
+
+// A store that is away is told of once, and watch waits for it.
+func TestWatchTellsThatTheStoreIsAway(t *testing.T) {
+	srv := testserver.Redis(t)
+	watch := command(t, t.TempDir(), "watch", "k", "--backend", srv.URL())
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch.Stderr = watch.Stdout // the same pipe
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j := &job{t: t, cmd: watch, out: bufio.NewReader(out)}
+	if line := j.line(); !strings.Contains(line, "free") {
+		t.Errorf("first %q", line)
+	}
+	srv.Kill()
+	if line := j.line(); !strings.Contains(line, "cannot reach redis at "+srv.Addr()) || !strings.Contains(line, "goes on when the store answers") {
+		t.Error(line)
+	}
+	_ = watch.Process.Signal(os.Interrupt)
+	if status, rest, _ := j.end(); status != 130 || strings.Contains(rest, "cannot reach") {
+		t.Errorf("%d, %s", status, rest)
+	}
+}

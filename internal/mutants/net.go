@@ -1,0 +1,91 @@
+package main
+
+// What no test noticed once: these were put in by hand, and survived.
+var net = []mutant{
+	{Name: "a late yes revives", At: "late-yes", Find: `case (\w+), .*:`, Put: "case $1:", Test: "./locker LateYesAfterSuspend"},
+	{
+		Name: "the deadline of a lease waits for its renewal", At: "timer-before-renewal", Find: `(.*)\n(.*)\n(\s*if (\w+) \{)$`, Put: "if !$4 { $1 }\n$2\n$3",
+		Test: "./locker DeadlinesOfThoseWhoWait",
+	},
+	{Name: "a grant that nobody wants is kept", At: "unwanted-grant", Find: statement, Put: skipped, Test: "./locker GrantThatNobodyWants"},
+	{Name: "a turn that comes before the cancellation is a hold", At: "late-turn", Find: condition, Put: never, Test: "./locker TurnThatComesFirst"},
+	{Name: "what is granted when Close begins goes on", At: "granted-at-close", Find: condition, Put: never, Test: "./locker GrantedWhenCloseBegins"},
+	{Name: "the key of a hold that was lost stays locked", At: "lost-hold-released", Find: statement, Put: skipped, Test: "./locker UnlockOfALostHold"},
+	{Name: "an Unlock forgets that a renewal found no hold", At: "refuted-unlock", Find: condition, Put: never, Test: "./locker RenewalHasRefuted"},
+	{Name: "a wait that is over keeps the guard under which it was", At: "waiter-ctx", Find: statement, Put: "", Test: "./locker UnderWhichSomebodyWaited"},
+	{Name: "a shard that is away keeps others' releases", At: "shard-away", Find: condition, Put: never, Test: "./locker ShardThatIsAway"},
+	{Name: "who gives up waits for as long as others are answered", At: "patience-bound", Find: statement, Put: skipped, Test: "./locker GivingUpBeside"},
+	{Name: "a cohort keeps a lease that was lost before it was given", At: "lost-before-given", Find: statement, Put: "", Test: "./locker LostBeforeItIsGiven"},
+	{Name: "owed releases of a burst have no bound", At: "owed-bound", Find: condition, Put: never, Test: "./locker OwedReleasesOfABurst"},
+	{
+		Name: "etcd: a proof counts from a heartbeat that was answered meanwhile", At: "etcd-proof-deadline", Find: condition, Put: never,
+		Test: "./etcdbackend ProofBesideAnAnsweredHeartbeat",
+	},
+	{
+		Name: "etcd: a grant is believed for the length of a lease that has run for a while", At: "etcd-lease-left", Find: `(__\(__\.__\))\)`, Put: "$1+5*time.Second)",
+		Test: "./etcdbackend SharedLease",
+	},
+	{Name: "etcd: what was not saved is removed before it is made again", At: "etcd-unsaved-stays", Find: `case (.*):`, Put: "default:", Test: "./etcdbackend NeverArrived"},
+	{Name: "etcd: a transaction is made again that a proxy gave up", At: "etcd-sent-once", Find: condition, Put: never, Test: "./etcdbackend HastyProxy"},
+	{Name: "etcd: two limits are in one queue", At: "etcd-one-limit", Find: statement, Put: skipped, Test: "./etcdbackend LimitsThatRace"},
+	{
+		Name: "etcd: a release that was made again is said to be lost", At: "etcd-release-resent", Find: condition, Put: never,
+		Test: "./etcdbackend ReleaseThatIsMadeAgain",
+	},
+	{Name: "file: a mark stands for as long as the calendar was set back", At: "file-mark", Find: condition, Put: never, Test: "./backend/filebackend MarkAfter"},
+	{Name: "file: what lasts is not on the disk", At: "file-fsync", Find: condition, Put: never, Test: "./backend/filebackend Fsync"},
+	{Name: "file: the name of what lasts is not on the disk", At: "file-fsync-folder", Find: `return .*$`, Put: "return nil", Test: "./backend/filebackend Fsync"},
+	{Name: "file: a boot clock of its own is taken", At: "file-time-namespace", Find: condition, Put: never, Test: "./backend/filebackend TimeNamespaces"},
+	{Name: "redis: a state is saved that no replica has", At: "replicas-save", Find: condition, Put: never, Test: "./internal/redis ReplicasAreNeeded"},
+	{Name: "redis: a hold is renewed that no replica has", At: "replicas-renewal", Find: condition, Put: never, Test: "./internal/redis ReplicasAreNeeded"},
+	{
+		Name: "dialect: a replica says that a hold was lost", At: "dialect-primary-renew", Find: statement, Put: "",
+		Test: "./internal/redis/script AReplicaSaysNothing",
+	},
+	{
+		Name: "dialect: a replica says that there was nothing to release", At: "dialect-primary-release", Find: ` else .* end`, Put: " end",
+		Test: "./internal/redis/script AReplicaSaysNothing",
+	},
+	{Name: "a quorum asks a node that can do less than was promised", At: "lesser-node", Find: condition, Put: never, Test: "./redlock LesserNode"},
+	{
+		Name: "a quorum bars a node that comes late and needs longer leases", At: "long-leases-late", Find: `(\w+)\.MinToken, .* = (.*), 0`, Put: "$1.MinToken = $2",
+		Test: "./redlock LongLeasesComesLate",
+	},
+	{
+		Name: "a quorum forgets the names of a claim that asks seldom", At: "names-remembered", Find: `(MaxTTL\))\+\w+`, Put: "$1+time.Second",
+		Test: "./redlock AskedForMuchLater",
+	},
+	{
+		Name: "a quorum never asks again who a node is that was another's server", At: "barred-asked-again", Find: ` (\w+) != nil\)`, Put: " $1 != $1)",
+		Test: "./redlock SameServerUntilLater",
+	},
+	{
+		Name: "a quorum waits for the name of a node that does not tell it", At: "nameless-node", Find: `backend\.Refused\((\w+)\)`,
+		Put: "errors.Is($1, errors.ErrUnsupported)", Test: "./redlock NamelessNode",
+	},
+	{Name: "a quorum waits for a release by a node that must not be asked", At: "barred-unhealthy", Find: condition, Put: never, Test: "./redlock ReleaseBesideABarredNode"},
+	{
+		Name: "a job is said to be noted that is not", At: "late-mark", Find: ` && (\w+)\.NotBefore == 0`, Put: "",
+		Test: "./locker OnceNotedTooLate",
+	},
+	{Name: "record: a release tells of nobody", At: "record-waited", Find: statement, Put: skipped, Test: "./backend/membackend TestConformance$/release"},
+	{
+		Name: "lua: a hand-over tells of those whom it leaves waiting", At: "redis-waited", Find: `\{(__), (__), (__)\}`, Put: "{$1, $2 - 1, $3}",
+		Test: "./internal/redis/script TellsWhoWaited",
+	},
+	{Name: "rueidis: what a server says unasked is read", At: "unasked", Find: statement, Put: skipped, Test: "./rueidisbackend SpeaksFirst"},
+	{Name: "record: who died is told of for ever", At: "record-took-over", Find: statement, Put: skipped, Test: "./backend/membackend TestConformance$/took-over"},
+	{
+		Name: "lua: nobody is told of who died", At: "redis-took-over", Find: `if (.*) then`, Put: "if false then",
+		Test: "./redisbackend TestConformance/plain/took-over",
+	},
+	{Name: "each hold of a lease has taken over", At: "took-over-first", Find: statement, Put: skipped, Test: "./locker TestTookOver"},
+	{
+		Name: "who was named is said to have died", At: "took-over-named", Find: `if (.*) && .* \{`, Put: "if $1 {",
+		Test: "./tracing TakenOverFromAnother",
+	},
+	{
+		Name: "etcd: a release tells of those who are in the queue behind it", At: "etcd-waited", Find: `max\((.*), (.*)\)`, Put: "$1 + max(0, $2)",
+		Test: "./etcdbackend TestConformance/one/release",
+	},
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package redissim
+
+const raceEnabled = false

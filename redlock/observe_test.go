@@ -1,0 +1,211 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/membackend"
+	"github.com/holdfast-go/holdfast/redlock"
+)
+
+// A telling node is one whose Observe a test can replace.
+type telling struct {
+	backend.Backend
+	observe func(ctx context.Context, key string) iter.Seq2[backend.State, error]
+}
+
+func (n *telling) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
+	if n.observe != nil {
+		return n.observe(ctx, key)
+	}
+	return n.Backend.Observe(ctx, key)
+}
+
+// quorumOf runs test in a bubble, on a quorum of three nodes in memory.
+func quorumOf(t *testing.T, change func(nodes []*telling), test func(t *testing.T, nodes []*telling, seen func() (owner string, err error))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []*telling
+		var backends []backend.Backend
+		for range 3 {
+			nodes = append(nodes, &telling{Backend: membackend.New()})
+			backends = append(backends, nodes[len(nodes)-1])
+		}
+		change(nodes)
+		r, err := redlock.New(backends, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var owner string
+		var last error
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for state, err := range r.Observe(ctx, "k") {
+				mu.Lock()
+				owner, last = "", err
+				for _, h := range state.Holders {
+					owner += h.Owner
+				}
+				mu.Unlock()
+			}
+		}()
+		time.Sleep(time.Minute)
+		test(t, nodes, func() (string, error) {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return owner, last
+		})
+		cancel()
+		<-ended
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func held(t *testing.T, n *telling, c backend.Claim) {
+	t.Helper()
+	if _, err := n.TryAcquire(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A hold is there from when a majority tells of it until fewer do.
+func TestObserveByMajority(t *testing.T) {
+	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		for i, want := range []string{"", c.Owner, c.Owner} {
+			held(t, nodes[i], c)
+			if owner, err := seen(); owner != want || err != nil {
+				t.Errorf("on %d nodes: %q, %v; want %q", i+1, owner, err, want)
+			}
+		}
+		for i, want := range []string{c.Owner, "", ""} {
+			if _, err := nodes[i].Release(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if owner, err := seen(); owner != want || err != nil {
+				t.Errorf("on %d nodes: %q, %v; want %q", 2-i, owner, err, want)
+			}
+		}
+	})
+}
+
+// A minority that fails, is silent, or tells of no changes is made up for by the others; a majority
+// that does is an error.
+func TestObserveWithoutANode(t *testing.T) {
+	for name, observe := range map[string]func(context.Context, string) iter.Seq2[backend.State, error]{
+		"fails": func(context.Context, string) iter.Seq2[backend.State, error] {
+			return func(yield func(backend.State, error) bool) { yield(backend.State{}, backend.ErrUnavailable) }
+		},
+		"silent": func(ctx context.Context, _ string) iter.Seq2[backend.State, error] {
+			return func(func(backend.State, error) bool) { <-ctx.Done() }
+		},
+		"unsupported": backend.Base{}.Observe,
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := func(nodes []*telling) { nodes[2].observe = observe }
+			quorumOf(t, one, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+				c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+				held(t, nodes[0], c)
+				if owner, err := seen(); owner != "" || err != nil {
+					t.Errorf("on one node of three: %q, %v", owner, err)
+				}
+				held(t, nodes[1], c)
+				if owner, err := seen(); owner != c.Owner || err != nil {
+					t.Errorf("on a majority: %q, %v", owner, err)
+				}
+			})
+			two := func(nodes []*telling) { nodes[1].observe, nodes[2].observe = observe, observe }
+			quorumOf(t, two, func(t *testing.T, _ []*telling, seen func() (string, error)) {
+				_, err := seen()
+				if err == nil || (name == "unsupported") != errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("without a majority: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What a node told of before it failed does not count any more.
+func TestObserveForgetsAFailedNode(t *testing.T) {
+	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+	fail := make(chan struct{})
+	first := func(nodes []*telling) {
+		fail = make(chan struct{})
+		held := backend.State{Holders: []backend.Holder{{Owner: c.Owner, ID: c.Owner, Token: 7, TTL: time.Hour}}}
+		nodes[0].observe = func(ctx context.Context, _ string) iter.Seq2[backend.State, error] {
+			return func(yield func(backend.State, error) bool) {
+				select {
+				case <-fail:
+					yield(backend.State{}, backend.ErrUnavailable)
+					return
+				default:
+				}
+				if !yield(held, nil) {
+					return
+				}
+				select {
+				case <-fail:
+					yield(backend.State{}, backend.ErrUnavailable)
+				case <-ctx.Done():
+				}
+			}
+		}
+	}
+	quorumOf(t, first, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+		held(t, nodes[1], c)
+		if owner, err := seen(); owner != c.Owner || err != nil {
+			t.Errorf("on a majority: %q, %v", owner, err)
+		}
+		close(fail)
+		if owner, err := seen(); owner != "" || err != nil {
+			t.Errorf("after one of two has failed: %q, %v", owner, err)
+		}
+	})
+}
+
+// A loop that panics leaves no node observed.
+func TestObserveInALoopThatPanics(t *testing.T) {
+	var observed atomic.Int64
+	quorumOf(t, func(nodes []*telling) {
+		for _, n := range nodes {
+			n.observe = func(ctx context.Context, key string) iter.Seq2[backend.State, error] {
+				return func(yield func(backend.State, error) bool) {
+					observed.Add(1)
+					defer observed.Add(-1)
+					n.Backend.Observe(ctx, key)(yield)
+				}
+			}
+		}
+	}, func(t *testing.T, nodes []*telling, _ func() (string, error)) {
+		before := observed.Load() // by the observer that every test has
+		r, err := redlock.New([]backend.Backend{nodes[0], nodes[1], nodes[2]}, redlock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			for _, err := range r.Observe(t.Context(), "k") {
+				panic(err) // in the loop, whatever it is
+			}
+		}()
+		if now := observed.Load(); now != before || before != 3 {
+			t.Errorf("%d observations go on", now-before)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
