@@ -7,23 +7,31 @@ MAKEFLAGS   += --no-print-directory
 
 GO       ?= go
 PKGS     ?= work # every package of every module of go.work
-TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes under 5 minutes on an idle one with 2 cores
-SEEDS    ?= 1000 # of make sim
-FUZZTIME ?= 10s # per fuzz target; 5000x is a number of inputs
+TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes 6 minutes on an idle one with 2 cores
+SEEDS    ?= 500 # of make sim
+FUZZTIME ?= 5000x # inputs per fuzz target; 10s is a time
+
+# A comma in the argument of a call.
+, := ,
 
 # The pinned tools are of a module of their own, and run in the workspace.
 tool    = $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n $(1))
 lint    = $(call tool,golangci-lint)
-# A line for each package, the output of what failed, that again at the end, how many tests were left to make test-all, and "N passed,
-# N failed". A test that is skipped without -short and without such leave is a failure.
-gotest = mkdir -p bin && $(call tool,gotestsum) --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped \
-	--jsonfile=bin/tests.json --post-run-command='$(GO) run ./internal/repo/skips $(1)' -- $(1)
-# Tests with servers mostly wait, for leases to end: several packages run at once, and several tests of each. Those that take longest
+# $(call gotest,flags,packages) prints a line for each package, and the output of what failed, that again at the end. A test that failed is run
+# again, twice at the most; internal/repo/skips says what of it counts all the same, and fails the run.
+gotest = $(call tool,gotestsum) --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$(CURDIR)/bin/tests.json" \
+	--rerun-fails=2 --rerun-fails-max-failures=8 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+	--post-run-command='"$(CURDIR)/bin/skips" $(filter -short,$(1))' --packages="$(strip $(2))" -- $(1)
+# Tests with servers mostly wait, for leases to end: two packages run at once, and several tests of each. Those that take longest
 # begin first. The servers are their own.
-overlap := -p=3 -parallel=4
-pkgs     = $(overlap) $(if $(filter work,$(PKGS)),$(slowest)) $(PKGS)
+overlap := -p=2 -parallel=4
+pkgs     = $(if $(filter work,$(PKGS)),$(slowest)) $(PKGS)
 slowest := ./backend/filebackend ./backend/pgbackend ./redisbackend ./rueidisbackend ./etcdbackend ./cmd/holdfast ./redlock
-race     = -race -shuffle=on -vet=off -timeout=$(strip $(TIMEOUT)) $(pkgs)
+race     = -race -shuffle=on -vet=off -timeout=$(strip $(TIMEOUT)) $(overlap)
+# Modules of their own that are no part of go.work, for what only they import.
+nested    := adapters bench fencing interop onrecord
+# What make test-all runs, beside what .ci/run does.
+STEPS     ?= vet-all release suites fencing onrecord adapters redis-versions fuzz sim chaos mutants soak bench-test test-jaeger test-prometheus interop
 # What else the module is built for. Its tests are checked, too, but run here alone.
 platforms := windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm
 
@@ -44,9 +52,15 @@ build: ## build every package; the command line goes to bin/holdfast
 	$(GO) build work
 	$(GO) build -o bin/ ./cmd/...
 
+.PHONY: judge
+judge: # of a run of the tests
+	@mkdir -p bin && $(GO) build -o bin/ ./internal/repo/skips
+
 .PHONY: vet
-vet: ## go vet
+vet: ## go vet: of every module with code that calls ours, and of tests behind a tag
 	$(GO) vet work
+	$(GO) vet -tags jaeger,prometheus ./cmd/internal/jaegertest
+	for dir in $(nested); do (cd internal/$$dir && GOWORK=off $(GO) vet ./...); done
 
 .PHONY: vet-all
 vet-all: vet ## go vet for every platform: Windows, macOS, FreeBSD, and 32 bits; compiles everything once for each
@@ -67,53 +81,54 @@ lint: ## golangci-lint, pinned in internal/tools, whose first build takes some m
 	for dir in fencing adapters; do (cd internal/$$dir && GOWORK=off $(GO) vet -vettool=$(CURDIR)/bin/holdfast-vet ./...); done
 
 .PHONY: check
-check: fmt-check vet build ## the quick look before a commit: formatting, vet, build, tests without -race; under 3 minutes
-	@export HOLDFAST_TESTS=main; $(call gotest,-short) -timeout=2m $(pkgs)
+check: fmt-check vet build judge ## the quick look before a commit: formatting, vet, build, tests without -race; under 4 minutes
+	@export HOLDFAST_TESTS=main; $(call gotest,-short -timeout=2m $(overlap),$(pkgs))
 
 .PHONY: test
-test: servers ## every test with the race detector and real servers, each suite once: 5 minutes, 8 with cold caches
+test: servers judge ## every test with the race detector and real servers, each suite once: 6 minutes, 8 with cold caches
 	$(GO) build -race work
-	@export HOLDFAST_TESTS=main; $(call gotest) $(race)
+	@export HOLDFAST_TESTS=main; $(call gotest,$(race),$(pkgs))
 
 .PHONY: test-all
-test-all: deps ## make test and the rest: every suite on each set-up, sales with kills, a page in a browser, PostgreSQL
+test-all: ## everything else that there is, under an hour, and a table of it; STEPS="suites mutants": those alone
+	@.ci/steps $(STEPS)
+
+.PHONY: suites
+suites: deps judge ## make test on every set-up: clusters, old servers, PostgreSQL, sales with kills, a page in a browser
 	$(GO) build -race work
-	@$(call gotest) $(race)
-	@$(if $(filter work,$(PKGS)),$(MAKE) fencing onrecord adapters)
+	@$(call gotest,$(race),$(pkgs))
 
 .PHONY: test-jaeger
-test-jaeger: servers ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
+test-jaeger: servers judge ## traces of two processes, read back from a real Jaeger; its first build takes 5 to 10 minutes
 	cd internal/jaegerd && GOWORK=off $(GO) build -ldflags '-s -w' -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/jaeger
-	$(GO) vet -tags jaeger ./cmd/internal/jaegertest
-	HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger $(GO) test -tags jaeger -count=1 -timeout=5m ./cmd/internal/jaegertest
+	@export HOLDFAST_JAEGER=$(CURDIR)/bin/jaeger; $(call gotest,-tags=jaeger -count=1 -timeout=5m,./cmd/internal/jaegertest)
 
 .PHONY: test-prometheus
-test-prometheus: ## the alerts and the dashboard of docs/metrics, in a real Prometheus
+test-prometheus: judge ## the alerts and the dashboard of docs/metrics, in a real Prometheus
 	@.ci/deps prometheus
-	$(GO) vet -tags jaeger,prometheus ./cmd/internal/jaegertest
-	$(GO) test -tags jaeger,prometheus -count=1 -timeout=3m -run TestPrometheus ./cmd/internal/jaegertest
+	@$(call gotest,-tags=jaeger$(,)prometheus -count=1 -timeout=3m -run=TestPrometheus,./cmd/internal/jaegertest)
 
 .PHONY: interop
-interop: ## exclude redsync, bsm/redislock, rueidislock, node-redlock and redis-py in the string dialect; installs what is missing of them
+interop: judge ## exclude redsync, bsm/redislock, rueidislock, node-redlock and redis-py in the string dialect; installs what is missing of them
 	@.ci/deps interop
 	@cd internal/interop/js && npm ci --silent --no-audit --no-fund
-	cd internal/interop && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
+	@cd internal/interop && export GOWORK=off && $(call gotest,-count=1,./...)
 
 .PHONY: fencing
-fencing: deps ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
-	cd internal/fencing && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 -parallel=16 ./...
+fencing: deps judge ## holders that are stopped, against SQLite, PostgreSQL, Redis, etcd and HTTP; a module of its own, for its drivers
+	@cd internal/fencing && export GOWORK=off && $(call gotest,-count=1 -parallel=16,./...)
 
 .PHONY: onrecord
-onrecord: ## the backend that docs/writing-a-backend.md shows, on SQLite, through the suite; a module of its own, for its driver
-	cd internal/onrecord && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
+onrecord: judge ## the backend that docs/writing-a-backend.md shows, on SQLite, through the suite; a module of its own, for its driver
+	@cd internal/onrecord && export GOWORK=off && $(call gotest,-count=1,./...)
 
 .PHONY: pg
-pg: deps ## the backend on PostgreSQL, a module of its own: the suite, processes, sales with kills, a server that crashes
-	$(GO) test -race -count=1 -timeout=$(strip $(TIMEOUT)) ./backend/pgbackend/...
+pg: deps judge ## the backend on PostgreSQL, a module of its own: the suite, processes, sales with kills, a server that crashes
+	@$(call gotest,-race -count=1 -timeout=$(strip $(TIMEOUT)),./backend/pgbackend/...)
 
 .PHONY: adapters
-adapters: servers ## what programs copy for gocron, asynq, net/http, golang-migrate, goose and client-go, against each; a module of its own
-	cd internal/adapters && export GOWORK=off && $(GO) vet ./... && $(GO) test -count=1 ./...
+adapters: servers judge ## what programs copy for gocron, asynq, net/http, golang-migrate, goose and client-go, against each; a module of its own
+	@cd internal/adapters && export GOWORK=off && $(call gotest,-count=1,./...)
 
 .PHONY: generations
 generations: ## see how the old ways to lock with Redis fail, and holdfast not; half a minute
@@ -121,8 +136,8 @@ generations: ## see how the old ways to lock with Redis fail, and holdfast not; 
 	@$(GO) run ./cmd/holdfast generations
 
 .PHONY: soak
-soak: servers ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
-	$(GO) test -race -count=1 -run KilledAgainAndAgain -v ./rueidisbackend -args -storm=30s
+soak: servers judge ## half a minute each way of what `make test` does for a second: connections that are killed every 50ms
+	@$(call gotest,-race -count=1 -run=KilledAgainAndAgain,./rueidisbackend) -args -storm=30s
 
 .PHONY: flash-sale
 flash-sale: deps ## 10,000 units, sold by processes of which one is killed every second, on each store; minutes each
@@ -130,17 +145,17 @@ flash-sale: deps ## 10,000 units, sold by processes of which one is killed every
 
 .PHONY: release
 release: export HOLDFAST_TESTS = main
-release: servers ## each module as released: the command in bin/release, on the newest dependencies; the others, tested on the oldest
+release: servers judge ## each module as released: the command in bin/release, on the newest dependencies; the others, tested on the oldest
 	.ci/tidy -diff
 	.ci/release --dry-run
 	@echo "the module of the root, alone"
 	GOWORK=off $(GO) vet ./...
-	@export GOWORK=off; $(call gotest,-short) -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)) \
-		$$($(GO) list ./... | grep -v -e /internal/repo -e /internal/mutants)
+	@export GOWORK=off; packages=$$($(GO) list ./... | grep -v -e /internal/repo -e /internal/mutants | paste -sd' '); \
+	$(call gotest,-short -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)),$$packages)
 	@for module in etcdbackend backend/pgbackend; do \
 		echo "$$module and what it needs"; \
 		rm -f bin/oldest.work; export GOWORK=$(CURDIR)/bin/oldest.work; $(GO) work init . ./$$module; $(GO) vet ./$$module/...; \
-		$(call gotest,-short) -count=1 -timeout=$(strip $(TIMEOUT)) ./$$module/...; \
+		$(call gotest,-short -count=1 -timeout=$(strip $(TIMEOUT)),./$$module/...); \
 	done
 
 .PHONY: tidy
@@ -148,20 +163,20 @@ tidy: ## go mod tidy, for each module of go.work
 	.ci/tidy
 
 .PHONY: redis-versions
-redis-versions: servers ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and 9.1, unpacked into ~/.cache; a minute each
+redis-versions: servers judge ## the Redis suites on Redis 6.0 and 8.6, Valkey 8.0 and 9.1, unpacked into ~/.cache; a minute each
 	@.ci/deps redis-versions
 	@for name in $$(.ci/redis-versions); do \
 		echo "== $$name"; export HOLDFAST_REDIS_SERVER=$$(.ci/redis-versions $$name); \
-		$(GO) test -count=1 -run='Redis|Version' ./internal/testserver; \
-		$(call gotest,-short) -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)) ./internal/redis/... ./internal/smallredis ./redisbackend ./rueidisbackend; \
+		$(call gotest,-short -count=1 -run='Redis|Version',./internal/testserver); \
+		$(call gotest,-short -count=1 $(overlap) -timeout=$(strip $(TIMEOUT)),./internal/redis/... ./internal/smallredis ./redisbackend ./rueidisbackend); \
 	done
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (10s, or 5000x for a number of inputs)
+fuzz: ## every fuzz target for FUZZTIME (5000x: so many inputs, or 10s)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
 .PHONY: sim
-sim: ## a quorum, what ships for Redis, and records in a bad store, in simulated time: SEEDS (1000) of each kind, one safeguard removed at a time, and repeated
+sim: ## a quorum, what ships for Redis, and records in a bad store, in simulated time: SEEDS (500) of each kind, one safeguard removed at a time, and repeated
 	mkdir -p bin
 	$(GO) test -count=1 -v -timeout=2h -coverpkg=./internal/redis -coverprofile=bin/sim.cover ./internal/simulation ./internal/redissim ./backend/record \
 		-run 'TestSimulation$$|TestVariants|TestRepeats|TestLuaIsRun|TestStorm' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/' -e '^coverage:'
@@ -192,8 +207,12 @@ bench-page: ## the same as bench, and writes docs/benchmarks.md with its picture
 	@$(MAKE) bench BENCHFLAGS="-page ../../docs/benchmarks.md $(BENCHFLAGS)"
 
 .PHONY: bench-test
-bench-test: servers ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
-	cd internal/bench && export GOWORK=off && $(GO) vet ./... && $(GO) test ./...
+bench-test: servers judge ## the benchmark's own tests; it is a module of its own, so `make test` does not reach it
+	@cd internal/bench && export GOWORK=off && $(call gotest,,./...)
+
+.PHONY: demo
+demo: ## what the library does, in a minute
+	@$(GO) run ./cmd/demo
 
 .PHONY: path
 path: servers ## the functions and files that one Lock and Unlock pass; ROW="redis:// free" lists them
@@ -211,8 +230,8 @@ man: ## write a manual page for each command to bin/man
 	$(GO) run ./cmd/holdfast man bin/man
 
 .PHONY: cover
-cover: deps ## tests with coverage across packages; the figures go to cover.out
-	@$(call gotest) -timeout=$(strip $(TIMEOUT)) -coverpkg=github.com/holdfast-go/holdfast/... -coverprofile=cover.out $(pkgs)
+cover: deps judge ## tests with coverage across packages; the figures go to cover.out
+	@$(call gotest,$(overlap) -timeout=$(strip $(TIMEOUT)) -coverpkg=github.com/holdfast-go/holdfast/... -coverprofile=cover.out,$(pkgs))
 	@$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: generate

@@ -105,7 +105,7 @@ func (tr *trial) judge(t *testing.T) {
 //
 // covers: X5, X6, X7, X8, X17, W2, B2
 func TestCluster(t *testing.T) {
-	testserver.InTestAll(t, "three members and their failures")
+	testserver.OnlyInAll(t, "three members and their failures")
 	if testing.Short() {
 		t.Skip("elections take their time")
 	}
@@ -228,13 +228,13 @@ func TestHolderCutOff(t *testing.T) {
 
 // covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	testserver.InTestAll(t, "a sale with kills")
+	testserver.OnlyInAll(t, "a sale with kills")
 	backendtest.FlashSale(t, at(testserver.Etcd(t).Addr()))
 }
 
 // covers: G6, B11
 func TestOneOpen(t *testing.T) {
-	testserver.InTestAll(t, "processes that are killed")
+	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, at(testserver.Etcd(t).Addr()))
 }
 

@@ -79,7 +79,7 @@ func conformance(t *testing.T, members int, opts ...testserver.Option) {
 // again leaves out what runs already on one member of the current etcd.
 func again(t *testing.T) {
 	t.Helper()
-	testserver.InTestAll(t, "the same on another cluster")
+	testserver.OnlyInAll(t, "the same on another cluster")
 	if testing.Short() {
 		t.Skip("the same on another cluster")
 	}

@@ -93,7 +93,7 @@ func TestQuorumOfMembers(t *testing.T) {
 // TestConformanceOnMixed runs the suite on a Redis and two etcds, each client with connections of
 // its own.
 func TestQuorumConformance(t *testing.T) {
-	testserver.InTestAll(t, "the same suite on a Redis and two etcds")
+	testserver.OnlyInAll(t, "the same suite on a Redis and two etcds")
 	if testing.Short() {
 		t.Skip("the suite on real servers")
 	}

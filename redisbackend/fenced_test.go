@@ -10,14 +10,14 @@ import (
 func TestFenced(t *testing.T) { redistest.Fenced(t, "redis") }
 
 func TestFencedInCluster(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
 	redistest.FencedInCluster(t, set, set.URL())
 }
 
 // covers: B9
 func TestSilentPrimary(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
 	redistest.SilentPrimary(t, set, set.URL())
 }

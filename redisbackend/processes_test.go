@@ -17,7 +17,7 @@ func TestProcesses(t *testing.T) {
 
 // covers: W4, W11
 func TestFairProcesses(t *testing.T) {
-	testserver.InTestAll(t, "seconds of all processors")
+	testserver.OnlyInAll(t, "seconds of all processors")
 	if testing.Short() {
 		t.Skip("seconds of all processors")
 	}
@@ -31,13 +31,13 @@ func TestKilledWaiter(t *testing.T) {
 
 // covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	testserver.InTestAll(t, "a sale with kills")
+	testserver.OnlyInAll(t, "a sale with kills")
 	backendtest.FlashSale(t, testserver.SharedRedis(t).URL())
 }
 
 // covers: G6, B11
 func TestOneOpen(t *testing.T) {
-	testserver.InTestAll(t, "processes that are killed")
+	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, testserver.SharedRedis(t).URL())
 }
 

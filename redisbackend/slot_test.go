@@ -14,7 +14,7 @@ import (
 //
 // covers: R12
 func TestSlotThatMoves(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	t.Parallel()
 	set := testserver.Cluster(t)
 	b := opened(t, set.URL())

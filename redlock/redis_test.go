@@ -34,7 +34,7 @@ func quorumURL(scheme string, servers []*testserver.Server, more ...string) stri
 // TestConformanceOnRedis runs the suite on three real servers, each client with connections of its
 // own.
 func TestConformanceOnRedis(t *testing.T) {
-	testserver.InTestAll(t, "the same suite on three servers")
+	testserver.OnlyInAll(t, "the same suite on three servers")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite on real servers")
@@ -48,7 +48,7 @@ func TestConformanceOnRedis(t *testing.T) {
 
 // covers: G6, B11
 func TestOneOpenOnRedis(t *testing.T) {
-	testserver.InTestAll(t, "processes that are killed")
+	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, redisURL(testserver.Redises(t, 3), "node-timeout=3s")) // the machine may be busy
 }
 

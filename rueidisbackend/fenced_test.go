@@ -11,14 +11,14 @@ import (
 func TestFenced(t *testing.T) { redistest.Fenced(t, "rueidis") }
 
 func TestFencedInCluster(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
 	redistest.FencedInCluster(t, set, "rueidis"+strings.TrimPrefix(set.URL(), "redis"))
 }
 
 // covers: B9
 func TestSilentPrimary(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
 	redistest.SilentPrimary(t, set, "rueidis"+strings.TrimPrefix(set.URL(), "redis"))
 }

@@ -18,13 +18,13 @@ func init() { backendtest.Main() }
 
 // covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	testserver.InTestAll(t, "a sale with kills")
+	testserver.OnlyInAll(t, "a sale with kills")
 	backendtest.FlashSale(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"))
 }
 
 // covers: G6, B11
 func TestOneOpen(t *testing.T) {
-	testserver.InTestAll(t, "processes that are killed")
+	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, "rueidis"+strings.TrimPrefix(testserver.SharedRedis(t).URL(), "redis"))
 }
 

@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceAlone runs the suite with clients that have nothing in common but the files, as
 // those of different processes.
 func TestConformanceAlone(t *testing.T) {
-	testserver.InTestAll(t, "the same suite with clients that share nothing")
+	testserver.OnlyInAll(t, "the same suite with clients that share nothing")
 	t.Parallel()
 	dir := folder(t)
 	h := harness(dir, func(t testing.TB) backend.Backend {

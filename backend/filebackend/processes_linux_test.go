@@ -25,13 +25,13 @@ func TestProcesses(t *testing.T) { backendtest.ProcessesSeen(t, "file://"+folder
 
 // covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	testserver.InTestAll(t, "a sale with kills")
+	testserver.OnlyInAll(t, "a sale with kills")
 	backendtest.FlashSale(t, "file://"+folder(t))
 }
 
 // covers: G6, B11
 func TestOneOpen(t *testing.T) {
-	testserver.InTestAll(t, "processes that are killed")
+	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, "file://"+folder(t))
 }
 

@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceInRealTime runs the suite as on a server, with its clients racing for real.
 func TestConformanceInRealTime(t *testing.T) {
-	testserver.InTestAll(t, "the same suite in real time")
+	testserver.OnlyInAll(t, "the same suite in real time")
 	if testing.Short() {
 		t.Skip("the same rules in real time")
 	}

@@ -29,7 +29,7 @@ const patience = storetest.Patience
 // server starts a PostgreSQL, which make test does not install.
 func server(t testing.TB, args ...string) *testserver.PostgresServer {
 	t.Helper()
-	testserver.InTestAll(t, "PostgreSQL")
+	testserver.OnlyInAll(t, "PostgreSQL")
 	return testserver.Postgres(t, append([]string{"-c", "max_connections=300"}, args...)...)
 }
 

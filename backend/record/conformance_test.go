@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformancePolled runs it on a store that gives no notice of changes.
 func TestConformancePolled(t *testing.T) {
-	testserver.InTestAll(t, "the suite without notices")
+	testserver.OnlyInAll(t, "the suite without notices")
 	memory := memories()
 	recordtest.Run(t, recordtest.Harness{
 		Bubble: true, Brief: true,

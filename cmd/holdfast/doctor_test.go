@@ -161,7 +161,7 @@ func TestDoctorFinds(t *testing.T) {
 			return etcdURL(m)
 		}, []string{"members warn one, which bears no failure", "space fail quota is used up", "lock fail space exceeded"}},
 		"etcd of Debian": {func(t *testing.T) string {
-			testserver.InTestAll(t, "an old etcd, of Debian's")
+			testserver.OnlyInAll(t, "an old etcd, of Debian's")
 			return etcdURL(testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()).Members[0])
 		}, []string{"version warn may answer reads from the past", "members warn one, which bears no failure"}},
 		"a cluster": {func(t *testing.T) string {

@@ -14,9 +14,13 @@ type Violation struct {
 	A, B   Event  // A started first, or is the same as B
 }
 
+// Broken begins the message of each violation. A run of tests in which one was said is a failure,
+// whatever a second run of the test says: see internal/repo/skips.
+const Broken = "broken promise: "
+
 // Error says what is wrong and names both events.
 func (v Violation) Error() string {
-	return fmt.Sprintf("%s:\n\tA: %v\n\tB: %v", v.Reason, v.A, v.B)
+	return fmt.Sprintf("%s%s:\n\tA: %v\n\tB: %v", Broken, v.Reason, v.A, v.B)
 }
 
 // Check judges exclusive locks: it is [CheckCapacity] with 1. An event's Weight must be 0 or 1.

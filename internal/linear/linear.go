@@ -168,7 +168,7 @@ func Check(m Model, calls []Call) (errs []error) {
 		slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 		switch result, info := porcupine.CheckOperationsVerbose(model, ops, patience); result {
 		case porcupine.Illegal:
-			errs = append(errs, fmt.Errorf("%q: no order explains its %d calls: %s", key, len(ops), blocked(info, ops)))
+			errs = append(errs, fmt.Errorf("%s%q: no order explains its %d calls: %s", history.Broken, key, len(ops), blocked(info, ops)))
 		case porcupine.Unknown:
 			errs = append(errs, fmt.Errorf("%q: nobody knows if an order explains its %d calls", key, len(ops)))
 		}

@@ -27,7 +27,7 @@ func Conformance(t *testing.T, scheme string) {
 	} {
 		t.Run(setUp.name, func(t *testing.T) {
 			if setUp.testAll != "" {
-				testserver.InTestAll(t, setUp.testAll)
+				testserver.OnlyInAll(t, setUp.testAll)
 			}
 			if setUp.short != "" && testing.Short() {
 				t.Skip(setUp.short)

@@ -15,7 +15,7 @@ import (
 //
 // covers: R1, R2
 func Replicas(t *testing.T, scheme string) {
-	testserver.InTestAll(t, "a set of Sentinels")
+	testserver.OnlyInAll(t, "a set of Sentinels")
 	t.Parallel()
 	set := testserver.Sentinel(t)
 	url := strings.Replace(set.URL(), "redis", scheme, 1) + "?replicas=1&request_timeout=4s"

@@ -122,7 +122,7 @@ func UserAndDatabase(t *testing.T, scheme string, refused ...string) {
 //
 // covers: R14
 func Sentinels(t *testing.T, scheme string) {
-	testserver.InTestAll(t, "a set of Sentinels")
+	testserver.OnlyInAll(t, "a set of Sentinels")
 	t.Parallel()
 	set := testserver.Sentinel(t, testserver.WithPassword("s3cret-pw"))
 	to := of(set.URL(), scheme)
@@ -157,7 +157,7 @@ func Sentinels(t *testing.T, scheme string) {
 //
 // covers: R11, R13
 func Cluster(t *testing.T, scheme string, program func(*testserver.ClusterSet) backend.Backend) {
-	testserver.InTestAll(t, "a cluster and its failover")
+	testserver.OnlyInAll(t, "a cluster and its failover")
 	t.Parallel()
 	set := testserver.Cluster(t, testserver.WithReplicas(1))
 	b := storetest.Opened[backend.Backend](t, of(set.URL(), scheme))

@@ -18,7 +18,7 @@ import (
 // TestSameAnswersWhileASlotMoves has two servers hand on a slot, key by key, and two small ones: both
 // answer the same, at either server, with ASKING and without.
 func TestSameAnswersWhileASlotMoves(t *testing.T) {
-	testserver.InTestAll(t, "a cluster")
+	testserver.OnlyInAll(t, "a cluster")
 	set := testserver.Cluster(t)
 	testserver.OnlyWhere(t, set.Nodes[0], func(v testserver.Version) bool { return v.AtLeast(7, 0) },
 		"TRYAGAIN where a slot comes from: Redis 6 says ASK, and TRYAGAIN where it goes to")

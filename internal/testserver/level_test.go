@@ -12,11 +12,11 @@ func (*skipping) Helper() {}
 
 func (s *skipping) Skip(...any) { s.skipped = true }
 
-func TestInTestAll(t *testing.T) {
+func TestOnlyInAll(t *testing.T) {
 	for level, left := range map[string]bool{"": false, "all": false, "main": true} {
 		t.Setenv(testsVar, level)
 		s := &skipping{TB: t}
-		InTestAll(s, "what follows")
+		OnlyInAll(s, "what follows")
 		if s.skipped != left {
 			t.Errorf("%s=%q leaves it out: %v, want %v", testsVar, level, s.skipped, left)
 		}

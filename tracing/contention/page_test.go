@@ -145,7 +145,7 @@ func rows(t *testing.T, page, table string) (all [][]string) {
 // The page says what is held and waited for, since when and because of whom, to somebody who looks
 // at it in a browser. What keys and services are called is text there, whatever it looks like.
 func TestPageInBrowser(t *testing.T) {
-	testserver.InTestAll(t, "the page in a browser")
+	testserver.OnlyInAll(t, "the page in a browser")
 	tracker := contention.New(contention.Config{TraceURL: "http://jaeger/trace/{trace}"})
 	end := shop(t, tracker)
 	l := client(t, membackend.New(), tracker)
@@ -275,7 +275,7 @@ func picture(t *testing.T, url, file string) {
 // What is drawn is seen in a browser: who held, one after the other, each where it was in the wait.
 // With HOLDFAST_PICTURES=docs/pictures this makes the picture of docs/tracing.md.
 func TestBarsInBrowser(t *testing.T) {
-	testserver.InTestAll(t, "bars in a browser")
+	testserver.OnlyInAll(t, "bars in a browser")
 	var page *httptest.ResponseRecorder
 	synctest.Test(t, func(t *testing.T) { page = busy(t) })
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -49,7 +49,7 @@ func asked() bool { return *seed != 0 }
 // covers: B11, G6, K1
 func TestChaos(t *testing.T) {
 	if !asked() {
-		testserver.InTestAll(t, "make chaos does more")
+		testserver.OnlyInAll(t, "make chaos does more")
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64N(1<<40) + 1
