@@ -31,7 +31,6 @@ func TestKilledWaiter(t *testing.T) {
 
 // covers: G6, B11
 func TestFlashSale(t *testing.T) {
-	testserver.OnlyInAll(t, "a sale with kills")
 	backendtest.FlashSale(t, testserver.SharedRedis(t).URL())
 }
 

@@ -31,7 +31,6 @@ func TestFlashSale(t *testing.T) {
 
 // covers: G6, B11
 func TestOneOpen(t *testing.T) {
-	testserver.OnlyInAll(t, "processes that are killed")
 	backendtest.OneOpen(t, "file://"+folder(t))
 }
 

@@ -37,7 +37,7 @@ func checkSteps(tree fs.FS) (faults []string) {
 		{"make test-all", "Makefile", allForm, 3600},
 	} {
 		m := c.steps.FindStringSubmatch(read(tree, c.file))
-		head := fmt.Sprintf("| of `%s` | seconds |\n|---|---:|\n", c.name)
+		head := "| of `" + c.name + "` | seconds |\n|---|---:|\n"
 		_, table, found := strings.Cut(page, head)
 		if m == nil || !found {
 			faults = append(faults, fmt.Sprintf("CONTRIBUTING.md has no table of the steps of %s: want it to begin %q", c.name, head))
@@ -94,6 +94,7 @@ func TestStepsGoOn(t *testing.T) {
 		t.Skip("a shell script")
 	}
 	dir := t.TempDir()
+	script := filepath.Join(dir, ".ci", "steps")
 	for name, text := range map[string]string{
 		".ci/steps": read(tree(), ".ci/steps"),
 		"Makefile": "good:\n\t@echo good\nbad:\n\t@echo; echo '=== FAIL: locker TestLock (0.1s)'; echo; echo 1 failed; exit 1\n" +
@@ -108,7 +109,7 @@ func TestStepsGoOn(t *testing.T) {
 		}
 	}
 	steps := func(steps ...string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, ".ci/steps"), steps...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), script, steps...).CombinedOutput()
 		return string(out), err
 	}
 
