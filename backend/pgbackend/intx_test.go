@@ -97,6 +97,46 @@ func TestSweepOfAKeptHold(t *testing.T) {
 	}
 }
 
+// Of two that end a hold at the same moment, as an operator and its holder, the second finds it ended, and no
+// transaction that would keep it.
+func TestTwoEndAHold(t *testing.T) {
+	url := server(t).URL()
+	b, p := opened(t, url), pool(t, url)
+	c := claim(storetest.Key(t))
+	g := acquired(t, b, c)
+	first := begin(t, p, "") // a statement of the first that has not ended yet
+	for query, arg := range map[string]any{
+		`SELECT pg_advisory_xact_lock($1)`:                       locksOf(c.Key, []uint64{g.Token})[0],
+		`DELETE FROM ` + DefaultTable + ` WHERE key = $1::bytea`: []byte(c.Key),
+	} {
+		if _, err := first.Exec(t.Context(), query, arg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := make(chan error, 1)
+	go func() {
+		_, err := b.Release(t.Context(), c)
+		second <- err
+	}()
+	storetest.Eventually(t, "the second to wait for the first", func() error {
+		var waiting int
+		if err := p.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+			return err
+		}
+		select {
+		case err := <-second:
+			t.Fatalf("Release before the first has ended = %v", err)
+		default:
+		}
+		if waiting == 0 {
+			return errors.New("nobody waits")
+		}
+		return nil
+	})
+	want(t, "Commit", first.Commit(t.Context()), nil)
+	want(t, "Release", <-second, backend.ErrLost)
+}
+
 // A transaction in flight keeps the hold, also when its lease is over: nobody is granted the key, whichever verb
 // it is that would, until it has ended. The holder renews meanwhile, and others queue and keep their places.
 //

@@ -139,6 +139,7 @@ func (s *store) Change(ctx context.Context, key string, f func([]byte, time.Time
 	defer done()
 	old := s.guess(key)
 	var kept []uint64 // tokens of holds that a transaction keeps
+	asked := false    // again, after somebody kept it from ending a hold
 	backoff := waiting.NewBackoff(time.Millisecond, 100*time.Millisecond)
 	for {
 		value := prolonged(key, old, kept)
@@ -159,16 +160,19 @@ func (s *store) Change(ctx context.Context, key string, f func([]byte, time.Time
 			return fmt.Errorf("%w: a transaction in flight keeps the hold of %q, see InTx", backend.ErrUnavailable, key)
 		}
 		there, free, err := s.swap(ctx, key, old, after, ended)
-		if err != nil || there == nil {
+		switch {
+		case err != nil || there == nil:
 			return err
-		}
-		if !free {
-			kept = append(kept, ended...)
-		}
-		if again := !old.guessed && free; !again {
+		case free && old.guessed:
 			old = *there
 			continue
+		case !free && asked: // safeguard: pg-two-end
+			kept, old = append(kept, ended...), *there
+			continue
 		}
+		// Others were faster, or one is about to end the same hold: a touch waits for the statement of whoever
+		// changes the row, and not for a transaction under InTx, which only reads it.
+		asked = !free
 		if !waiting.Pause(ctx, backoff.Next()) {
 			return fmt.Errorf("%w: others change %q all the time: %w", backend.ErrUnavailable, key, ctx.Err())
 		}
