@@ -7,7 +7,7 @@ MAKEFLAGS   += --no-print-directory
 
 GO       ?= go
 PKGS     ?= work # every package of every module of go.work
-TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes 6 minutes on an idle one with 2 cores
+TIMEOUT  ?= 20m # per package, for a busy machine; the whole of `make test` takes 7 minutes on an idle one with 2 cores
 SEEDS    ?= 500 # of make sim
 FUZZTIME ?= 5000x # inputs per fuzz target; 10s is a time
 
@@ -26,7 +26,7 @@ gotest = $(call tool,gotestsum) --format=pkgname-and-test-fails --format-hide-em
 # begin first. The servers are their own.
 overlap := -p=2 -parallel=4
 pkgs     = $(if $(filter work,$(PKGS)),$(slowest)) $(PKGS)
-slowest := ./backend/filebackend ./backend/pgbackend ./redisbackend ./rueidisbackend ./etcdbackend ./cmd/holdfast ./redlock
+slowest := ./backend/filebackend ./redisbackend ./rueidisbackend ./etcdbackend ./backend/pgbackend ./cmd/holdfast ./locker ./internal/redissim ./internal/repo ./redlock
 race     = -race -shuffle=on -vet=off -timeout=$(strip $(TIMEOUT)) $(overlap)
 # Modules of their own that are no part of go.work, for what only they import.
 nested    := adapters bench fencing interop onrecord
@@ -85,7 +85,7 @@ check: fmt-check vet build judge ## the quick look before a commit: formatting, 
 	@export HOLDFAST_TESTS=main; $(call gotest,-short -timeout=2m $(overlap),$(pkgs))
 
 .PHONY: test
-test: servers judge ## every test with the race detector and real servers, each suite once: 6 minutes, 8 with cold caches
+test: servers judge ## every test with the race detector and real servers, each suite once: 7 minutes, 8 with cold caches
 	$(GO) build -race work
 	@export HOLDFAST_TESTS=main; $(call gotest,$(race),$(pkgs))
 

@@ -39,6 +39,7 @@ func staged(t testing.TB) *stage {
 //
 // covers: A1, A13, B3, B14, C1, C2, C3, C6, R1, R3
 func TestStory(t *testing.T) {
+	testserver.OnlyInAll(t, "the story")
 	page, err := os.ReadFile("../../../../docs/generations.md")
 	if err != nil {
 		t.Fatal(err)
