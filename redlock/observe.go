@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// Observe puts together what the nodes tell: a hold is there for as long as a majority of them tell
-// of it. So one that lasts for less than by how much nodes differ in telling may not be seen. The
-// error is [errors.ErrUnsupported] if too few nodes tell of changes.
+// Observe puts together what the nodes tell: a hold begins when a majority of them tell of it, and
+// ends when so many tell of it no more that the others are no majority, whatever these have yet to
+// tell. So each is told of once, and one that lasts for less than by how much nodes differ in telling
+// may not be seen. The error is [errors.ErrUnsupported] if too few nodes tell of changes.
 func (r *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.State, error] {
 	return func(yield func(backend.State, error) bool) {
 		err := backend.ValidateKey(key)
@@ -35,7 +37,7 @@ func (r *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.Sta
 			<-all
 		})
 		defer end() // also when the caller's loop panics
-		o := &observation{votes: r.newVotes(), states: make([]backend.State, len(r.nodes)), reports: make(chan report)}
+		o := &observation{votes: r.newVotes(), states: make([]backend.State, len(r.nodes)), told: map[string]map[int]bool{}, reports: make(chan report)}
 		var nodes []<-chan struct{}
 		for i := range r.nodes {
 			ended := make(chan struct{})
@@ -66,10 +68,11 @@ func (r *Backend) Observe(ctx context.Context, key string) iter.Seq2[backend.Sta
 	}
 }
 
-// An observation is one Observe. Its votes and states are of merge alone.
+// An observation is one Observe. Its votes, states and told are of merge alone.
 type observation struct {
 	votes   // yes are those whose states are known
 	states  []backend.State
+	told    map[string]map[int]bool // of a hold, by its owner: the nodes that have told of it
 	reports chan report
 }
 
@@ -143,7 +146,10 @@ func (o *observation) merge(ctx context.Context, r *Backend, yield func(backend.
 			continue
 		}
 		failing = false
-		if now := r.merge(o.states, r.quorum); !known || !now.SameHolders(last) {
+		now := r.merge(o.states, r.quorum)
+		now.Holders = append(now.Holders, o.going(now, last)...)
+		o.forget(now)
+		if !known || !now.SameHolders(last) {
 			if last, known = now, true; !yield(now, nil) {
 				return false, nil
 			}
@@ -155,6 +161,51 @@ func (o *observation) merge(ctx context.Context, r *Backend, yield func(backend.
 func (o *observation) note(t report) {
 	o.count(t.node, t.err)
 	o.states[t.node] = t.state
+	for _, h := range t.state.Holders {
+		owner := ownerOf(h.Owner)
+		if o.told[owner] == nil {
+			o.told[owner] = map[int]bool{}
+		}
+		o.told[owner][t.node] = true
+	}
+}
+
+// going are the holds of last that have no majority now and have not ended for sure. A node that has not told of
+// a hold yet may be late, and tell of it when others tell of its end: taken for ended by then, it would be
+// told of as another hold. Each node that has told of it tells of its end in time, or fails. A majority for
+// another hold ends it at once, unless the two may be there together.
+func (o *observation) going(now, last backend.State) (going []backend.Holder) {
+	for _, h := range last.Holders {
+		over := slices.ContainsFunc(now.Holders, func(other backend.Holder) bool {
+			return h.Same(other) || h.Mode == backend.Exclusive || other.Mode == backend.Exclusive
+		})
+		gone := 0
+		for node := range o.told[h.Owner] {
+			if !tells(o.states[node], h.Owner) {
+				gone++
+			}
+		}
+		if !over && gone <= len(o.nodes)-o.quorum { // safeguard: observe-once
+			going = append(going, h)
+		}
+	}
+	return going
+}
+
+// forget forgets who has told of holds that are over.
+func (o *observation) forget(now backend.State) {
+	for owner := range o.told {
+		of := func(h backend.Holder) bool { return h.Owner == owner }
+		told := func(s backend.State) bool { return tells(s, owner) }
+		if !slices.ContainsFunc(now.Holders, of) && !slices.ContainsFunc(o.states, told) {
+			delete(o.told, owner)
+		}
+	}
+}
+
+// tells reports whether a node tells of a hold of owner.
+func tells(s backend.State, owner string) bool {
+	return slices.ContainsFunc(s.Holders, func(h backend.Holder) bool { return ownerOf(h.Owner) == owner })
 }
 
 // unsupported is an error if so many nodes tell of no changes that the others are no majority.

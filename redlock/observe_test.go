@@ -81,7 +81,7 @@ func held(t *testing.T, n *telling, c backend.Claim) {
 	}
 }
 
-// A hold is there from when a majority tells of it until fewer do.
+// A hold is there from when a majority tells of it until the others are no majority.
 func TestObserveByMajority(t *testing.T) {
 	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
 		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
@@ -138,7 +138,55 @@ func TestObserveWithoutANode(t *testing.T) {
 	}
 }
 
-// What a node told of before it failed does not count any more.
+// A node that tells of a hold when others tell of its end makes no second hold of it.
+func TestObserveTellsOfAHoldOnce(t *testing.T) {
+	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		held(t, nodes[0], c)
+		held(t, nodes[1], c)
+		if owner, err := seen(); owner != c.Owner || err != nil {
+			t.Errorf("on two nodes of three: %q, %v", owner, err)
+		}
+		for _, step := range []struct {
+			node int
+			ends bool
+			want string
+		}{{0, true, c.Owner}, {2, false, c.Owner}, {1, true, ""}, {2, true, ""}} {
+			if !step.ends {
+				held(t, nodes[step.node], c)
+			} else if _, err := nodes[step.node].Release(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if owner, err := seen(); owner != step.want || err != nil {
+				t.Errorf("after %+v: %q, %v", step, owner, err)
+			}
+		}
+	})
+}
+
+// A majority of the next holder ends a hold of which a node still tells.
+func TestObserveTheNextHolder(t *testing.T) {
+	quorumOf(t, func([]*telling) {}, func(t *testing.T, nodes []*telling, seen func() (string, error)) {
+		c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		next := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
+		held(t, nodes[0], c)
+		held(t, nodes[1], c)
+		_, _ = seen() // both have told
+		if _, err := nodes[0].Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		held(t, nodes[0], next)
+		if owner, err := seen(); owner != c.Owner || err != nil {
+			t.Errorf("on one node of three: %q, %v", owner, err)
+		}
+		held(t, nodes[2], next)
+		if owner, err := seen(); owner != next.Owner || err != nil {
+			t.Errorf("on two nodes of three: %q, %v", owner, err)
+		}
+	})
+}
+
+// A node that has failed ends no hold of which another tells, and keeps none of which nobody does.
 func TestObserveForgetsAFailedNode(t *testing.T) {
 	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour}
 	fail := make(chan struct{})
@@ -170,8 +218,14 @@ func TestObserveForgetsAFailedNode(t *testing.T) {
 			t.Errorf("on a majority: %q, %v", owner, err)
 		}
 		close(fail)
-		if owner, err := seen(); owner != "" || err != nil {
+		if owner, err := seen(); owner != c.Owner || err != nil {
 			t.Errorf("after one of two has failed: %q, %v", owner, err)
+		}
+		if _, err := nodes[1].Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if owner, err := seen(); owner != "" || err != nil {
+			t.Errorf("after the other has told of the end: %q, %v", owner, err)
 		}
 	})
 }
