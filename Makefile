@@ -53,8 +53,9 @@ build: ## build every package; the command line goes to bin/holdfast
 	$(GO) build -o bin/ ./cmd/...
 
 .PHONY: judge
-judge: # of a run of the tests
+judge: # of a run of the tests; and the modules of the programs that tests build as their users do, without a network
 	@mkdir -p bin && $(GO) build -o bin/ ./internal/repo/skips
+	@GOWORK=off $(GO) mod download
 
 .PHONY: vet
 vet: ## go vet: of every module with code that calls ours, and of tests behind a tag
