@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,6 +30,9 @@ type EtcdMember struct {
 	log      logFile
 	initial  string // --initial-cluster
 	state    string // --initial-cluster-state
+
+	users atomic.Bool  // it asks for users
+	token atomic.Value // of root, when it last logged in; a string
 
 	mu   sync.Mutex // serialises Kill and Restart; guards proc
 	proc *process
@@ -136,8 +141,25 @@ func (m *EtcdMember) URL() string {
 func (m *EtcdMember) peerURL() string { return "http://" + loopback(m.peerPort) }
 
 // Post calls a method of etcd's HTTP gateway, such as /v3/maintenance/status, and decodes its
-// answer, if into is not nil.
+// answer, if into is not nil. With users it does so as root.
 func (m *EtcdMember) Post(path string, request, into any) error {
+	if !m.users.Load() {
+		return m.post(path, request, into, "")
+	}
+	if token, ok := m.token.Load().(string); ok { // which serves without a majority, too
+		if err := m.post(path, request, into, token); err == nil {
+			return nil
+		}
+	}
+	token, err := m.login()
+	if err != nil {
+		return err
+	}
+	return m.post(path, request, into, token)
+}
+
+// post is Post with a token, if that is not empty.
+func (m *EtcdMember) post(path string, request, into any, token string) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -147,7 +169,15 @@ func (m *EtcdMember) Post(path string, request, into any) error {
 		transport.TLSClientConfig = m.TLS.Config
 	}
 	client := &http.Client{Transport: transport, Timeout: 2 * time.Second}
-	reply, err := client.Post(m.URL()+path, "application/json", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, m.URL()+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	reply, err := client.Do(r)
 	if err != nil {
 		return err
 	}

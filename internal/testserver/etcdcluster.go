@@ -18,6 +18,13 @@ func EtcdCluster(t testing.TB, n int, opts ...Option) *EtcdSet {
 	if cfg.port != 0 && n > 1 {
 		t.Fatalf("testserver: EtcdCluster supports WithPort for one member only")
 	}
+	if cfg.auth != "" {
+		args, err := tokenArgs(cfg.auth, memoryDir(t))
+		if err != nil {
+			t.Fatalf("testserver: %v", err)
+		}
+		cfg.args = append(args, cfg.args...)
+	}
 	set := &EtcdSet{}
 	var initial []string
 	for i := range n {
@@ -34,6 +41,11 @@ func EtcdCluster(t testing.TB, n int, opts ...Option) *EtcdSet {
 	for _, m := range set.Members {
 		await(t, "etcd member "+m.name, m.serves)
 	}
+	if cfg.auth != "" {
+		if err := set.enableAuth(); err != nil {
+			t.Fatalf("testserver: %v", err)
+		}
+	}
 	return set
 }
 
@@ -44,6 +56,10 @@ func (s *EtcdSet) Addrs() (addrs []string) {
 	}
 	return addrs
 }
+
+// Userinfo is what the URL of a client needs before the addresses: "user:password@" of a user who may
+// read and write all keys, and nothing else, and "" if the cluster knows no users.
+func (s *EtcdSet) Userinfo() string { return s.Members[0].Userinfo() }
 
 // Leader returns the member that leads, as the others say it, and a follower. It waits until there
 // is one.
