@@ -177,10 +177,10 @@ fuzz: ## every fuzz target for FUZZTIME (5000x: so many inputs, or 10s)
 	@.ci/fuzz $(strip $(FUZZTIME))
 
 .PHONY: sim
-sim: ## a quorum, what ships for Redis, and records in a bad store, in simulated time: SEEDS (500) of each kind, one safeguard removed at a time, and repeated
+sim: ## a quorum, what ships for Redis and for etcd, and records in a bad store, in simulated time: SEEDS (500) of each kind, one safeguard removed at a time, and repeated
 	mkdir -p bin
-	$(GO) test -count=1 -v -timeout=2h -coverpkg=./internal/redis -coverprofile=bin/sim.cover ./internal/simulation ./internal/redissim ./backend/record \
-		-run 'TestSimulation$$|TestVariants|TestRepeats|TestLuaIsRun|TestStorm' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/' -e '^coverage:'
+	$(GO) test -count=1 -v -timeout=2h -coverpkg=./internal/redis -coverprofile=bin/sim.cover ./internal/simulation ./internal/redissim ./backend/record ./etcdbackend \
+		-run 'TestSimulation$$|TestSimulatedLeaderPauses|TestVariants|TestRepeats|TestLuaIsRun|TestStorm' -seeds=$(strip $(SEEDS)) | grep -v -e '^=== ' -e ' seeds/' -e '^coverage:'
 	@awk '/\/native\.go:/ { n[$$1] = $$2; runs[$$1] += $$3 } END { for (b in n) { all += n[b]; if (runs[b]) run += n[b]; else not = not "\n\t" b } \
 		printf "%d of %d statements of internal/redis/native.go were run, and not:%s\n", run, all, not; exit run < 0.96 * all }' bin/sim.cover
 

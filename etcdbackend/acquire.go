@@ -100,6 +100,9 @@ func (a *attempt) first(ctx context.Context) (result, error) {
 // a write whose compares, or whose reply, prove it at the write's own revision: a read may be
 // stale (etcd #20418) and is never proof.
 func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
+	if r, done, err := a.clear(ctx, q); done || err != nil {
+		return r, err
+	}
 	own, holder, mismatch := q.own(a.c), q.holder(a.c), q.mismatch(a.c)
 	switch {
 	case own != nil && own.granted:
@@ -124,7 +127,7 @@ func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 // out all who must be.
 func (a *attempt) takeFree(ctx context.Context) (result, error) {
 	p := a.paths
-	empty := []clientv3.Cmp{createdBefore(p.queue, p.end(), 1)} // safeguard: etcd-queue-empty
+	empty := p.unchanged(0) // safeguard: etcd-queue-empty
 	return a.write(ctx, write{guards: empty, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
 }
 
@@ -136,8 +139,8 @@ func (a *attempt) takeFree(ctx context.Context) (result, error) {
 func (a *attempt) join(ctx context.Context, q *queue) (result, error) {
 	p := a.paths
 	key := p.entry(a.c, a.local.slot)
-	unchanged := []clientv3.Cmp{createdBefore(p.queue, p.end(), q.revision+1), absent(key)} // safeguard: etcd-queue-unchanged
-	w := write{guards: unchanged, key: key, ttl: a.c.TTL}
+	unchanged := p.unchanged(q.revision) // safeguard: etcd-queue-unchanged
+	w := write{guards: append(unchanged, p.unused(key)...), key: key, ttl: a.c.TTL}
 	if err := a.number(ctx, &w, q.counter); err != nil {
 		return result{}, err
 	}
@@ -172,11 +175,12 @@ func (a *attempt) count(ctx context.Context, w *write, seen counter, last uint64
 // Safety: an entry that holds does so for as long as it exists, and the write compares that it
 // does.
 func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, error) {
-	key := a.paths.reentry(a.c, a.local.slot)
-	guards := []clientv3.Cmp{same(holder), absent(key)}
+	p := a.paths
+	key := p.reentry(a.c, a.local.slot)
+	guards := append(p.unused(key), same(holder))
 	w := write{guards: guards, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
-		w.guards, w.also = append(w.guards, same(own)), []clientv3.Op{clientv3.OpDelete(own.key)}
+		w.guards, w.also = append(w.guards, same(own)), p.deletes(own)
 	}
 	return a.write(ctx, w)
 }
@@ -186,7 +190,7 @@ func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, erro
 func (a *attempt) enqueue(ctx context.Context) (result, error) {
 	p := a.paths
 	key := p.entry(a.c, a.local.slot)
-	guards := []clientv3.Cmp{absent(key)}
+	guards := p.unused(key)
 	if a.c.Mode == backend.Permit { // none of another limit
 		ours := p.limit(a.c)
 		lower := createdBefore(p.queue+"p/", ours, 1)
@@ -209,7 +213,7 @@ func (a *attempt) withdrawDuplicate(
 ) (result, error) {
 	b, p := a.b, a.paths
 	reply, resent, err := b.commit(ctx, []clientv3.Cmp{unwritten(key, r.revision)},
-		[]clientv3.Op{clientv3.OpDelete(key), p.get()}, []clientv3.Op{p.get()})
+		append([]clientv3.Op{clientv3.OpDelete(key)}, p.reads()...), p.reads())
 	if err != nil || resent {
 		b.mu.Lock()
 		a.local.putPending = true // it may be there: a release has to look for it
@@ -218,7 +222,7 @@ func (a *attempt) withdrawDuplicate(
 	if cause != nil || err != nil {
 		return result{}, cmp.Or(cause, err)
 	}
-	q, err := p.read(reply.Header.Revision, lastRange(reply))
+	q, err := b.read(p, reply.Header, p.lastRead(reply))
 	return result{queue: q}, err
 }
 
@@ -255,7 +259,7 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	}
 	b := a.b
 	b.mu.Lock()
-	l := a.local.leaseOf(own, a.c.WaiterTTL)
+	l := b.leaseOf(a.local, own, a.c.WaiterTTL)
 	b.mu.Unlock()
 	if l == nil {
 		r, err := a.write(ctx, a.overwrite(own, a.c.WaiterTTL, true))
@@ -282,10 +286,11 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 }
 
 // leaseOf returns the lease that an entry which waits is on, or nil if a claim with such a WaiterTTL
-// has to write to the entry: it is on another client's lease, or on a shorter one. The caller has mu.
-func (lc *localClaim) leaseOf(own *entry, waiterTTL time.Duration) *lease {
+// has to write to the entry: it is on another client's lease, on a shorter one, or on one that an earlier
+// leader may end. The caller has mu.
+func (b *Backend) leaseOf(lc *localClaim, own *entry, waiterTTL time.Duration) *lease {
 	l := lc.lease
-	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < waiterTTL {
+	if l == nil || l.gone || int64(l.id) != own.attached || l.ttl < waiterTTL || b.outdated(l) {
 		return nil
 	}
 	return l
@@ -351,6 +356,7 @@ type write struct {
 	token   uint64        // if it is not to be the entry's own
 	least   uint64        // the entry's token at least; 0 as it was
 	counter *lease        // of the counter, if also has one
+	shadow  *lease        // of the shadow, unless it waits
 	ttl     time.Duration // of the lease it is attached to
 	seconds int64         // length of the lease at least
 	waits   bool          // the entry is not known to hold
@@ -386,43 +392,54 @@ func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 // tombstone. No entry is ever created for a claim that was released.
 func (a *attempt) write(ctx context.Context, w write) (result, error) {
 	b, p := a.b, a.paths
-	seconds := max(leaseSeconds(w.ttl), w.seconds)
-	on, err := b.lease(ctx, seconds)
+	on, err := b.leasesFor(ctx, &w)
 	if err != nil {
 		return result{}, err
 	}
-	record := record{a.c.Owner, a.c.Hold, a.c.Reentrant, w.token, w.least, !w.waits, seconds, a.c.Meta}
+	record := record{
+		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least, Held: !w.waits, Meta: a.c.Meta,
+	}
+	b.mu.Lock()
+	record.Lease, record.Term = int64(on.ttl/time.Second), on.term
+	b.keep(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
+	b.mu.Unlock()
+	if w.over != nil {
+		record.Created = w.over.created
+	}
 	value, err := json.Marshal(record)
 	if err != nil {
 		return result{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
 	}
-	b.mu.Lock()
-	b.keep(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
-	b.mu.Unlock()
 	if w.over == nil {
 		w.guards = append(w.guards, absent(p.tombstone(a.c))) // safeguard: etcd-tombstone
 	}
-	otherwise := []clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly()), p.get()}
+	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}, p.reads()...)
 	if a.heeds(w) { // the mark is looked at in the step that would create the entry
 		w.guards = append(w.guards, absent(p.early()))
 		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()))
 	}
 	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
 	put.WithValueBytes(value)
+	if w.shadow != nil {
+		shadow := clientv3.OpPut(p.shadow(w.key), "", clientv3.WithLease(w.shadow.id))
+		shadow.WithValueBytes(value)
+		w.also = append(w.also, shadow) // safeguard: etcd-shadow
+	}
 	then := append([]clientv3.Op{put}, w.also...)
 	if a.c.Load {
 		then = append(then, clientv3.OpGet(p.state()))
 	}
 	if w.read {
-		then = append(then, p.get())
+		then = append(then, p.reads()...)
 	}
 	reply, resent, err := b.commit(ctx, w.guards, then, otherwise)
 	made := err == nil && reply.Succeeded
 	b.mu.Lock()
 	if isNoLease(err) {
-		on.gone = true // or the counter's is: it is not said which
-		if w.counter != nil {
-			w.counter.gone = true
+		for _, l := range []*lease{on, w.counter, w.shadow} { // it is not said which
+			if l != nil {
+				l.gone = true
+			}
 		}
 	}
 	a.local.wrote(w, on, made, resent || err != nil && !isNoLease(err))
@@ -461,7 +478,7 @@ func (a *attempt) wrote(ctx context.Context, w write, on *lease, record record, 
 		return r, nil
 	}
 	var err error
-	r.queue, err = p.read(r.revision, lastRange(reply))
+	r.queue, err = b.read(p, reply.Header, p.lastRead(reply))
 	return r, err
 }
 

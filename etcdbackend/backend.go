@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -55,6 +57,9 @@ type Backend struct {
 	tasks  sync.WaitGroup            // verbs in progress, and goroutines, which are started by those
 	hub    waiting.Hub[backend.Wake] // topics: paths.queue, and paths.topic for claims with Queue
 
+	term    atomic.Uint64 // the last raft term that was told of, see shadow.go
+	streams atomic.Int64  // how many streams of watches were given up, see watching
+
 	mu         sync.Mutex // guards the rest, and all local claims, leases and watchers
 	closed     bool
 	claims     map[string]*localClaim // by paths.topic
@@ -63,6 +68,7 @@ type Backend struct {
 	leases     map[int64]*lease    // the current ones, by length in seconds
 	tombstones *lease              // their current lasting lease
 	counters   *lease              // the same of counters
+	shadows    *lease              // and of shadows
 	watchers   map[string]*watcher // by paths.queue
 }
 
@@ -157,7 +163,7 @@ func (b *Backend) Identity(ctx context.Context) (id string, err error) {
 		if err != nil {
 			return err
 		}
-		id = "etcd:" + string(lastRange(reply)[0].Value)
+		id = "etcd:" + string(reply.Responses[len(reply.Responses)-1].GetResponseRange().Kvs[0].Value)
 		return nil
 	})
 	return id, err
@@ -222,20 +228,98 @@ func (b *Backend) verb(ctx context.Context, key string, run func(context.Context
 // while: the client's balancer takes the members in turn, and notices one that hangs only after 13
 // seconds. It reports whether an earlier copy of the request was not answered; that may still be
 // executed.
+//
+// A request that a member refuses for now ([forNow]) is made again after a pause. Once seven eighths of
+// the time are over the error is the refusal: certainly nothing was executed, unless a copy was not
+// answered, and then the error says both, and is unknown. An eighth is left to those who wait for the
+// answer, and have a moment less than ctx.
 func resending[T any](
 	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
 ) (reply T, resent bool, err error) {
+	until, bounded := ctx.Deadline()
+	enough := until.Add(-time.Until(until) / 8)
+	longest := min(longestPause, after/4)
+	pause := waiting.NewBackoff(longest/16, longest)
+	var refusal error
 	for {
-		once, cancel := context.WithTimeout(ctx, after)
+		var last heard
+		once, cancel := context.WithTimeout(context.WithValue(ctx, heard{}, &last), after)
 		reply, err = request(once)
 		// The server is told the deadline, and may be the first to notice.
 		late := err != nil && (once.Err() != nil || isCode(err, codes.DeadlineExceeded))
 		cancel()
-		if !late || ctx.Err() != nil {
-			return reply, resent, err
+		if late && forNow(last.answer) {
+			err = last.answer // the client was about to make it again
+		} else if late && last.refusal != nil {
+			refusal = last.refusal // and the client has made it again
 		}
-		resent = true
+		switch {
+		case forNow(err):
+			refusal = err
+			if bounded && time.Now().After(enough) {
+				return reply, resent, unsure(refusal, resent)
+			}
+			if !waiting.Pause(ctx, pause.Next()) {
+				return reply, resent, unsure(refusal, resent)
+			}
+		case late && refusal != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return reply, resent, unsure(refusal, true)
+		case !late || ctx.Err() != nil:
+			return reply, resent, err
+		default:
+			resent = true
+		}
 	}
+}
+
+// asking is resending for what changes nothing, or may be done twice: of three members one that hangs is
+// asked four times in a row more often than one would like, and a hold is lost by that. So between two
+// tries that wait as long as resending there are two that do not, which cost nobody a doubt.
+func asking[T any](
+	ctx context.Context, after time.Duration, request func(context.Context) (T, error),
+) (reply T, err error) {
+	if until, bounded := ctx.Deadline(); bounded && time.Until(until) <= after { // there is no other member
+		reply, _, err = resending(ctx, after, request)
+		return reply, err
+	}
+	reply, _, err = resending(ctx, after+after/2, func(ctx context.Context) (T, error) {
+		for range 2 { // safeguard: etcd-hops
+			quick, cancel := context.WithTimeout(ctx, after/4)
+			reply, err := request(quick)
+			late := err != nil && (quick.Err() != nil || isCode(err, codes.DeadlineExceeded))
+			cancel()
+			if !late {
+				return reply, err
+			}
+		}
+		return request(ctx)
+	})
+	return reply, err
+}
+
+// longestPause bounds the sleep before a request is made again that was refused for now.
+const longestPause = 100 * time.Millisecond
+
+// A heard is in the context of a request, under its own type, for what was last answered to it. The
+// client makes a request again by itself if a token is not known, and at the end of the time does not
+// say why it did. Only a client that is opened by URL takes note of it ([sentOnce]).
+type heard struct{ answer, refusal error } // the last one, and the last that was a refusal for now
+
+// forNow reports whether a member did not take the request although the user may make it: it does not
+// know the token, or the token is of before a change of the users. A member that is behind the others
+// learns of a token late, one that was restarted has forgotten those that are not JWTs, and all forget
+// one that is old. The client logs in again then, for its next request.
+func forNow(err error) bool {
+	return err != nil && isOneOf(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision)
+}
+
+// unsure is a refusal of a request, or, if an earlier copy of it may have been executed, an error that
+// says so.
+func unsure(refusal error, resent bool) error {
+	if resent {
+		return fmt.Errorf("a member did not answer, and another said: %v", refusal) //nolint:errorlint // it is not the answer
+	}
+	return refusal
 }
 
 // resendAfter is when an answer is late: never, if there is no other member to ask.
@@ -250,14 +334,21 @@ func (b *Backend) resendAfter() time.Duration {
 func (b *Backend) commit(
 	ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op,
 ) (reply *clientv3.TxnResponse, resent bool, err error) {
-	return resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	reply, resent, err = resending(ctx, b.resendAfter(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return b.client.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 	})
+	if err == nil {
+		b.see(reply.Header)
+	}
+	return reply, resent, err
 }
 
-// lastRange is what the last operation of a transaction read.
-func lastRange(reply *clientv3.TxnResponse) []*mvccpb.KeyValue {
-	return reply.Responses[len(reply.Responses)-1].GetResponseRange().Kvs
+// ranges is what operations have read.
+func ranges(replies []*etcdserverpb.ResponseOp) (kvs []*mvccpb.KeyValue) {
+	for _, r := range replies {
+		kvs = append(kvs, r.GetResponseRange().Kvs...)
+	}
+	return kvs
 }
 
 // Saved reads key's stored state, as [backend.Backend] says, bounded by ctx and RequestTimeout. In
@@ -281,11 +372,18 @@ func (b *Backend) Saved(ctx context.Context, key string) (state []byte, err erro
 
 // readQueue reads the queue.
 func (b *Backend) readQueue(ctx context.Context, p paths) (*queue, error) {
+	if len(p.reads()) > 1 {
+		reply, _, err := b.commit(ctx, nil, p.reads(), nil)
+		if err != nil {
+			return nil, err
+		}
+		return b.read(p, reply.Header, p.lastRead(reply))
+	}
 	reply, err := b.get(ctx, p.queue, clientv3.WithRange(p.end()))
 	if err != nil {
 		return nil, err
 	}
-	return p.read(reply.Header.Revision, reply.Kvs)
+	return b.read(p, reply.Header, reply.Kvs)
 }
 
 // A readQueue is what was read of a queue, or why it could not be understood.
@@ -295,22 +393,23 @@ type readQueue struct {
 }
 
 // maxReads is how many queues are read in one request; a server takes 128 operations.
-const maxReads = 100
+const maxReads = 50
 
 // readQueues reads the queues of keys, several in one request.
 func (b *Backend) readQueues(ctx context.Context, keys []string) ([]readQueue, error) {
 	queues := make([]readQueue, 0, len(keys))
 	for some := range slices.Chunk(keys, maxReads) {
-		ops := make([]clientv3.Op, len(some))
-		for i, key := range some {
-			ops[i] = b.scheme.paths(key).get()
+		var ops []clientv3.Op
+		for _, key := range some {
+			ops = append(ops, b.scheme.paths(key).reads()...)
 		}
 		reply, _, err := b.commit(ctx, nil, ops, nil)
 		if err != nil {
 			return nil, err
 		}
 		for i, key := range some {
-			q, err := b.scheme.paths(key).read(reply.Header.Revision, reply.Responses[i].GetResponseRange().Kvs)
+			p, each := b.scheme.paths(key), len(ops)/len(some)
+			q, err := b.read(p, reply.Header, ranges(reply.Responses[i*each:(i+1)*each]))
 			queues = append(queues, readQueue{q, err})
 		}
 	}
@@ -321,25 +420,27 @@ func (b *Backend) readQueues(ctx context.Context, keys []string) ([]readQueue, e
 func (b *Backend) get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
-	reply, _, err := resending(ctx, b.resendAfter(),
+	reply, err := asking(ctx, b.resendAfter(),
 		func(ctx context.Context) (*clientv3.GetResponse, error) { return b.client.Get(ctx, key, opts...) })
+	if err == nil {
+		b.see(reply.Header)
+	}
 	return reply, err
 }
 
 // failure turns what the client returned into one of the three answers.
 //
-// Definite are only those errors that a server gives instead of proposing the request: no
-// permission, no space, too many requests. Unavailable, DeadlineExceeded, Canceled and all else
-// are unknown, as the request may be in the Raft log. The error never wraps a context error, so
-// that a caller does not take our RequestTimeout for its own deadline.
+// Definite are only those errors that a server gives instead of executing the request: no permission,
+// a token that it does not know, no space, too many requests. Unavailable, DeadlineExceeded, Canceled
+// and all else are unknown, as the request may be in the Raft log. The error never wraps a context
+// error, so that a caller does not take our RequestTimeout for its own deadline.
 func (b *Backend) failure(err error) error {
 	switch {
-	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
-		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
-			rpctypes.ErrAuthNotEnabled, rpctypes.ErrInvalidAuthToken):
-		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
-	case isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests):
+	case forNow(err), isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests): // safeguard: etcd-token
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
+		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrAuthNotEnabled):
+		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	case errors.Is(err, context.DeadlineExceeded), isCode(err, codes.DeadlineExceeded),
 		errors.Is(err, context.Canceled), isCode(err, codes.Canceled):
 		return fmt.Errorf("etcd: no answer within %v", b.cfg.RequestTimeout)

@@ -27,10 +27,11 @@ type localClaim struct {
 	putPending bool   // a Put that creates an entry was not answered and may still apply
 	forgotten  bool   // out of Backend.claims
 
-	key   string // of its entry
-	entry *entry // as last seen; nil if never; granted only by the reply of a write
-	lease *lease // what the entry is attached to; nil unknown
-	ended bool   // until has passed and the entry is being removed
+	key    string // of its entry
+	entry  *entry // as last seen; nil if never; granted only by the reply of a write
+	lease  *lease // what the entry is attached to; nil unknown
+	shadow *lease // the same of its shadow
+	ended  bool   // until has passed and the entry is being removed
 
 	asked   time.Time // when the attempt was sent that was last told its position in the queue
 	proving bool      // prove is in progress
@@ -99,8 +100,10 @@ func (b *Backend) forget(lc *localClaim) {
 	if b.claims[lc.topic] == lc {
 		delete(b.claims, lc.topic)
 	}
-	if lc.lease != nil {
-		delete(lc.lease.claims, lc)
+	for _, l := range []*lease{lc.lease, lc.shadow} {
+		if l != nil {
+			delete(l.claims, lc)
+		}
 	}
 	lc.forgotten = true
 	b.freeSlot(lc)
@@ -132,6 +135,13 @@ func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
 			delete(lc.lease.claims, lc)
 		}
 		lc.lease = l
+	}
+	if made && w.shadow != nil && lc.shadow != w.shadow {
+		if lc.shadow != nil {
+			delete(lc.shadow.claims, lc)
+		}
+		lc.shadow = w.shadow
+		w.shadow.claims[lc] = struct{}{}
 	}
 }
 
@@ -185,6 +195,6 @@ func (b *Backend) remove(lc *localClaim, l *lease, now time.Time) {
 	b.mu.Unlock()
 	if !back && len(reply.Kvs) > 0 && reply.Kvs[0].Lease == int64(l.id) {
 		seen := unwritten(key, reply.Kvs[0].ModRevision)
-		_, _ = b.client.Txn(ctx).If(seen).Then(clientv3.OpDelete(key)).Commit()
+		_, _, _ = b.commit(ctx, []clientv3.Cmp{seen}, lc.paths.deletes(&entry{key: key}), nil)
 	}
 }

@@ -34,7 +34,7 @@ var patient = locker.Config{TTL: 2 * time.Second, Logger: slog.New(slog.DiscardH
 
 func begin(t *testing.T, set *testserver.EtcdSet) *trial {
 	t.Helper()
-	raw := at(set.Addrs()...) + "?request_timeout=1s"
+	raw := as(set) + "?request_timeout=1s"
 	tr := &trial{set: set, start: time.Now(), lockers: lockers(t, patient, raw, raw, raw)}
 	ctx, stop := context.WithCancel(t.Context())
 	tr.stop = stop
@@ -101,7 +101,7 @@ func (tr *trial) judge(t *testing.T) {
 }
 
 // Whatever happens to the members: no two beliefs overlap, tokens rise, and work goes on as soon
-// as a majority is there.
+// as a majority is there, also where the members know users.
 //
 // covers: X5, X6, X7, X8, X17, W2, B2
 func TestCluster(t *testing.T) {
@@ -110,25 +110,48 @@ func TestCluster(t *testing.T) {
 		t.Skip("elections take their time")
 	}
 	t.Parallel()
-	set := testserver.EtcdCluster(t, 3)
-	for _, trouble := range []struct {
-		name string
-		make func(t *testing.T, tr *trial)
-	}{
-		{"leader-killed", leaderKilled},
-		{"leader-stopped", leaderStopped},
-		{"no-quorum", noQuorum},
-		{"compaction", compaction},
-		{"member-wiped", memberWiped},
-	} {
-		t.Run(trouble.name, func(t *testing.T) {
-			tr := begin(t, set)
-			defer tr.judge(t)
-			tr.progress(t, "at first")
-			trouble.make(t, tr)
-			tr.progress(t, "at last")
+	for _, token := range tokens {
+		t.Run(token, func(t *testing.T) {
+			t.Parallel()
+			set := clusterWith(t, token)
+			for _, trouble := range []struct {
+				name    string
+				make    func(t *testing.T, tr *trial)
+				unasked bool // of no interest where there are users
+			}{
+				{"leader-killed", leaderKilled, false},
+				{"leader-stopped", leaderStopped, false},
+				{"no-quorum", noQuorum, true},
+				{"compaction", compaction, true},
+				{"member-wiped", memberWiped, false},
+			} {
+				if trouble.unasked && token != noUsers {
+					continue
+				}
+				t.Run(trouble.name, func(t *testing.T) {
+					tr := begin(t, set)
+					defer tr.judge(t)
+					tr.progress(t, "at first")
+					trouble.make(t, tr)
+					tr.progress(t, "at last")
+				})
+			}
 		})
 	}
+}
+
+// noUsers names a cluster that knows no users among those that do, by the kind of their tokens.
+const noUsers = "none"
+
+var tokens = []string{noUsers, "simple", "jwt"}
+
+// clusterWith is a cluster of three members whose users, if it knows any, get tokens of a kind.
+func clusterWith(t *testing.T, token string) *testserver.EtcdSet {
+	t.Helper()
+	if token == noUsers {
+		token = ""
+	}
+	return testserver.EtcdCluster(t, 3, testserver.WithEtcdAuth(token))
 }
 
 func leaderKilled(t *testing.T, tr *trial) {

@@ -8,7 +8,9 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -17,7 +19,7 @@ import (
 const fullAt = 0.8
 
 // Diagnose asks every endpoint for its status, and the cluster for its members, alarms and whether
-// it knows users, as [backend.Backend] says, bounded by ctx and RequestTimeout.
+// it knows users, and by which kind of token, as [backend.Backend] says, bounded by ctx and RequestTimeout.
 func (b *Backend) Diagnose(ctx context.Context) (all []backend.Finding, err error) {
 	err = b.verb(ctx, "diagnose", func(ctx context.Context) error {
 		all, err = b.diagnose(ctx)
@@ -53,14 +55,43 @@ func (b *Backend) diagnose(ctx context.Context) (all []backend.Finding, err erro
 	if len(alarms) == 0 && err == nil {
 		b.space(statuses, find)
 	}
-	if auth, err := b.client.AuthStatus(ctx); err == nil { // not told by etcd 3.4
-		text := "users are known, and may do what locks need"
-		if !auth.Enabled {
-			text = "off: whoever reaches the store may take and free locks"
-		}
+	if text, change := b.users(ctx, len(members.Members)); change != "" {
+		find("auth", backend.Warn, text, change)
+	} else if text != "" {
 		find("auth", backend.OK, text, "")
 	}
 	return all, nil
+}
+
+// users says whether the cluster knows users, and by which kind of token, and what to change of it;
+// nothing where that is not told, as etcd 3.4 does not. It logs our user in once more: the status is for
+// root.
+func (b *Backend) users(ctx context.Context, members int) (text, change string) {
+	const (
+		off   = "off: whoever reaches the store may take and free locks"
+		known = "users are known, and may do what locks need"
+	)
+	if b.client.Username == "" {
+		switch auth, err := b.client.AuthStatus(ctx); {
+		case err == nil && !auth.Enabled:
+			return off, ""
+		case err == nil, isCode(err, codes.PermissionDenied): // by a certificate
+			return known, ""
+		}
+		return "", ""
+	}
+	switch login, err := b.client.Authenticate(ctx, b.client.Username, b.client.Password); {
+	case err != nil && isOneOf(err, rpctypes.ErrAuthNotEnabled):
+		return off, ""
+	case err != nil:
+		return "", ""
+	case strings.Count(login.Token, ".") == 2: // head, claims, signature
+		return known + "; tokens are JWTs", ""
+	case members == 1:
+		return known + "; tokens are simple ones", ""
+	}
+	return "tokens are simple ones, of which each member has to hear: one that is behind, or was restarted, refuses them at first",
+		"start the members with --auth-token jwt,… (see etcd's page on authentication)"
 }
 
 // statuses asks every endpoint; nil for one that did not answer.

@@ -42,6 +42,11 @@
 // longer than the TTL, which is what a crashed holder may block others for. A claim that ends
 // without a word is removed when the others' lease is kept alive.
 //
+// A hold is a key on such a lease, and a second one, its shadow, on a lease that is never kept alive. A
+// leader that was paused may end leases early when it goes on (#15247). The hold's shadow keeps others
+// out then until nobody can believe in the hold any more; but not etcd's own recipe in the layout
+// etcdctl. A crashed holder leaves its shadow for 20 minutes at most, if nobody locks the key.
+//
 // # In a quorum
 //
 // A cluster is one node of a quorum, and not one for each member. It is known by a number that is
@@ -50,5 +55,6 @@
 //
 // # Permissions
 //
-// A user needs a role with readwrite on the prefix; in the layout etcdctl also on holdfast-side/.
+// A user needs a role with readwrite on the prefix; in the layout etcdctl also on holdfast-side/. Of
+// the kinds of tokens (--auth-token) jwt is the better one: every member knows it at once.
 package etcdbackend

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -44,12 +45,14 @@ const (
 //	                          p/<limit>/<weight>/<slot>   one that counts more than once
 //	                          r/<owner>/<slot>
 //	         <prefix><name>/q/token           the counter of tokens, if one was ever raised
+//	         <prefix><name>/q/g/…             the shadow of an entry, named like it
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
 //	         <prefix><name>/early             a mark; it is there for as long as its lease
 //	         <prefix>identity                 see Backend.Identity
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
+//	         holdfast-side/<prefix><name>/g/…
 //	         holdfast-side/identity
 //
 // A slot is a name that a client uses again once the entry is certainly gone and no request is in
@@ -99,8 +102,23 @@ func (s scheme) check(key string) error {
 
 func (p paths) end() string { return clientv3.GetPrefixRangeEnd(p.queue) }
 
-// get reads the queue.
-func (p paths) get() clientv3.Op { return clientv3.OpGet(p.queue, clientv3.WithRange(p.end())) }
+// reads are the operations that read the queue. They are the last of a transaction, see lastRead.
+func (p paths) reads() []clientv3.Op {
+	ops := []clientv3.Op{clientv3.OpGet(p.queue, clientv3.WithRange(p.end()))}
+	if p.etcdctl {
+		ops = append(ops, clientv3.OpGet(p.shadows(), clientv3.WithPrefix()))
+	}
+	return ops
+}
+
+// lastRead is the queue that the last operations of a transaction have read.
+func (p paths) lastRead(reply *clientv3.TxnResponse) []*mvccpb.KeyValue {
+	n := 1
+	if p.etcdctl {
+		n = 2
+	}
+	return ranges(reply.Responses[len(reply.Responses)-n:])
+}
 
 // topic names a claim: in the table of local claims, and in the hub.
 func (p paths) topic(id string) string { return p.queue + "\xff" + id }
@@ -176,6 +194,21 @@ var escaper = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // The compares of transactions. A key that is not there has the create revision 0.
 
+// unchanged compares that nothing was created in the queue since a revision; since 0, that it is empty.
+func (p paths) unchanged(since int64) []clientv3.Cmp {
+	compares := []clientv3.Cmp{createdBefore(p.queue, p.end(), since+1)}
+	if p.etcdctl {
+		compares = append(compares, createdBefore(p.shadows(), clientv3.GetPrefixRangeEnd(p.shadows()), since+1))
+	}
+	return compares
+}
+
+// unused compares that there is no such entry, and no shadow of an earlier one of the name, which it would
+// hide: also a request that was sent twice may come late.
+func (p paths) unused(entry string) []clientv3.Cmp {
+	return []clientv3.Cmp{absent(entry), absent(p.shadow(entry))} // safeguard: etcd-unused
+}
+
 // absent compares that there is no such key.
 func absent(key string) clientv3.Cmp { return createdBefore(key, "", 1) }
 
@@ -189,8 +222,12 @@ func createdBefore(key, end string, revision int64) clientv3.Cmp {
 	return c
 }
 
-// same compares that an entry was not deleted since it was seen.
+// same compares that an entry was not deleted since it was seen, and that nobody wrote to one that
+// is an orphan.
 func same(e *entry) clientv3.Cmp {
+	if e.shadowed != "" {
+		return unwritten(e.key, e.modified)
+	}
 	c, p := compare(e.key, pb.Compare_CREATE, pb.Compare_EQUAL)
 	p.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: e.created}
 	return c

@@ -36,7 +36,8 @@ type lease struct {
 	id    clientv3.LeaseID
 	ttl   time.Duration
 	began time.Time
-	gone  bool // the server does not know it
+	term  uint64 // the last raft term that was told of before it was asked for
+	gone  bool   // the server does not know it
 
 	granted *flight // the request that made it
 	kept    *flight // the last keepalive, or granted if there was none
@@ -84,20 +85,39 @@ func (l *lease) takes(atLeast time.Duration) bool {
 	return !l.gone && l.lasts(time.Now()) >= atLeast && len(l.claims)+l.others < maxEntries
 }
 
-// lease returns the current lease of so many seconds, or makes one if it has come to its last
-// quarter. Whether it lasts long enough is for keep to say. Callers that need one at the same time
-// share the request.
-func (b *Backend) lease(ctx context.Context, seconds int64) (*lease, error) {
+// leasesFor returns the lease for a write's entry, and sets that for its shadow, if it needs one. Whether
+// the first lasts long enough is for keep to say. Callers that need one at the same time share the
+// request.
+func (b *Backend) leasesFor(ctx context.Context, w *write) (*lease, error) {
 	b.mu.Lock()
+	l := b.lease(max(leaseSeconds(w.ttl), w.seconds))
+	if !w.waits {
+		w.shadow = b.lasts(&b.shadows, max(shadowTime, 2*w.ttl))
+	}
+	b.mu.Unlock()
+	if w.shadow != nil {
+		if err := w.shadow.granted.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.granted.wait(ctx)
+}
+
+// lease returns the current lease of so many seconds, or makes one if it has come to its last
+// quarter, or if another leader may end it early. The caller has mu.
+func (b *Backend) lease(seconds int64) *lease {
 	l := b.leases[seconds]
-	if l == nil || !l.takes(l.ttl/4) {
-		l = b.newLease(seconds)
+	if l == nil || !l.takes(l.ttl/4) || b.outdated(l) {
+		l = b.newLease(seconds, true)
 		b.leases[seconds] = l
 		b.forgetEnded()
 	}
-	b.mu.Unlock()
-	return l, l.granted.wait(ctx)
+	return l
 }
+
+// outdated reports whether an earlier leader than the present one may have the lease in its books,
+// and end it early, see shadow.go. The caller has mu.
+func (b *Backend) outdated(l *lease) bool { return l.term < b.term.Load() } // safeguard: etcd-outdated
 
 // lastingLease returns a lease that lasts so long at least: the current one of its kind, or
 // another, which takes its place. It is good for several keys, never kept alive, and then left to
@@ -106,27 +126,37 @@ func (b *Backend) lastingLease(
 	ctx context.Context, current **lease, atLeast time.Duration,
 ) (*lease, error) {
 	b.mu.Lock()
-	l := *current
-	if l == nil || !l.takes(atLeast) {
-		l = b.newLease(int64(2*atLeast/time.Second) + 1)
-		*current = l
-	}
+	l := b.lasts(current, atLeast)
 	l.others++
 	b.mu.Unlock()
 	return l, l.granted.wait(ctx)
 }
 
-// newLease asks for a lease, whose granted is the answer. If that is lost, the lease ends by itself
-// with nothing attached.
-func (b *Backend) newLease(seconds int64) *lease {
+// lasts is lastingLease without the wait for it. The caller has mu, and says what is attached.
+func (b *Backend) lasts(current **lease, atLeast time.Duration) *lease {
+	if *current == nil || !(*current).takes(atLeast) {
+		*current = b.newLease(int64(2*atLeast/time.Second)+1, false)
+	}
+	return *current
+}
+
+// newLease asks for a lease, which is to be kept alive or not, and whose granted is the answer. If that
+// is lost, the lease ends by itself with nothing attached.
+func (b *Backend) newLease(seconds int64, kept bool) *lease {
 	f := newFlight()
 	l := &lease{
 		ttl: time.Duration(seconds) * time.Second, began: f.sent, granted: f, kept: f,
-		claims: map[*localClaim]struct{}{},
+		claims: map[*localClaim]struct{}{}, term: b.term.Load(),
 	}
 	b.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)
 		defer cancel()
+		if kept && l.term == 0 { // this client's first request
+			term := b.firstTerm(ctx)
+			b.mu.Lock()
+			l.term = term
+			b.mu.Unlock()
+		}
 		reply, _, err := resending(ctx, b.resendAfter(),
 			func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 				return b.client.Grant(ctx, seconds)
@@ -179,7 +209,7 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 	limit := min(b.cfg.RequestTimeout, l.ttl) // later it is of no use: it is counted from now
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	reply, _, err := resending(ctx, min(b.resendAfter(), limit/6),
+	reply, err := asking(ctx, min(b.resendAfter(), limit/6),
 		func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 			return b.client.KeepAliveOnce(ctx, l.id)
 		})
@@ -188,6 +218,7 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 	switch {
 	case err == nil:
 		l.began, l.ttl = f.sent, time.Duration(reply.TTL)*time.Second // safeguard: etcd-lease-began
+		b.see(reply.ResponseHeader)
 	case isNoLease(err):
 		l.gone, err = true, backend.ErrLost
 	case ctx.Err() != nil && b.ctx.Err() == nil:
@@ -196,4 +227,11 @@ func (b *Backend) keepAlive(l *lease, f *flight) {
 	f.err, l.keeping = err, false
 	close(f.done)
 	b.removeEnded(l)
+}
+
+// firstTerm asks for the raft term. Any member's answer will do: it says that a change was made in
+// this term. It is 0 if there is none, and then the lease is taken for one of an earlier term.
+func (b *Backend) firstTerm(ctx context.Context) uint64 {
+	_, _ = b.get(ctx, b.scheme.identity(), clientv3.WithSerializable(), clientv3.WithCountOnly())
+	return b.term.Load()
 }

@@ -70,7 +70,8 @@ func (b *Backend) observeOnce(
 	if !yield(state, nil) {
 		return true, false, nil
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	stream := b.streams.Load()
+	ctx, cancel := context.WithCancel(watching(ctx, stream))
 	defer cancel()
 	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()), clientv3.WithRev(q.revision+1))
 	tick := time.NewTicker(backend.SlowLook)
@@ -79,8 +80,10 @@ func (b *Backend) observeOnce(
 		select {
 		case reply, open := <-events:
 			if !open || reply.Err() != nil {
+				b.streams.CompareAndSwap(stream, stream+1)
 				return true, true, nil
 			}
+			q.term = b.see(reply.Header)
 			if on, err := q.follow(p, reply.Events, &state, yield); !on || err != nil {
 				return true, on, err
 			}
@@ -116,6 +119,7 @@ func (q *queue) follow(
 		if i+1 < len(events) && events[i+1].Kv.ModRevision == q.revision {
 			continue // one transaction is one step
 		}
+		q.takeOrphans()
 		q.settle()
 		if now := q.observed(); !now.SameHolders(*state) {
 			if *state = now; !yield(now, nil) {
@@ -134,12 +138,18 @@ func (q *queue) apply(p paths, e *clientv3.Event) error {
 		if !p.etcdctl && key == p.counter() {
 			q.counter = counter{}
 		}
-		q.entries = slices.DeleteFunc(q.entries, func(o *entry) bool { return o.key == key })
+		gone := func(o *entry) bool { return o.key == key }
+		q.entries, q.shadows = slices.DeleteFunc(q.entries, gone), slices.DeleteFunc(q.shadows, gone)
 		return nil
 	}
-	one, err := p.read(q.revision, []*mvccpb.KeyValue{e.Kv})
+	one, err := p.read(q.revision, q.term, []*mvccpb.KeyValue{e.Kv})
 	if err != nil {
 		return err
+	}
+	if len(one.shadows) > 0 {
+		q.shadows = slices.DeleteFunc(q.shadows, func(o *entry) bool { return o.key == key })
+		q.shadows = append(q.shadows, one.shadows...)
+		return nil
 	}
 	if len(one.entries) == 0 {
 		q.counter = one.counter

@@ -38,7 +38,7 @@ func (b *Backend) Proof(ctx context.Context, key string, token uint64) (proof cl
 		}
 		var hold *entry
 		for _, e := range q.entries { // a lease that is handed on counts upward, less than 1<<tokenShift
-			if e.granted && token-e.token() < 1<<tokenShift && (hold == nil || e.token() > hold.token()) {
+			if e.granted && e.shadowed == "" && token-e.token() < 1<<tokenShift && (hold == nil || e.token() > hold.token()) {
 				hold = e
 			}
 		}

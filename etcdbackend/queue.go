@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -33,7 +34,13 @@ type record struct {
 	Min       uint64       `json:"min,omitempty"`   // least token of the entry, see counter
 	Held      bool         `json:"held,omitempty"`  // written by a claim that held, for its TTL
 	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
+	Term      uint64       `json:"term,omitempty"`  // the last raft term known before that was made
 	Meta      backend.Meta `json:"meta,omitzero"`
+
+	// Of a shadow: the entry's create revision, if it was there before the shadow, and whether the
+	// shadow is on a lease that ends it.
+	Created int64 `json:"created,omitempty"`
+	Buried  bool  `json:"buried,omitempty"`
 }
 
 // An entry is one claim that holds or waits.
@@ -46,6 +53,8 @@ type entry struct {
 	attached int64 // the lease it is on
 	granted  bool
 	position int // among those that wait, or 0
+
+	shadowed string // of an orphan: the key of the entry that it is the shadow of
 }
 
 // id is the claim's, see [backend.Claim.ID]. A peer's entry has none.
@@ -117,21 +126,24 @@ func (e *entry) mode() backend.Mode {
 //
 // Capacity: at any revision the entries that hold are one exclusive, or those of one re-entrant
 // owner, or any number of shared ones, or permits of one limit whose weights add up to no more. An
-// entry leaves only when it is released or its lease has ended.
+// entry leaves only when it is released, or when its lease has ended and nobody believes in it any more,
+// see shadow.go.
 //
 // Permits fit as long as the weights up to and with the entry are within the limit. That sum
 // changes only when an entry before it is deleted, and then it falls: so a permit moves forward
 // like any other entry, and a heavy one that does not fit keeps all behind it waiting.
 type queue struct {
 	revision int64
+	term     uint64 // the raft term of the reply it was read in; 0 unknown
 	entries  []*entry
+	shadows  []*entry // those of entries that are gone are among the entries, as orphans
 	counter  counter
 }
 
 // read makes a queue of what a range read returned. An entry that is not ours is
 // [backend.ErrForeign]: it will not go away, so waiting for it would be for ever (etcd#6631).
-func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
-	q := &queue{revision: revision, entries: make([]*entry, 0, len(kvs))}
+func (p paths) read(revision int64, term uint64, kvs []*mvccpb.KeyValue) (*queue, error) {
+	q := &queue{revision: revision, term: term, entries: make([]*entry, 0, len(kvs))}
 	for _, kv := range kvs {
 		if !p.etcdctl && string(kv.Key) == p.counter() {
 			last, err := strconv.ParseUint(string(kv.Value), 10, 64)
@@ -145,8 +157,13 @@ func (p paths) read(revision int64, kvs []*mvccpb.KeyValue) (*queue, error) {
 		if err != nil {
 			return nil, err
 		}
-		q.entries = append(q.entries, e)
+		if e.shadowed != "" {
+			q.shadows = append(q.shadows, e)
+		} else {
+			q.entries = append(q.entries, e)
+		}
 	}
+	q.takeOrphans()
 	q.settle()
 	return q, nil
 }
@@ -155,16 +172,25 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 	e := &entry{
 		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
 	}
+	name, shadow := strings.CutPrefix(e.key, p.shadows())
+	if name = p.queue + name; shadow {
+		e.shadowed = name
+	} else {
+		name = e.key
+	}
 	var ok bool
-	if e.kind, ok = p.kind(e.key); !ok {
+	if e.kind, ok = p.kind(name); !ok {
 		return nil, fmt.Errorf("%w: etcd key %q", backend.ErrForeign, e.key)
 	}
 	if e.attached == 0 {
 		return nil, fmt.Errorf("%w: etcd key %q has no lease: nothing ends it", backend.ErrForeign, e.key)
 	}
 	// In Etcdctl a peer's entry has no value.
-	if err := json.Unmarshal(kv.Value, &e.record); err != nil && !p.etcdctl {
+	if err := json.Unmarshal(kv.Value, &e.record); err != nil && (!p.etcdctl || shadow) {
 		return nil, fmt.Errorf("%w: value of etcd key %q", backend.ErrForeign, e.key)
+	}
+	if shadow && e.Created != 0 {
+		e.created = e.Created
 	}
 	return e, nil
 }
@@ -206,6 +232,14 @@ func (q *queue) settle() {
 // own returns the entry of a claim, or nil. Should there be two, it is the one that is nearer to
 // its turn.
 func (q *queue) own(c backend.Claim) *entry {
+	return q.find(func(e *entry) bool { return e.shadowed == "" && e.of(c) })
+}
+
+// left returns what there is of a claim, its entry or else its orphan, or nil.
+func (q *queue) left(c backend.Claim) *entry {
+	if own := q.own(c); own != nil {
+		return own
+	}
 	return q.find(func(e *entry) bool { return e.of(c) })
 }
 
@@ -217,7 +251,7 @@ func (q *queue) at(key string) *entry {
 // holder returns an entry that holds for c's re-entrant owner, or nil.
 func (q *queue) holder(c backend.Claim) *entry {
 	return q.find(func(e *entry) bool {
-		return c.Reentrant && e.granted && e.Reentrant && e.Owner == c.Owner
+		return c.Reentrant && e.granted && e.shadowed == "" && e.Reentrant && e.Owner == c.Owner
 	})
 }
 
@@ -335,14 +369,19 @@ func (b *Backend) state(
 	ctx context.Context, q *queue, left map[int64]time.Duration,
 ) (state backend.State, err error) {
 	for _, e := range q.entries {
-		if _, known := left[e.attached]; known || !e.granted {
+		if _, known := left[e.attached]; known || !e.granted || e.shadowed != "" {
 			continue
 		}
 		if left[e.attached], err = b.remaining(ctx, e.attached); err != nil {
 			return state, err
 		}
 	}
-	return q.state(func(e *entry) time.Duration { return left[e.attached] }), nil
+	return q.state(func(e *entry) time.Duration {
+		if e.shadowed != "" {
+			return time.Duration(e.Lease) * time.Second
+		}
+		return left[e.attached]
+	}), nil
 }
 
 // remaining asks for how long a lease runs: rounded down to seconds, negative if it has ended.
@@ -363,6 +402,7 @@ func (q *queue) state(left func(*entry) time.Duration) backend.State {
 	state := backend.State{Token: q.token()}
 	for _, e := range q.entries {
 		switch ttl := left(e); {
+		case q.over(e):
 		case !e.granted:
 			state.Waiters = append(state.Waiters,
 				backend.Waiter{Owner: e.Owner, Mode: e.mode(), Meta: e.Meta, Weight: e.weight})

@@ -109,7 +109,7 @@ func (r *release) toLeave(ctx context.Context, b *Backend) (writes []clientv3.Op
 		writes = append(writes, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
 	}
 	if r.c.NotBefore > 0 {
-		on := b.newLease(int64((r.c.NotBefore + time.Second - 1) / time.Second))
+		on := b.newLease(int64((r.c.NotBefore+time.Second-1)/time.Second), false)
 		if err := on.granted.wait(ctx); err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (r *release) run(ctx context.Context, b *Backend) error {
 	if r.leaves != nil && !r.sure {
 		q, err := b.readQueue(ctx, r.paths)
 		if err == nil {
-			r.entry = q.own(r.c)
+			r.entry = q.left(r.c)
 		} else if !errors.Is(err, backend.ErrForeign) {
 			return err
 		}
@@ -149,15 +149,15 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	saves := r.saves()
 	if e != nil {
 		guards = append(guards, same(e)) // safeguard: etcd-same-entry
-		then = append([]clientv3.Op{clientv3.OpDelete(e.key)}, then...)
+		then = append(r.paths.deletes(e), then...)
 	}
 	if saves {
 		then = slices.Concat(then, r.leaves)
 	}
 	looks := !sure || time.Since(r.c.Meta.Since) >= backend.ShortHold // a quick pair has no use for it
 	if looks {
-		look := r.paths.get()
-		then, otherwise = append(slices.Clip(then), look), append(slices.Clip(otherwise), look)
+		look := r.paths.reads()
+		then, otherwise = slices.Concat(then, look), slices.Concat(otherwise, look)
 	}
 	reply, resent, err := b.commit(ctx, guards, then, otherwise)
 	r.resent = r.resent || resent
@@ -170,7 +170,7 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	if !looks || sure && !done {
 		return !done, nil // if it is gone, look for another
 	}
-	q, err := r.paths.read(reply.Header.Revision, lastRange(reply))
+	q, err := b.read(r.paths, reply.Header, r.paths.lastRead(reply))
 	if err != nil { // foreign entries: ours is deleted, and whether it held is not to be said
 		return false, nil //nolint:nilerr // as it was done
 	}
@@ -180,20 +180,20 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 	if sure {
 		return false, nil
 	}
-	r.entry = q.own(r.c)
+	r.entry = q.left(r.c)
 	return r.entry != nil, nil
 }
 
 // saves reports whether the next step is the one that leaves what the claim leaves: its entry holds, and
 // no earlier step has.
 func (r *release) saves() bool {
-	return r.entry != nil && r.leaves != nil && !r.left && (r.entry.granted || r.sure)
+	return r.entry != nil && r.entry.shadowed == "" && r.leaves != nil && !r.left && (r.entry.granted || r.sure)
 }
 
 // deleted takes note of the entry that a step has deleted, if there was one: whether it held, by the queue
 // as of that step, and who waits behind it.
 func (r *release) deleted(q *queue, e *entry, sure bool) {
-	if e == nil {
+	if e == nil || e.shadowed != "" { // an orphan's hold had ended before
 		return
 	}
 	if held, told := q.heldWith(e); held || sure {

@@ -37,8 +37,10 @@ func (b *Backend) renew(ctx context.Context, c backend.Claim, sent time.Time) er
 		b.mu.Unlock()
 		return b.adopt(ctx, c, sent)
 	case c.Save != nil,
-		lc.lease.ttl < c.TTL,      // it was handed over for a WaiterTTL
-		lc.lease.lasts(sent) <= 0: // the server is late to end it
+		lc.lease.ttl < c.TTL,                                   // it was handed over for a WaiterTTL
+		lc.lease.lasts(sent) <= 0,                              // the server is late to end it
+		b.outdated(lc.lease),                                   // an earlier leader may end it
+		lc.shadow == nil, lc.shadow.lasts(sent) < lc.lease.ttl: // its shadow comes to its end
 		own := lc.entry
 		b.mu.Unlock()
 		return b.move(ctx, c, sent, own, counter{})
@@ -203,8 +205,8 @@ func (b *Backend) keepWaiting(read readQueue, c backend.Claim, sent time.Time) (
 	if lc == nil || lc.ended || own == nil || own.granted || q.holder(c) != nil {
 		return waiter{}, backend.ErrLost
 	}
-	l := lc.leaseOf(own, c.WaiterTTL)
-	if l == nil {
+	l := b.leaseOf(lc, own, c.WaiterTTL)
+	if l == nil || own.position == 1 && q.unsettled() {
 		return waiter{}, backend.ErrLost
 	}
 	lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here

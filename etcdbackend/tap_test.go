@@ -17,6 +17,10 @@ type tap struct {
 	before func(req any)
 	after  func(reply any)
 	lose   func(req any) bool // if it returns true, nothing is heard of the answer to req
+
+	// refuse answers a request in place of the server, unless it returns nil. The client does not repeat
+	// requests by itself then. It is not for watches.
+	refuse func(req any) error
 }
 
 // through returns a backend on a client with a tap, and the client.
@@ -31,9 +35,18 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 	if tp.lose == nil {
 		tp.lose = func(any) bool { return false }
 	}
+	interceptor := grpc.WithChainUnaryInterceptor
+	if tp.refuse == nil {
+		tp.refuse = func(any) error { return nil }
+	} else { // in place of the client's own, which repeats requests
+		interceptor = func(one ...grpc.UnaryClientInterceptor) grpc.DialOption { return grpc.WithUnaryInterceptor(one[0]) }
+	}
 	unary := func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
+		if err := tp.refuse(req); err != nil {
+			return err
+		}
 		tp.before(req)
 		err := next(ctx, method, req, reply, cc, opts...)
 		tp.after(reply)
@@ -47,10 +60,10 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		s, err := next(ctx, desc, cc, method, opts...)
-		return tappedStream{s, tp}, err
+		return &tappedStream{s, tp, nil}, err
 	}
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream),
+		interceptor(unary), grpc.WithChainStreamInterceptor(stream),
 	}})
 	want(t, "client", err, nil)
 	t.Cleanup(func() { _ = c.Close() })
@@ -59,15 +72,23 @@ func (tp tap) through(t *testing.T, addr string, cfg Config) (*Backend, *clientv
 
 type tappedStream struct {
 	grpc.ClientStream
-	tap tap
+	tap     tap
+	refused error
 }
 
-func (s tappedStream) SendMsg(m any) error {
+func (s *tappedStream) SendMsg(m any) error {
+	if err := s.tap.refuse(m); err != nil {
+		s.refused = err
+		return nil
+	}
 	s.tap.before(m)
 	return s.ClientStream.SendMsg(m)
 }
 
-func (s tappedStream) RecvMsg(m any) error {
+func (s *tappedStream) RecvMsg(m any) error {
+	if s.refused != nil {
+		return s.refused
+	}
 	err := s.ClientStream.RecvMsg(m)
 	s.tap.after(m)
 	return err

@@ -20,7 +20,7 @@ func TestClaimOfTwoClients(t *testing.T) {
 	line := one.scheme.paths(name).queue
 	entries := func(what string, want int64) {
 		t.Helper()
-		reply, err := c.Get(t.Context(), line, prefixOnly...)
+		reply, err := c.Get(t.Context(), line+"x/", prefixOnly...)
 		if err != nil || reply.Count != want {
 			t.Fatalf("%s: %d entries, %v, want %d", what, reply.Count, err, want)
 		}

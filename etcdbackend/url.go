@@ -82,7 +82,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	}
 	b.owned = true
 	err = b.verb(ctx, "open", func(ctx context.Context) error {
-		_, err := b.client.Get(ctx, b.scheme.paths("open").queue, clientv3.WithCountOnly())
+		_, err := b.get(ctx, b.scheme.paths("open").queue, clientv3.WithCountOnly())
 		return err
 	})
 	if err != nil {
@@ -96,10 +96,17 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 // hears that the time is over, or the request cancelled, and ctx knows nothing of that. A proxy with less
 // patience says so, or a server whose clock is ahead, and neither says what became of the request. So it
 // is waited for as if there were no answer, and what is sent again is sent by resending, which tells.
+// For resending it also notes what was answered, other than to the log-ins in between.
 func sentOnce(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	err := next(ctx, method, req, reply, cc, opts...)
+	_, login := req.(*etcdserverpb.AuthenticateRequest)
+	if last, ok := ctx.Value(heard{}).(*heard); ok && !login {
+		if last.answer = err; forNow(err) {
+			last.refusal = err
+		}
+	}
 	_, txn := req.(*etcdserverpb.TxnRequest)
 	if txn && (isCode(err, codes.DeadlineExceeded) || isCode(err, codes.Canceled)) { // safeguard: etcd-sent-once
 		<-ctx.Done()

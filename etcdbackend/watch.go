@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -107,22 +110,37 @@ func (b *Backend) follow(ctx context.Context, w *watcher) {
 	}
 }
 
+// watching is the context of a watch. The client makes one stream for all watches whose contexts have the
+// same metadata, and its token is the one that it was opened with, for as long as there is a watch on it:
+// once that token is over no watch on it is confirmed any more. So after a refusal they are on another.
+func watching(ctx context.Context, stream int64) context.Context {
+	if stream > 0 { // safeguard: etcd-stream
+		ctx = metadata.AppendToOutgoingContext(ctx, "holdfast-stream", strconv.FormatInt(stream, 10))
+	}
+	return clientv3.WithRequireLeader(ctx)
+}
+
 // followOnce makes the etcd watch and reads from it until it ends. It reports whether it was
 // confirmed.
 func (b *Backend) followOnce(ctx context.Context, w *watcher) (confirmed bool) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	stream := b.streams.Load()
+	ctx, cancel := context.WithCancel(watching(ctx, stream))
 	defer cancel()
 	p := w.paths
 	events := b.client.Watch(ctx, p.queue, clientv3.WithRange(p.end()),
 		clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	for reply := range events {
 		if reply.Err() != nil {
+			if !confirmed {
+				b.streams.CompareAndSwap(stream, stream+1)
+			}
 			return confirmed
 		}
 		if reply.Created {
 			confirmed = true
 			b.confirmed(w, reply.Header.Revision)
 		}
+		b.see(reply.Header)
 		for _, e := range reply.Events {
 			b.deleted(w, string(e.Kv.Key), e.Kv.ModRevision)
 		}
@@ -154,6 +172,9 @@ func (b *Backend) confirmed(w *watcher, revision int64) {
 func (b *Backend) deleted(w *watcher, key string, revision int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if strings.HasPrefix(key, w.paths.shadows()) && revision <= w.since {
+		return // it went with its entry
+	}
 	b.hub.Wake(w.paths.queue, backend.Wake{})
 	w.since = max(w.since, revision)
 	if w.queue == nil || revision <= w.queue.revision {
@@ -252,6 +273,9 @@ func (b *Backend) prove(lc *localClaim) {
 		lc.entry = &now
 		switch {
 		case !now.granted:
+			if r.queue.unsettled() { // whoever held did not release it
+				b.hub.Wake(lc.topic, backend.Wake{})
+			}
 		case !lc.asked.Equal(a.sent): // safeguard: etcd-proof-deadline
 			b.hub.Wake(lc.topic, backend.Wake{})
 		default:

@@ -260,11 +260,11 @@ var quorum = []mutant{
 // etcd: what each write compares, and from when leases count.
 var etcd = []mutant{
 	{
-		Name: "etcd: a free lock is not compared with the queue", At: "etcd-queue-empty", Find: `\{.*\}$`, Put: "{}",
+		Name: "etcd: a free lock is not compared with the queue", At: "etcd-queue-empty", Find: `:= .*`, Put: ":= []clientv3.Cmp{}",
 		Test: "./etcdbackend TestConformance$/one/exclusive/not-re-entrant",
 	},
 	{
-		Name: "etcd: a queue that was read is not compared", At: "etcd-queue-unchanged", Find: `\{\w+\(.*?\+1\), `, Put: "{",
+		Name: "etcd: a queue that was read is not compared", At: "etcd-queue-unchanged", Find: `:= .*`, Put: ":= []clientv3.Cmp{}",
 		Test: "./etcdbackend QueueChanges",
 	},
 	{
@@ -285,6 +285,23 @@ var etcd = []mutant{
 		Name: "etcd: a release deletes whatever has the name", At: "etcd-same-entry", Find: statement, Put: skipped,
 		Test: "./etcdbackend LateDeletion",
 	},
+	{Name: "etcd: a hold has no shadow", At: "etcd-shadow", Find: statement, Put: skipped, Test: "./etcdbackend TestEarlyRevocation"},
+	{
+		Name: "etcd: what ended without a release is over, whoever led", At: "etcd-early-end", Find: ` && __ == __$`, Put: "",
+		Test: "./etcdbackend TestSimulatedLeaderPauses$",
+	},
+	{
+		Name: "etcd: a burial is shorter than the hold's lease", At: "etcd-burial", Find: `\(.*,`, Put: "(min(1, longest),",
+		Test: "./etcdbackend TestSimulatedLeaderPauses$",
+	},
+	{
+		Name: "etcd: a hold stays on the lease of an earlier leader", At: "etcd-outdated", Find: `return .* \}`, Put: "return false }",
+		Test: "./etcdbackend TestPausedLeaderEndsNoHold",
+	},
+	{Name: "etcd: watches stay on a stream whose token is over", At: "etcd-stream", Find: condition, Put: never, Test: "./etcdbackend TestWatchAfterATokensEnd"},
+	{Name: "etcd: a renewal waits long for each member", At: "etcd-hops", Find: `range 2`, Put: "range 0", Test: "./etcdbackend TestAskingHopsOn"},
+	{Name: "etcd: a token that is not known yet is refused for good", At: "etcd-token", Find: `__\(__\), (isOneOf)`, Put: "$1", Test: "./etcdbackend TestTokenNeverKnown"},
+	{Name: "etcd: a late request hides a shadow", At: "etcd-unused", Find: `, __\(__\(__\)\)`, Put: "", Test: "./etcdbackend TestLatePutHidesNoShadow"},
 }
 
 // The contract, the reference store, files, the fence, and the judge without which nothing is seen.

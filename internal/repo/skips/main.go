@@ -60,7 +60,7 @@ var (
 	// Tests whose failure stands: those in virtual time, where a seed fails again, and the suite's
 	// rules about exclusion, tokens and losses, also where they are run on another kind of lock.
 	virtual = regexp.MustCompile(`/internal/(simulation|redissim|simstore|history|linear)$`)
-	promise = regexp.MustCompile(`/(exclusive|token|min-token|loss)[/-]|^TestStorm\b`)
+	promise = regexp.MustCompile(`/(exclusive|token|min-token|loss)[/-]|^Test(Storm|SimulatedLeaderPauses)`)
 )
 
 // A test is a package's if it has no name.
