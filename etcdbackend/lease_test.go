@@ -356,8 +356,8 @@ func TestAskingHopsOn(t *testing.T) {
 	}{
 		"the first two": {2, 3 * time.Second, 3, 200 * time.Millisecond},
 		"many":          {10, 3 * time.Second, 11, 3*600*time.Millisecond + 100*time.Millisecond},
-		"all":           {100, 3 * time.Second, 15, 3 * time.Second},
-		"no other":      {100, 400 * time.Millisecond, 1, 400 * time.Millisecond},
+		"all":           {100, 2950 * time.Millisecond, 15, 2950 * time.Millisecond},
+		"no other":      {100, 390 * time.Millisecond, 1, 390 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

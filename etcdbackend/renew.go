@@ -206,7 +206,7 @@ func (b *Backend) keepWaiting(read readQueue, c backend.Claim, sent time.Time) (
 		return waiter{}, backend.ErrLost
 	}
 	l := b.leaseOf(lc, own, c.WaiterTTL)
-	if l == nil || own.position == 1 && q.unsettled() {
+	if l == nil || q.unsettled() && q.firstAlive(own) { // safeguard: etcd-heartbeat-orphan
 		return waiter{}, backend.ErrLost
 	}
 	lc.extend(sent.Add(c.WaiterTTL)) // so that it is not removed before the answer is here

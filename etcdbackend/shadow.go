@@ -124,6 +124,14 @@ func (q *queue) unsettled() bool {
 	return slices.ContainsFunc(q.entries, func(e *entry) bool { return e.shadowed != "" && (q.over(e) || !e.Buried) })
 }
 
+// firstAlive reports whether nobody waits before an entry, orphans apart: a hold may be proven to one who
+// waits, and then that leaves an orphan, too, which waits for what went with it.
+func (q *queue) firstAlive(own *entry) bool {
+	return !slices.ContainsFunc(q.entries, func(e *entry) bool {
+		return e.shadowed == "" && !e.granted && e.created < own.created
+	})
+}
+
 // maxOrphans is how many orphans one transaction settles; a server takes 128 operations.
 const maxOrphans = 50
 

@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -282,4 +283,45 @@ func TestOwnOrphan(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever waits behind orphans, one of which waits as well, finds at its next heartbeat that there is
+// something to do, also when it heard of no event.
+//
+// covers: X20, W2
+func TestHeartbeatFindsOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimEtcd(1, simFaults{})
+		defer s.close()
+		one, _ := s.client(0)
+		two, _ := s.client(1)
+		dead, b := on(t, one, Config{}), on(t, two, Config{})
+		defer func() { _, _, _, _ = dead.Close(), b.Close(), one.Close(), two.Close() }()
+		hold, second, waiter := claim("k"), inLine("k"), inLine("k")
+		hold.TTL = simTTL
+		acquired(t, dead, hold)
+		enqueued(t, dead, second, 1)
+		enqueued(t, b, waiter, 2)
+		p := b.scheme.paths("k")
+		dead.mu.Lock()
+		proven := *dead.claims[p.topic(second.ID())].entry // as if its turn had seemed to come
+		leases := []int64{int64(dead.claims[p.topic(hold.ID())].lease.id), int64(dead.claims[p.topic(second.ID())].lease.id)}
+		on := dead.shadows
+		dead.mu.Unlock()
+		proven.Held, proven.Created = true, proven.created
+		value, err := json.Marshal(proven.record)
+		want(t, "record", err, nil)
+		_, _, err = dead.commit(t.Context(), nil,
+			[]clientv3.Op{clientv3.OpPut(p.shadow(proven.key), string(value), clientv3.WithLease(on.id))}, nil)
+		want(t, "the shadow of one who waits", err, nil)
+		s.mu.Lock()
+		for _, id := range leases {
+			s.revoke(id)
+		}
+		s.mu.Unlock()
+		answers, err := b.Heartbeat(t.Context(), []backend.Claim{waiter})
+		want(t, "Heartbeat", err, nil)
+		want(t, "its answer", answers[0], backend.ErrLost)
+		acquired(t, b, waiter)
+	})
 }

@@ -291,7 +291,7 @@ var etcd = []mutant{
 		Test: "./etcdbackend TestSimulatedLeaderPauses$",
 	},
 	{
-		Name: "etcd: a burial is shorter than the hold's lease", At: "etcd-burial", Find: `\(.*,`, Put: "(min(1, longest),",
+		Name: "etcd: a burial is shorter than the hold's lease", At: "etcd-burial", Find: `\((__)\+.*,`, Put: "($1*0+1,",
 		Test: "./etcdbackend TestSimulatedLeaderPauses$",
 	},
 	{
@@ -300,7 +300,11 @@ var etcd = []mutant{
 	},
 	{Name: "etcd: watches stay on a stream whose token is over", At: "etcd-stream", Find: condition, Put: never, Test: "./etcdbackend TestWatchAfterATokensEnd"},
 	{Name: "etcd: a renewal waits long for each member", At: "etcd-hops", Find: `range 2`, Put: "range 0", Test: "./etcdbackend TestAskingHopsOn"},
-	{Name: "etcd: a token that is not known yet is refused for good", At: "etcd-token", Find: `__\(__\), (isOneOf)`, Put: "$1", Test: "./etcdbackend TestTokenNeverKnown"},
+	{Name: "etcd: a token that is not known yet is refused for good", At: "etcd-token", Find: `case __\(__\), (.*):`, Put: "case $1:", Test: "./etcdbackend TestTokenNeverKnown"},
+	{
+		Name: "etcd: who waits behind an orphan that waits does not look", At: "etcd-heartbeat-orphan", Find: ` \|\| .*\{`, Put: " {",
+		Test: "./etcdbackend TestHeartbeatFindsOrphans",
+	},
 	{Name: "etcd: a late request hides a shadow", At: "etcd-unused", Find: `, __\(__\(__\)\)`, Put: "", Test: "./etcdbackend TestLatePutHidesNoShadow"},
 }
 
