@@ -393,12 +393,12 @@ type readQueue struct {
 }
 
 // maxReads is how many queues are read in one request; a server takes 128 operations.
-const maxReads = 50
+func (s scheme) maxReads() int { return 100 / len(s.paths("any").reads()) }
 
 // readQueues reads the queues of keys, several in one request.
 func (b *Backend) readQueues(ctx context.Context, keys []string) ([]readQueue, error) {
 	queues := make([]readQueue, 0, len(keys))
-	for some := range slices.Chunk(keys, maxReads) {
+	for some := range slices.Chunk(keys, b.scheme.maxReads()) {
 		var ops []clientv3.Op
 		for _, key := range some {
 			ops = append(ops, b.scheme.paths(key).reads()...)

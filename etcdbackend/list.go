@@ -49,7 +49,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 				}
 				return nil
 			})
-			for some := range slices.Chunk(names, maxReads) {
+			for some := range slices.Chunk(names, b.scheme.maxReads()) {
 				var states []backend.State
 				if err == nil {
 					err = b.verb(ctx, prefix, func(ctx context.Context) error {

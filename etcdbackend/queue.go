@@ -54,7 +54,7 @@ type entry struct {
 	granted  bool
 	position int // among those that wait, or 0
 
-	shadowed string // of an orphan: the key of the entry that it is the shadow of
+	shadowed string // of a shadow: the key of its entry, which is gone if it is an orphan
 }
 
 // id is the claim's, see [backend.Claim.ID]. A peer's entry has none.
@@ -172,11 +172,11 @@ func (p paths) parse(kv *mvccpb.KeyValue) (*entry, error) {
 	e := &entry{
 		key: string(kv.Key), attached: kv.Lease, created: kv.CreateRevision, modified: kv.ModRevision,
 	}
-	name, shadow := strings.CutPrefix(e.key, p.shadows())
-	if name = p.queue + name; shadow {
+	name := e.key
+	rest, shadow := strings.CutPrefix(e.key, p.shadows())
+	if shadow { // it is of the kind of its entry
+		name = p.queue + rest
 		e.shadowed = name
-	} else {
-		name = e.key
 	}
 	var ok bool
 	if e.kind, ok = p.kind(name); !ok {
