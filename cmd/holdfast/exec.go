@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +28,7 @@ type runner struct {
 	common
 	wait, ttl, maxHold, killAfter, oncePer time.Duration
 	noWait, shared, lead                   bool
-	permits, weight                        int
+	permits, weight, conflict              int
 
 	argv        []string // CMD and its arguments
 	trace       *runTracer
@@ -51,9 +51,13 @@ follows is CMD's; -- in front of CMD may be left out.
 
 If the lock is lost (the store is away for too long, or somebody released it),
 CMD's process group gets TERM, and KILL after --kill-after, in any case before
-the lease can have ended, so that CMD does not work beside the next holder. On
-Linux CMD is killed when holdfast itself is; elsewhere, and what CMD has started
-besides, may outlive it.
+the lease can have ended, so that CMD does not work beside the next holder. It
+is also killed when holdfast is, and before the lease ends if holdfast is stopped,
+as with Ctrl-Z. What CMD leaves behind in the background lives on.
+
+Ctrl-C and what is sent to holdfast (TERM, INT, HUP, QUIT, USR1, USR2) reach CMD,
+and CMD has the terminal when it asks for it. If Ctrl-C ends CMD, or holdfast as
+it waits, the script or the loop around it ends too.
 
 A release that the store does not confirm within a second is given up, and a
 note says so: the lock is free when its lease ends. With --once-per it is tried
@@ -84,7 +88,7 @@ func newRun() *cobra.Command {
 		Long:  runLong,
 		Example: `  holdfast run report --backend redis://localhost:6379 ./report.sh
   # in a crontab of several machines:
-  holdfast run report --no-wait ./report.sh || [ $? = 75 ]
+  holdfast run report --no-wait -E 0 ./report.sh
   # the same, once a night even if it is quick:
   holdfast run nightly --once-per 18h ./nightly.sh
   holdfast run db --shared pg_dump shop
@@ -95,10 +99,8 @@ func newRun() *cobra.Command {
 		RunE: r.run,
 	}
 	r.flags(cmd)
-	cmd.Flags().SetInterspersed(false) // see split
-	cmd.ValidArgsFunction = r.complete
 	f := cmd.Flags()
-	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: until it is to be had)")
+	f.IntVarP(&r.conflict, "conflict-exit-code", "E", exitNotAcquired, "the status if another holds the lock, with --no-wait, --wait or inside of a run")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
 	f.BoolVar(&r.shared, "shared", false, "hold it together with others who do")
 	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
@@ -119,7 +121,7 @@ func (r *runner) split(cmd *cobra.Command, args []string) error {
 		}
 		args = append(args[:1:1], f.Args()...)
 	}
-	if len(args) < 2 {
+	if least := map[bool]int{false: 2, true: 1}[r.lead]; len(args) < least {
 		return fmt.Errorf("wants a KEY and a CMD, as in: %s report ./report.sh", cmd.CommandPath())
 	}
 	r.argv = args[1:]
@@ -147,23 +149,20 @@ func (r *runner) complete(cmd *cobra.Command, args []string, begun string) (name
 func newLeader() *cobra.Command {
 	r := runner{lead: true}
 	cmd := &cobra.Command{
-		Use:   "leader KEY [flags] [-- CMD [ARG...]]",
+		Use:   "leader KEY [flags] [[--] CMD [ARG...]]",
 		Short: "Show who leads, or run a command whenever this process leads",
 		Long: `Without CMD it shows who holds KEY. With CMD it waits for KEY and runs CMD; when
 the lock is lost, CMD is ended as by "holdfast run", and it waits again. It ends
-when CMD ends by itself, with CMD's status.
+when CMD ends by itself, with CMD's status. The first word behind KEY that is no
+flag of holdfast's begins CMD, as with run.
 
 ` + exitHelp,
-		Example: "  holdfast leader scheduler\n  holdfast leader scheduler -- ./scheduler",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  holdfast leader scheduler\n  holdfast leader scheduler ./scheduler",
+		Args:    r.split,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return r.withKey(cmd, args, r.inspect)
+			if len(r.argv) == 0 {
+				return r.withKey(cmd, args[:1], r.inspect)
 			}
-			if cmd.ArgsLenAtDash() != 1 {
-				return usage("the command goes behind --, as in: holdfast leader %s -- CMD", printable(args[0]))
-			}
-			r.argv = args[1:]
 			return r.run(cmd, args)
 		},
 	}
@@ -173,12 +172,14 @@ when CMD ends by itself, with CMD's status.
 
 func (r *runner) flags(cmd *cobra.Command) {
 	r.common.flags(cmd)
-	r.between = true
+	r.between, r.within = true, &r.wait
 	f := cmd.Flags()
+	f.SetInterspersed(false) // see split
+	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")
 	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
 	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second, "how long CMD may take to end after TERM; at most a third of the TTL")
-	cmd.ValidArgsFunction = r.completeKeys
+	cmd.ValidArgsFunction = r.complete
 }
 
 // check refuses flags that make no sense before anything is opened.
@@ -199,6 +200,7 @@ func (r *runner) check(cmd *cobra.Command) error {
 	}{
 		{r.noWait && set("wait"), "--wait and --no-wait exclude each other"},
 		{r.shared && permits, "--shared and --permits exclude each other"},
+		{r.conflict < 0 || r.conflict > 255, fmt.Sprintf("--conflict-exit-code %d is not between 0 and 255", r.conflict)},
 		{permits && r.permits < 1, fmt.Sprintf("--permits %d is not positive", r.permits)},
 		{weight && !permits, "--weight is for --permits"},
 		{weight && (r.weight < 1 || r.weight > r.permits), fmt.Sprintf("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)},
@@ -248,6 +250,10 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	}
 	r.trace = tracer
 	err = r.traced(ctx, key, path)
+	var refused *exitError
+	if errors.As(err, &refused) && refused.status == exitNotAcquired && refused.err != nil && !r.lead {
+		refused.status = r.conflict
+	}
 	if unsent := r.trace.close(err); unsent != nil {
 		r.note("holdfast: %v", unsent)
 	}
@@ -257,7 +263,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 // traced opens the store, and runs the command when the lock is held; to lead it does so again and
 // again.
 func (r *runner) traced(ctx context.Context, key, path string) error {
-	teller := &waitTeller{key: key, o: &r.common}
+	teller, began := &waitTeller{key: key, o: &r.common}, time.Now()
 	c, err := r.open(ctx, func(cfg *locker.Config) {
 		cfg.TTL = cmp.Or(r.ttl, cfg.TTL)
 		cfg.MaxHold = cmp.Or(r.maxHold, cfg.MaxHold)
@@ -282,6 +288,9 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 		return err
 	}
 	teller.store = c.url
+	if r.wait > 0 {
+		r.wait = left(r.wait, began)
+	}
 	for {
 		err = r.once(ctx, c, key, path)
 		var ended *exitError
@@ -351,12 +360,13 @@ func (l *lock) Lock(ctx context.Context, key string, opts ...locker.Option) (g *
 // once takes the lock, runs the command and releases the lock.
 func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	var status int
+	var of death
 	var until time.Time
 	var lost, failed, err error
 	ran, l := false, &lock{client: c, try: r.noWait}
 	work := func(held context.Context, _ struct{}) error {
 		ran = true
-		status, lost, failed = r.under(ctx, l.guard, c, key, path, traceEnv(held))
+		status, of, lost, failed = r.under(l.guard, c, key, path, traceEnv(held))
 		until = l.guard.Until()
 		return lost // so that a run that was cut off does not count for Once
 	}
@@ -382,7 +392,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		r.note("holdfast: %s: %s", printable(key), r.unreleased(err, time.Until(until)))
 	}
 	if status != 0 {
-		return &exitError{status: status}
+		return &exitError{status: status, of: of}
 	}
 	return nil
 }
@@ -425,87 +435,153 @@ func holding(m backend.Meta) string {
 	return who(m)
 }
 
+// An ending is how a command ended.
+type ending struct {
+	status int
+	signal syscall.Signal // that ended it; 0 for none
+}
+
+// killed is the status of a command that SIGKILL ended.
+const killed = 128 + int(syscall.SIGKILL)
+
+var errUnconfirmed = fmt.Errorf("%w: the store has not confirmed it for too long", locker.ErrLost)
+
 // under runs the command under g. lost is why the lock ended before the command did.
 func (r *runner) under(
-	ctx context.Context, g *locker.Guard[struct{}], c *client, key, path string, env []string,
-) (status int, lost, err error) {
+	g *locker.Guard[struct{}], c *client, key, path string, env []string,
+) (status int, of death, lost, err error) {
 	// The child is killed when the thread that made it ends, so that is this one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
 	hold := g.Hold()
 	env = append(append(os.Environ(), env...), envKey+"="+key, envToken+"="+strconv.FormatUint(hold.Token, 10))
 	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
-	if err != nil {
-		return 0, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return 0, of, nil, err
+	case err != nil:
+		return 0, of, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
-	if ctx.Err() != nil { // the signal came before the child
-		p.signal(terminate)
+	w := &work{
+		process: p, g: g, grace: min(r.killAfter, time.Until(g.Until())/3),
+		watch: time.NewTimer(0), longest: time.NewTimer(c.config.MaxHold), late: time.NewTimer(0),
 	}
-	grace := min(r.killAfter, time.Until(g.Until())/3)
-	// The guard's context also ends with ctx, which a signal ends; the child gets that signal
-	// itself.
-	over, watch := g.Lost(), time.NewTimer(time.Until(g.Until())-grace)
-	defer watch.Stop()
-	maxHold := c.config.MaxHold
-	longest, kill := time.NewTimer(maxHold), time.NewTimer(0)
-	defer longest.Stop()
-	defer kill.Stop()
-	if kill.Stop(); maxHold == 0 {
-		longest.Stop()
+	if w.late.Stop(); c.config.MaxHold == 0 {
+		w.longest.Stop()
 	}
-	end := func(why error, within time.Duration) { // once: what comes later must not change the time to end
-		lost = why
-		watch.Stop()
-		longest.Stop()
-		p.signal(terminate)
-		kill.Reset(within)
-	}
-	for {
+	w.look()
+	status, of = w.finishes()
+	return status, of, w.lost, nil
+}
+
+// work is a command at work under a guard.
+type work struct {
+	*process
+	g     *locker.Guard[struct{}]
+	grace time.Duration // how long the command has to end
+	lost  error         // why the lock ended before the command; then the command is to end
+
+	latest time.Time // when somebody else kills the command if we cannot
+
+	watch   *time.Timer // a grace before the lease ends
+	longest *time.Timer // MaxHold
+	late    *time.Timer // the command had its time to end
+}
+
+// finishes returns when the command has ended.
+//
+// The guard's context also ends with that of the run, which a signal ends; the command gets that signal
+// itself.
+func (w *work) finishes() (status int, of death) {
+	defer func() {
+		for _, t := range []*time.Timer{w.watch, w.longest, w.late} {
+			t.Stop()
+		}
+	}()
+	for over := w.g.Lost(); ; {
 		select {
-		case status := <-p.ended:
-			if lost == nil { // else it has not done all its work under the lock
-				lost = cause(g)
-			}
-			return status, lost, nil
-		case s := <-signals:
-			p.signal(s)
-		case <-p.stopped:
-			p.pause()
-			if lost == nil {
-				lost = cause(g)
-			}
-			if lost != nil { // before the command goes on: it has no time left to end
-				p.kill()
-			} else {
-				p.resume()
-			}
+		case e := <-w.ended:
+			return e.status, w.after(e)
+		case s := <-w.signals:
+			w.heed(s)
+		case s := <-w.stopped:
+			w.pause(s)
 		case <-over:
 			over = nil
-			if lost != nil { // the lease has ended, and the command had its time
-				p.kill()
-				continue
+			if w.lost != nil { // the lease has ended, and the command had its time
+				w.kill()
+			} else {
+				w.end(cause(w.g), w.grace)
 			}
-			end(cause(g), grace)
-		case <-longest.C: // more than the grace is left of the lease, else watch was first
-			end(locker.ErrMaxHold, grace)
-		case <-watch.C:
-			left := time.Until(g.Until())
-			if left > grace {
-				watch.Reset(left - grace)
-				continue
-			}
-			// Renewals fail. The command gets the rest of the lease to end.
-			why := cause(g)
-			if why == nil {
-				why = fmt.Errorf("%w: the store has not confirmed it for too long", locker.ErrLost)
-			}
-			end(why, max(left-left/10, 0))
-		case <-kill.C:
-			p.kill()
+		case <-w.longest.C: // more than the grace is left of the lease, else watch was first
+			w.end(locker.ErrMaxHold, w.grace)
+		case <-w.watch.C:
+			w.look()
+		case <-w.late.C:
+			w.kill()
 		}
+	}
+}
+
+// look sees whether the lease was renewed, a grace before it ends.
+func (w *work) look() {
+	left := time.Until(w.g.Until())
+	if left > w.grace {
+		w.promise()
+		w.watch.Reset(left - w.grace)
+		return
+	}
+	// Renewals fail. The command gets the rest of the lease to end.
+	w.end(cmp.Or(cause(w.g), errUnconfirmed), max(left-left/10, 0))
+}
+
+// promise has the command killed by somebody else if we cannot, at the time when we would.
+func (w *work) promise() {
+	w.latest = w.g.Until().Add(-w.grace / 10)
+	w.kills(w.latest)
+}
+
+// end tells the command to end within a time. It is called once: what comes later must not change that.
+func (w *work) end(why error, within time.Duration) {
+	w.lost = why
+	w.watch.Stop()
+	w.longest.Stop()
+	w.signal(terminate)
+	w.late.Reset(within)
+}
+
+// after is for a command that has ended.
+func (w *work) after(e ending) (of death) {
+	of = w.finish(e)
+	if w.lost == nil { // else it has not done all its work under the lock
+		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) {
+			w.lost = errUnconfirmed // in time, but not by us
+		}
+		w.late.Reset(0)
+	}
+	if w.lost != nil {
+		w.killRest(w.late.C)
+	}
+	return of
+}
+
+// pause is for a command that has stopped by s.
+func (w *work) pause(s syscall.Signal) {
+	if w.lend(s) || w.lost != nil {
+		return // and if lost, it has its time to end
+	}
+	w.promise()
+	if !w.suspend(s) {
+		return
+	}
+	// Nothing was renewed meanwhile.
+	if w.lost = cause(w.g); w.lost == nil && time.Now().After(w.latest) {
+		w.lost = errUnconfirmed
+	}
+	if w.lost != nil { // before the command goes on: it has no time left to end
+		w.kill()
+	} else {
+		w.resume(s)
 	}
 }
 

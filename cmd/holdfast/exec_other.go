@@ -2,34 +2,46 @@
 
 package main
 
-import "os"
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
 
 // terminate asks a command to end; here it ends it.
 var terminate = os.Kill
 
-// forwarded are the signals that are the command's to handle.
-var forwarded = []os.Signal{os.Interrupt}
-
 // A process is a command at work.
 type process struct {
 	process *os.Process
-	ended   chan int
-	stopped chan struct{} // never
+	signals chan os.Signal
+	ended   chan ending
+	stopped chan syscall.Signal // never
+	release func()
 }
 
 func start(path string, argv, env []string, _ ...*os.File) (*process, error) {
+	p := &process{signals: make(chan os.Signal, 8), ended: make(chan ending, 1)}
+	var ok bool
+	if p.release, ok = sent.forward(p.signals); !ok {
+		return nil, context.Canceled
+	}
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
+		p.release()
 		return nil, err
 	}
-	p := &process{process: child, ended: make(chan int, 1)}
+	p.process = child
 	go func() {
 		state, err := child.Wait()
 		if err != nil {
-			p.ended <- exitFailed
+			p.ended <- ending{status: exitFailed}
 			return
 		}
-		p.ended <- state.ExitCode()
+		p.ended <- ending{status: state.ExitCode()}
 	}()
 	return p, nil
 }
@@ -41,8 +53,25 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
+func (p *process) heed(s os.Signal) { p.signal(s) }
+
 func (p *process) kill() { _ = p.process.Kill() }
 
-func (p *process) pause() {}
+func (p *process) finish(ending) death {
+	p.release()
+	return death{}
+}
 
-func (p *process) resume() {}
+func (p *process) kills(time.Time) {}
+
+func (p *process) killRest(<-chan time.Time) {}
+
+func (p *process) lend(syscall.Signal) bool { return false }
+
+func (p *process) suspend(syscall.Signal) bool { return false }
+
+func (p *process) resume(syscall.Signal) {}
+
+func (death) die() {}
+
+func newDeadman() *cobra.Command { return &cobra.Command{Use: "deadman", Hidden: true} }

@@ -59,7 +59,7 @@ func (j *job) end() (status int, out, errs string) {
 	var rest bytes.Buffer
 	_, _ = rest.ReadFrom(j.out)
 	_ = j.cmd.Wait()
-	return j.cmd.ProcessState.ExitCode(), rest.String(), j.errs.String()
+	return statusOf(j.cmd), rest.String(), j.errs.String()
 }
 
 // works is a command that says its pid, and what ends it.
@@ -98,7 +98,10 @@ func TestRunRefusals(t *testing.T) {
 		{"run k -- /no/such/command", 127, "cannot run /no/such/command"},
 		{"run k -- no-such-command", 127, "executable file not found"},
 		{"run k -- /etc/passwd", 126, "permission denied"},
-		{"leader k true", 2, "behind --"},
+		{"leader k --wait 0s true", 2, "--wait 0s"},
+		{"leader", 2, "wants a KEY"},
+		{"run k -E 256 -- true", 2, "--conflict-exit-code 256"},
+		{"run k -E -1 -- true", 2, "--conflict-exit-code -1"},
 		{"run k", 2, "wants a KEY and a CMD"},
 		{"run k --", 2, "wants a KEY and a CMD"},
 		{"run k --wait 1s", 2, "wants a KEY and a CMD"},
@@ -149,6 +152,7 @@ func TestRunTakesItsCommand(t *testing.T) {
 		"run -q k --backend=URL --no-wait echo -- in": "-- in\n", "run --backend URL -- k echo --wait": "--wait\n", "run --backend URL -- --wait echo in": "in\n",
 		"run --backend URL --no-color k --no-color echo --no-color": "--no-color\n",
 		"leader k --backend URL -- echo -- in":                      "-- in\n",
+		"leader k --backend URL echo --ttl 1s":                      "--ttl 1s\n",
 	} {
 		o := holdfast(t, strings.Fields(strings.ReplaceAll(args, "URL", url))...).want(t, 0)
 		if o.out != prints || o.err != "" {

@@ -3,47 +3,70 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 )
 
 // terminate asks a command to end.
 const terminate = syscall.SIGTERM
 
-// forwarded are the signals that are the command's to handle.
-var forwarded = []os.Signal{
-	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-}
-
-// A process is a command at work, in a process group of its own.
-type process struct {
-	pid      int
-	terminal bool          // it has the terminal, and we had it
-	ended    chan int      // its status, or 128 and the signal that ended it
-	stopped  chan struct{} // each time it stops
-}
-
-// start starts a command. If we have the terminal, the command gets it, so that it can read from it
-// and Ctrl-C is its own.
+// A process is a command at work, in a process group of its own, so that what it has started is told
+// to end, and killed, with it. The group of the shell, ours, keeps the terminal until the command wants
+// it: see terminal_unix.go.
 //
-// keep is for the command to inherit.
+// All but await is for the goroutine that started it.
+type process struct {
+	pid       int
+	signals   chan os.Signal      // to us: the command's, or about the terminal; see heed
+	stopped   chan syscall.Signal // the command stopped, by this one
+	ended     chan ending         // once
+	continued chan os.Signal      // we were
+	paused    bool                // the command stopped, and was not continued by us
+	deadman   *deadman
+	release   func() // of the signals
+}
+
+// start starts a command, which inherits keep. If a signal has told us to end, it does not, and returns
+// [context.Canceled].
 func start(path string, argv, env []string, keep ...*os.File) (*process, error) {
-	p := &process{ended: make(chan int, 1), stopped: make(chan struct{}, 1)}
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	p.terminal = err == nil && group == unix.Getpgrp()
-	if p.terminal {
-		signal.Ignore(syscall.SIGTTOU) // so that we can take it back
+	p := &process{
+		signals: make(chan os.Signal, 8), stopped: make(chan syscall.Signal, 1),
+		ended: make(chan ending, 1), continued: make(chan os.Signal, 1),
 	}
-	attr := &syscall.SysProcAttr{Setpgid: true, Foreground: p.terminal}
+	stop, ok := sent.forward(p.signals)
+	if !ok {
+		return nil, context.Canceled
+	}
+	for _, s := range append(jobControl, syscall.SIGUSR1, syscall.SIGUSR2) {
+		signal.Notify(p.signals, s)
+	}
+	signal.Notify(p.continued, syscall.SIGCONT)
+	p.release = func() {
+		signal.Stop(p.signals)
+		signal.Stop(p.continued)
+		for _, s := range jobControl {
+			byDefault(s)
+		}
+		stop()
+	}
+	var err error
+	if p.deadman, err = startDeadman(); err != nil {
+		p.release()
+		return nil, err
+	}
+	attr := &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(attr)
 	child, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, keep...), Sys: attr})
 	if err != nil {
+		p.deadman.disarm()
+		p.release()
 		return nil, err
 	}
 	p.pid = child.Pid
+	p.front()
 	go p.await()
 	return p, nil
 }
@@ -51,61 +74,70 @@ func start(path string, argv, env []string, keep ...*os.File) (*process, error) 
 // await tells when the command stops and ends. It is over when the command is.
 func (p *process) await() {
 	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
+		by, end, err := awaitChange(p.pid)
 		switch {
-		case err == syscall.EINTR:
 		case err != nil:
-			p.end(exitFailed)
+			p.ended <- ending{status: exitFailed}
 			return
-		case status.Stopped():
-			select {
-			case p.stopped <- struct{}{}:
-			default:
-			}
-		case status.Signaled():
-			p.end(128 + int(status.Signal()))
+		case by == 0:
+			p.ended <- end
 			return
-		case status.Exited():
-			p.end(status.ExitStatus())
-			return
+		}
+		select {
+		case p.stopped <- by:
+		default:
 		}
 	}
 }
 
-func (p *process) end(status int) {
-	if p.terminal {
-		_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, unix.Getpgrp())
-	}
-	p.ended <- status
-}
+// kills says when the command is to be killed if we cannot do it.
+func (p *process) kills(at time.Time) { p.deadman.tell(p.pid, at) }
 
-// signal sends s to the command's process group.
+// signal sends s to the command's process group. What asks it to end reaches it even if it is stopped.
 func (p *process) signal(s os.Signal) {
 	if s, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(-p.pid, s)
-		if s == terminate {
-			_ = syscall.Kill(-p.pid, syscall.SIGCONT) // one that is stopped could not heed it
-		}
 	}
+	switch s {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		p.goOn()
+	}
+}
+
+func (p *process) goOn() {
+	p.paused = false
+	_ = syscall.Kill(-p.pid, syscall.SIGCONT)
 }
 
 // kill ends the command's process group.
 func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
 
-// pause stops us too if a command stops that has the terminal, as the shell expects of a job whose
-// user types Ctrl-Z. It returns when the shell continues us. Nothing was renewed meanwhile.
-func (p *process) pause() {
-	if p.terminal {
-		_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, unix.Getpgrp())
-		_ = syscall.Kill(0, syscall.SIGSTOP)
+// finish is for a command that has ended. It returns how we are to end if a signal ended it.
+func (p *process) finish(end ending) (of death) {
+	had := p.takeBack()
+	if s := end.signal; s == syscall.SIGINT || s == syscall.SIGQUIT {
+		of = death{of: s, group: had}
 	}
+	// In this order: until it is reaped, its number is no other process's, which could be killed.
+	p.deadman.disarm()
+	_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+	p.release()
+	return of
 }
 
-// resume lets a command that pause has stopped us for go on.
-func (p *process) resume() {
-	if p.terminal {
-		_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, p.pid)
-		_ = syscall.Kill(-p.pid, syscall.SIGCONT)
+// killRest kills what a command that has ended has left in its group, when it is late.
+//
+// The number of a group that still has a member is not given to another. Between two looks at it, all
+// numbers would have to be used up.
+func (p *process) killRest(late <-chan time.Time) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for syscall.Kill(-p.pid, 0) == nil {
+		select {
+		case <-look.C:
+		case <-late:
+			p.kill()
+			return
+		}
 	}
 }

@@ -276,11 +276,11 @@ func (v lockView) row(p terminal.Paint) []string {
 		}
 		token = fmt.Sprint(v.Holders[0].Token)
 	}
-	return []string{printable(v.Key), waiting(p, strconv.Itoa(len(v.Waiters))), blank(oldest), blank(longest), token, by}
+	return []string{printable(v.Key), countWaiters(p, strconv.Itoa(len(v.Waiters))), blank(oldest), blank(longest), token, by}
 }
 
-// waiting is a number of waiters.
-func waiting(p terminal.Paint, n string) string {
+// countWaiters paints a number of waiters.
+func countWaiters(p terminal.Paint, n string) string {
 	if n == "0" {
 		return p.In(terminal.Plain, n)
 	}
@@ -456,8 +456,9 @@ func (o *common) change(cmd *cobra.Command, c change) {
 }
 
 func newWait() *cobra.Command {
-	o := common{between: true}
 	var limit time.Duration
+	o := common{between: true, within: &limit}
+	began := time.Now()
 	cmd := o.ofKey(&cobra.Command{
 		Use:     "wait KEY",
 		Short:   "Wait until nobody holds a lock",
@@ -473,7 +474,7 @@ work that must be alone.
 				return usage("--timeout %v is not positive", limit)
 			}
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, limit)
+			ctx, cancel = context.WithTimeout(ctx, left(limit, began))
 			defer cancel()
 		}
 		last, err := c.untilFree(ctx, key)
@@ -485,7 +486,7 @@ work that must be alone.
 		}
 		return err
 	})
-	cmd.Flags().DurationVar(&limit, "timeout", 0, "how long to wait (default: until it is free)")
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "how long to wait, also for a store that is not up yet\n(default: until it is free, on a store that is up)")
 	return cmd
 }
 

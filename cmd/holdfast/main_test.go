@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +82,15 @@ func holdfastWith(t *testing.T, env []string, args ...string) outcome {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
+	return outcome{out.String(), errs.String(), statusOf(cmd), time.Since(began)}
+}
+
+// statusOf is how a shell tells the end of a command.
+func statusOf(cmd *exec.Cmd) int {
+	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return cmd.ProcessState.ExitCode()
 }
 
 // want checks the exit status.

@@ -101,7 +101,7 @@ func (r running) finish(t *testing.T) outcome {
 	if err := r.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return outcome{out: out.String(), err: errs.String(), status: r.cmd.ProcessState.ExitCode()}
+	return outcome{out: out.String(), err: errs.String(), status: statusOf(r.cmd)}
 }
 
 func TestInterrupt(t *testing.T) {

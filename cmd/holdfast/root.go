@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,36 +20,36 @@ import (
 // The exit statuses.
 const (
 	exitOK          = 0
-	exitFailed      = 1  // it was tried and did not work
-	exitUsage       = 2  // it was not tried: wrong flags, URL or configuration
-	exitNotAcquired = 75 // run, leader, wait: the lock was not to be had in time
-	exitLost        = 76 // run, leader: the lock was lost while the command ran
-	exitStore       = 77 // the store could not be reached, or refused
-	exitInterrupted = 130
+	exitFailed      = 1   // it was tried and did not work
+	exitUsage       = 2   // it was not tried: wrong flags, URL or configuration
+	exitNotAcquired = 75  // run, leader, wait: the lock was not to be had in time
+	exitLost        = 76  // run, leader: the lock was lost while the command ran
+	exitStore       = 77  // the store could not be reached, or refused
+	exitInterrupted = 130 // by Ctrl-C
 )
 
 const exitHelp = `Exit status: 0 done, 1 failed, 2 wrong usage, 75 not acquired in time, 76 lost while CMD ran,
-77 store unreachable or refusing, 126 and 127 CMD cannot be run, 130 interrupted before it ran,
-else CMD's own; 128 and the signal's number if one ended it.`
+77 store unreachable or refusing, 126 and 127 CMD cannot be run, else CMD's own; 128 and the
+signal's number if one ended CMD, or holdfast before CMD ran: 130 for Ctrl-C.`
 
-// run runs the command line and returns the exit status.
-func run(ctx context.Context, args []string) int {
+// run runs the command line, and returns the exit status and the signal that is its reason, if one is.
+func run(ctx context.Context, args []string) (status int, of death) {
 	began := false
 	root := newRoot()
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true } // so flags and arguments were understood
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return exitOK, death{}
 	}
 	var exit *exitError
-	status := errors.As(err, &exit)
-	if status && exit.err == nil { // it has been said, or is another program's to say
-		return exit.status
+	has := errors.As(err, &exit)
+	if has && exit.err == nil { // it has been said, or is another program's to say
+		return exit.status, exit.of
 	}
 	// A store that was not waited for has not failed. A lock that is lost is lost all the same.
 	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled) &&
-		(!status || exit.status == exitStore)
+		(!has || exit.status == exitStore)
 	text := err.Error()
 	if interrupted {
 		text = demo.ErrInterrupted.Error() // not what it was about to do
@@ -60,14 +61,25 @@ func run(ctx context.Context, args []string) int {
 	}
 	switch {
 	case interrupted, errors.Is(err, demo.ErrInterrupted):
-		return exitInterrupted
-	case status && (exit.status != exitUsage || exit.complete):
-		return exit.status
-	case !began, status, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
+		return interruptedBy(ctx)
+	case has && (exit.status != exitUsage || exit.complete):
+		return exit.status, death{}
+	case !began, has, errors.Is(err, demo.ErrUsage), errors.Is(err, backend.ErrInvalid), errors.Is(err, os.ErrNotExist):
 		fmt.Fprintf(os.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
-		return exitUsage
+		return exitUsage, death{}
 	}
-	return exitFailed
+	return exitFailed, death{}
+}
+
+// interruptedBy is the end of a run whose ctx a signal has ended.
+func interruptedBy(ctx context.Context) (status int, of death) {
+	var by interruption
+	if errors.As(context.Cause(ctx), &by) {
+		if s, ok := by.Signal.(syscall.Signal); ok {
+			return 128 + int(s), death{of: s}
+		}
+	}
+	return exitInterrupted, death{}
 }
 
 const noColor = "no-color"
@@ -87,7 +99,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return demo.FlagError(err) })
 	root.AddCommand(
 		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),
-		newDemo(), newDemoWorker(), generations.Command(), newVersion(), newMan(),
+		newDemo(), newDemoWorker(), newDeadman(), generations.Command(), newVersion(), newMan(),
 	)
 	inGroups(root)
 	return root

@@ -234,7 +234,7 @@ func (s *screen) table(room int) (lines []string, at, size int) {
 				text += strings.Repeat(" ", c.width-utf8.RuneCountInString(text)+2)
 			}
 			if n := c.cells[row]; c.name == "WAIT" && row > 0 {
-				text = waiting(s.paint, n) + text[len(n):]
+				text = countWaiters(s.paint, n) + text[len(n):]
 			}
 			b.WriteString(text)
 		}

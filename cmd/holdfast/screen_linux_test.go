@@ -63,8 +63,8 @@ func Resize(t *testing.T, tty *os.File, width, height uint16) {
 	}
 }
 
-// A viewer is a person before a terminal.
-type viewer struct {
+// A Viewer is a person before a terminal.
+type Viewer struct {
 	t      *testing.T
 	screen *os.File
 
@@ -73,8 +73,9 @@ type viewer struct {
 	more  chan struct{} // something is shown
 }
 
-func view(t *testing.T, screen *os.File) *viewer {
-	v := &viewer{t: t, screen: screen, more: make(chan struct{}, 1)}
+// View begins to look at the screen of a terminal.
+func View(t *testing.T, screen *os.File) *Viewer {
+	v := &Viewer{t: t, screen: screen, more: make(chan struct{}, 1)}
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -94,18 +95,25 @@ func view(t *testing.T, screen *os.File) *viewer {
 	return v
 }
 
-// await waits until text is shown behind what was awaited before.
-func (v *viewer) await(text string) {
+// Await waits until text is shown behind what was awaited before.
+func (v *Viewer) Await(text string) {
+	v.t.Helper()
+	v.Until(text)
+}
+
+// Until is [Viewer.Await], and returns what is shown before the text.
+func (v *Viewer) Until(text string) (before string) {
 	v.t.Helper()
 	for {
 		v.mu.Lock()
-		_, behind, found := bytes.Cut(v.shown.Bytes(), []byte(text))
+		front, behind, found := bytes.Cut(v.shown.Bytes(), []byte(text))
 		if found {
+			before = string(front)
 			v.shown = *bytes.NewBuffer(bytes.Clone(behind))
 		}
 		v.mu.Unlock()
 		if found {
-			return
+			return before
 		}
 		select {
 		case <-v.more:
@@ -115,7 +123,8 @@ func (v *viewer) await(text string) {
 	}
 }
 
-func (v *viewer) types(text string) {
+// Types presses the keys of text.
+func (v *Viewer) Types(text string) {
 	v.t.Helper()
 	if _, err := v.screen.WriteString(text); err != nil {
 		v.t.Error(err)
@@ -126,19 +135,19 @@ func (v *viewer) types(text string) {
 func TestTerminalIsRestored(t *testing.T) {
 	failed := errors.New("no answer")
 	for name, c := range map[string]struct {
-		end  func(v *viewer, interrupt func())
+		end  func(v *Viewer, interrupt func())
 		err  error
 		says string // of a panic
 	}{
-		"q":        {end: func(v *viewer, _ func()) { v.types("q") }},
-		"Ctrl-C":   {end: func(v *viewer, _ func()) { v.types("\x03") }},
-		"a signal": {end: func(_ *viewer, interrupt func()) { interrupt() }},
+		"q":        {end: func(v *Viewer, _ func()) { v.Types("q") }},
+		"Ctrl-C":   {end: func(v *Viewer, _ func()) { v.Types("\x03") }},
+		"a signal": {end: func(_ *Viewer, interrupt func()) { interrupt() }},
 		"an error": {err: failed},
 		"a panic":  {says: "of a look"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			screen, tty := OpenTerminal(t)
-			v := view(t, screen)
+			v := View(t, screen)
 			settings := func() unix.Termios {
 				var s *unix.Termios
 				_, err := control(tty, func(fd int) (_ int, err error) { s, err = unix.IoctlGetTermios(fd, unix.TCGETS); return 0, err })
@@ -174,8 +183,8 @@ func TestTerminalIsRestored(t *testing.T) {
 					return c.err
 				})
 			}()
-			v.await("\x1b[?1049h\x1b[?25l\x1b[?7l")
-			v.await("q quit")
+			v.Await("\x1b[?1049h\x1b[?25l\x1b[?7l")
+			v.Await("q quit")
 			if during := settings(); during.Lflag&(unix.ICANON|unix.ECHO) != 0 {
 				t.Errorf("keys are shown, or wait for Enter: %+v", during)
 			}
@@ -189,7 +198,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			if text, _ := paniced.(string); !strings.HasPrefix(text, c.says) || (c.says != "") != strings.Contains(text, "TestTerminalIsRestored") {
 				t.Errorf("it panics with %v", paniced)
 			}
-			v.await("\x1b[?7h\x1b[?25h\x1b[?1049l")
+			v.Await("\x1b[?7h\x1b[?25h\x1b[?1049l")
 			if after := settings(); after != before {
 				t.Errorf("the terminal is left as %+v, was %+v", after, before)
 			}
@@ -200,7 +209,7 @@ func TestTerminalIsRestored(t *testing.T) {
 // The screen follows the window, and keys what is typed.
 func TestTerminalFollows(t *testing.T) {
 	screen, tty := OpenTerminal(t)
-	v := view(t, screen)
+	v := View(t, screen)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- (&top{client: &client{where: "redis://h"}}).show(t.Context(), tty, tty, func(ctx context.Context, seen func(frame)) error {
@@ -209,18 +218,18 @@ func TestTerminalFollows(t *testing.T) {
 			return nil
 		})
 	}()
-	v.await("\r\n\x1b[K> short ")
-	v.await("q quit")
-	v.types("\r")
-	v.await("    buyer-0@web-1 (pid 4711) waits for ")
-	v.await("q quit")
-	v.types("\x1b[D\x1b[B")
-	v.await("\r\n\x1b[K> orders/")
-	v.await("q quit")
+	v.Await("\r\n\x1b[K> short ")
+	v.Await("q quit")
+	v.Types("\r")
+	v.Await("    buyer-0@web-1 (pid 4711) waits for ")
+	v.Await("q quit")
+	v.Types("\x1b[D\x1b[B")
+	v.Await("\r\n\x1b[K> orders/")
+	v.Await("q quit")
 	Resize(t, tty, 200, 10)
-	v.await("MODE ")
-	v.await("q quit")
-	v.types("q")
+	v.Await("MODE ")
+	v.Await("q quit")
+	v.Types("q")
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

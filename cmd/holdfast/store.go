@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,14 +23,16 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/locker/config"
+	"github.com/holdfast-go/holdfast/waiting"
 )
 
 // common are the flags of the commands that look at a store.
 type common struct {
 	backend, config, output string
 	quiet                   bool
-	argument                bool // backend is the argument URL, and not --backend
-	between                 bool // the command is of use between processes only
+	argument                bool           // backend is the argument URL, and not --backend
+	between                 bool           // the command is of use between processes only
+	within                  *time.Duration // how long a store may take to be up, if the flag is given
 }
 
 func (o *common) flags(cmd *cobra.Command) {
@@ -115,7 +118,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, &exitError{status: exitUsage, err: err, complete: true}
 	}
 	c := &client{url: f.Backend, where: f.Backend.String()}
-	if c.backend, c.config, err = openStore(ctx, f); err != nil {
+	if c.backend, c.config, err = o.reach(ctx, f); err != nil {
 		if errors.Is(err, backend.ErrInvalid) {
 			return nil, o.blame(err)
 		}
@@ -130,6 +133,31 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, err
 	}
 	return c, nil
+}
+
+// reach is openStore. A store that is not up yet is tried again for as long as the flags say.
+func (o *common) reach(ctx context.Context, f config.File) (backend.Backend, locker.Config, error) {
+	began := time.Now()
+	b, cfg, err := openStore(ctx, f) // which may take its time, where --wait is short
+	if o.within == nil || *o.within <= 0 || !errors.Is(err, backend.ErrUnavailable) {
+		return b, cfg, err
+	}
+	o.note("holdfast: waiting, %v", err)
+	limited, cancel := context.WithDeadline(ctx, began.Add(*o.within))
+	defer cancel()
+	for retry := waiting.NewBackoff(50*time.Millisecond, time.Second); waiting.Pause(limited, retry.Next()); {
+		b, cfg, again := openStore(limited, f)
+		if limited.Err() == nil && !errors.Is(again, backend.ErrUnavailable) || again == nil {
+			return b, cfg, again
+		}
+	}
+	return nil, cfg, cmp.Or(ctx.Err(), err)
+}
+
+// left is what is left of the time that a command may wait, now that its store is open. It is enough to
+// ask for a lock.
+func left(limit time.Duration, began time.Time) time.Duration {
+	return max(limit-time.Since(began), min(limit, time.Second))
 }
 
 // inMemory reports whether a store has its locks in the memory of one process. A quorum has them there
@@ -220,6 +248,7 @@ type exitError struct {
 	status   int
 	err      error
 	complete bool // err says itself what to do
+	of       death
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
