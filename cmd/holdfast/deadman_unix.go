@@ -65,7 +65,8 @@ func (d *deadman) tell(pid int, at time.Time) {
 	// In this order: a pause between the two makes it early.
 	now := bootClock()
 	left := time.Until(at)
-	_, _ = fmt.Fprintln(d.to, pid, int64(now+left)) // fails if it was killed
+	_ = d.to.SetWriteDeadline(time.Now().Add(time.Second / 10)) // as somebody may have stopped it
+	_, _ = fmt.Fprintln(d.to, pid, int64(now+left))             // fails if somebody killed it
 }
 
 // disarm returns when it can kill nobody any more.
@@ -113,7 +114,7 @@ func watchOver(from *os.File) error {
 		case o, open = <-orders:
 			if open {
 				last = o
-				alarm.set(time.Duration(o.at))
+				alarm.set(time.Duration(o.at)) // safeguard: run-deadman-time
 			}
 		case <-alarm.over:
 			open = false
@@ -122,5 +123,5 @@ func watchOver(from *os.File) error {
 	if last.pid == 0 {
 		return nil // there was no command yet
 	}
-	return syscall.Kill(-last.pid, syscall.SIGKILL)
+	return syscall.Kill(-last.pid, syscall.SIGKILL) // safeguard: run-deadman
 }

@@ -30,9 +30,9 @@ type runner struct {
 	noWait, shared, lead                   bool
 	permits, weight, conflict              int
 
-	argv        []string // CMD and its arguments
-	trace       *runTracer
-	unconfirmed bool // a release was not answered, and people were told
+	argv  []string // CMD and its arguments
+	trace *runTracer
+	over  time.Time // when CMD ended
 }
 
 // What CMD finds in its environment.
@@ -284,12 +284,13 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 	if err := r.can(c); err != nil {
 		return err
 	}
-	if err := c.nested(ctx, key); err != nil {
+	if err := c.nested(ctx, key, !r.shared && r.permits == 0); err != nil {
 		return err
 	}
 	teller.store = c.url
-	if r.wait > 0 {
-		r.wait = left(r.wait, began)
+	full := r.wait
+	if full > 0 {
+		r.wait = left(full, began)
 	}
 	for {
 		err = r.once(ctx, c, key, path)
@@ -298,14 +299,16 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 			return err
 		}
 		r.note("holdfast: %v; waiting to lead again", ended)
+		r.wait = full
 	}
 }
 
-// closeStore gives the store a moment for a release that it owes an answer to, unless it had that
-// already. Then the process ends, and with it what a client would wait for.
+// closeStore gives the store a moment for a release that it owes an answer to, or what is left of that
+// since CMD ended. Then the process ends, and with it what a client would wait for.
 func (r *runner) closeStore(c *client) {
-	if r.unconfirmed {
-		return
+	limit := releaseLimit
+	if !r.over.IsZero() {
+		limit -= time.Since(r.over)
 	}
 	closed := make(chan struct{})
 	go func() {
@@ -314,14 +317,14 @@ func (r *runner) closeStore(c *client) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(releaseLimit):
+	case <-time.After(limit):
 	}
 }
 
-// nested refuses a lock that the run holds which this process is part of: that run waits for its
-// command to end, and the command would wait for the lock. If the store does not tell who holds, the
-// answer is unknown, and an error too.
-func (c *client) nested(ctx context.Context, key string) error {
+// nested refuses a lock that the run holds which this process is part of, if one of the two is to have it
+// alone: that run waits for its command to end, and the command would wait for the lock. If the store does
+// not tell who holds, the answer is unknown, and an error too.
+func (c *client) nested(ctx context.Context, key string, alone bool) error {
 	token, err := strconv.ParseUint(os.Getenv(envToken), 10, 64)
 	if err != nil || os.Getenv(envKey) != key {
 		return nil
@@ -331,7 +334,7 @@ func (c *client) nested(ctx context.Context, key string) error {
 		return c.failure(err)
 	}
 	for _, h := range s.Holders {
-		if h.Token == token && h.Mode == backend.Exclusive {
+		if h.Token == token && (alone || h.Mode == backend.Exclusive) { // safeguard: run-nested
 			return exit(exitNotAcquired,
 				"%s is held by the holdfast that runs this command, token %d: it would wait for itself", printable(key), token)
 		}
@@ -364,11 +367,12 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	var until time.Time
 	var lost, failed, err error
 	ran, l := false, &lock{client: c, try: r.noWait}
+	r.over = time.Time{}
 	work := func(held context.Context, _ struct{}) error {
 		ran = true
 		status, of, lost, failed = r.under(l.guard, c, key, path, traceEnv(held))
-		until = l.guard.Until()
-		return lost // so that a run that was cut off does not count for Once
+		until, r.over = l.guard.Until(), time.Now()
+		return cmp.Or(lost, failed) // so that a run that was cut off, or never began, does not count for Once
 	}
 	if r.oncePer > 0 {
 		_, err = locker.Once(ctx, l, key, r.oncePer, work, r.options()...)
@@ -388,7 +392,6 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending
 		return &exitError{status: exitLost, err: err}
 	case err != nil: // the lease runs out by itself, and the command has done its work
-		r.unconfirmed = true
 		r.note("holdfast: %s: %s", printable(key), r.unreleased(err, time.Until(until)))
 	}
 	if status != 0 {
@@ -559,7 +562,7 @@ func (w *work) after(e ending) (of death) {
 		}
 		w.late.Reset(0)
 	}
-	if w.lost != nil {
+	if w.lost != nil { // safeguard: run-rest
 		w.killRest(w.late.C)
 	}
 	return of

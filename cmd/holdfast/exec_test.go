@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,9 +192,13 @@ func TestRunInRun(t *testing.T) {
 	run := func(key, url string, more ...string) []string {
 		return append([]string{binary, "run", key, "--backend", url}, more...)
 	}
-	for _, flags := range [][]string{{"--no-wait"}, nil, {"--wait=1h"}, {"--shared"}, {"--once-per=1h"}} {
+	for _, flags := range [][]string{{"--no-wait"}, nil, {"--wait=1h"}, {"--shared"}, {"--once-per=1h"}, {"--wait=2h"}} {
 		inner := append(run("k", url, flags...), "echo", "in")
-		o := holdfast(t, append(run("k", url)[1:], inner...)...).want(t, 75)
+		outer := run("k", url)
+		if slices.Equal(flags, []string{"--wait=2h"}) {
+			outer = run("k", url, "--shared")
+		}
+		o := holdfast(t, append(outer[1:], inner...)...).want(t, 75)
 		if o.out != "" || !strings.Contains(o.err, "k is held by the holdfast that runs this command, token 1") || strings.Contains(o.err, "waiting") {
 			t.Fatalf("%v: %s%s", flags, o.out, o.err)
 		}
@@ -373,8 +378,14 @@ func TestRunEndsBeforeTheLease(t *testing.T) {
 		runtime.Gosched()
 	}
 	t.Logf("killed %v after the server stopped", time.Since(paused)) // a TTL after the last renewal at most
-	if status, _, errs := j.end(); status != 76 || !strings.Contains(errs, "not confirmed") {
+	dead := time.Now()
+	status, _, errs := j.end()
+	if status != 76 || !strings.Contains(errs, "not confirmed") {
 		t.Errorf("%d, %q", status, errs)
+	}
+	// Half a minute is how long an Unlock takes that goes on trying.
+	if took := time.Since(dead); took > 15*time.Second {
+		t.Errorf("it ends %v after its command", took)
 	}
 }
 

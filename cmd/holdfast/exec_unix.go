@@ -17,7 +17,7 @@ const terminate = syscall.SIGTERM
 // to end, and killed, with it. The group of the shell, ours, keeps the terminal until the command wants
 // it: see terminal_unix.go.
 //
-// All but await is for the goroutine that started it.
+// All but await is for the goroutine that started it, which is locked to its thread.
 type process struct {
 	pid       int
 	signals   chan os.Signal      // to us: the command's, or about the terminal; see heed
@@ -100,7 +100,7 @@ func (p *process) signal(s os.Signal) {
 	}
 	switch s {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
-		p.goOn()
+		p.goOn() // safeguard: run-told-stopped
 	}
 }
 
@@ -116,7 +116,7 @@ func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
 func (p *process) finish(end ending) (of death) {
 	had := p.takeBack()
 	if s := end.signal; s == syscall.SIGINT || s == syscall.SIGQUIT {
-		of = death{of: s, group: had}
+		of = death{of: s, group: had} // safeguard: run-group
 	}
 	// In this order: until it is reaped, its number is no other process's, which could be killed.
 	p.deadman.disarm()

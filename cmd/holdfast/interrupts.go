@@ -32,7 +32,7 @@ func asksToEnd() []os.Signal {
 	// Go keeps SIGHUP and SIGINT ignored, and tells; the others it handles before anybody can look. A
 	// shell ignores SIGQUIT where it ignores SIGINT.
 	if quit := syscall.SIGQUIT; signal.Ignored(os.Interrupt) {
-		signal.Ignore(quit)
+		signal.Ignore(quit) // safeguard: run-ignored
 	}
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }

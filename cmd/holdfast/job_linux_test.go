@@ -40,8 +40,9 @@ var sessions atomic.Int64
 // busy.
 const shortTTL = 4 * time.Second
 
-// work is a command that is at work until work is over: it tells its number, and ends with 3.
-const work = `echo $$ >number; mv number begun; while [ -e go ]; do sleep 0.02; done; exit 3`
+// work is a command that is at work until work is over: it tells its number, and ends with 3. It is for
+// bash and starts no other program: a dash that is stopped between vfork and exec does not stop.
+const work = `echo $$ >begun; while [ -e go ]; do read -t 0.02 _ <>idle; done; exit 3`
 
 func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *session {
 	t.Helper()
@@ -52,6 +53,10 @@ func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *sessio
 	}
 	s.write("go", "")
 	s.write("work", work)
+	s.write("sleep", "echo $$ >begun; exec sleep 1h")
+	if err := syscall.Mkfifo(filepath.Join(s.dir, "idle"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	screen, tty := holdfastmain.OpenTerminal(t)
 	s.screen, s.view = screen, holdfastmain.View(t, screen)
 	s.shell = exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "--noediting", "-i")
@@ -184,7 +189,7 @@ var situations = []struct {
 		s.write("front", `set -- $(sed 's/.*) //' /proc/self/stat); [ $3 = $6 ]`) // its group, and the terminal's
 		s.types("$LOCK sh -c 'until sh front; do sleep 0.02; done; exit 3'")
 		s.ends(3)
-		s.types("$LOCK sh -c 'until sh front; do sleep 0.02; done; . ./work'")
+		s.types("$LOCK bash -c 'until sh front; do sleep 0.02; done; . ./work'")
 		s.begun()
 		s.types("\x1a")
 		s.view.Await("Stopped")
@@ -212,13 +217,13 @@ var situations = []struct {
 		s.ends(3)
 	}},
 	{"… and nobody can give it", time.Hour, func(s *session) {
-		s.types("($LOCK sh -c 'echo $$ >number; mv number begun; read x </dev/tty; exit 3' &)")
+		s.types("($LOCK sh -c 'echo $$ >begun; read x </dev/tty; exit 3' &)")
 		s.isDead(s.begun())
 		s.isFree()
 	}},
 	{"a pipe to a pager", shortTTL, func(s *session) {
 		s.write("pager", `read key </dev/tty; echo key $key; cat >/dev/null; exit 5`)
-		s.types("$LOCK sh work | sh pager")
+		s.types("$LOCK bash work | sh pager")
 		pid := s.begun()
 		s.staysHeld()
 		s.isAlive(pid)
@@ -242,7 +247,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"Ctrl-C in a script", time.Hour, func(s *session) {
-		s.write("script", "$LOCK sh work\necho NEXT >next\n")
+		s.write("script", "$LOCK bash work\necho NEXT >next\n")
 		for _, shell := range []string{"sh", "bash"} {
 			s.types(shell + " script")
 			s.begun()
@@ -255,7 +260,7 @@ var situations = []struct {
 		}
 	}},
 	{"… where CMD has the terminal", time.Hour, func(s *session) {
-		s.write("script", "$LOCK sh -c 'read x </dev/tty; . ./work'\necho NEXT >next\n")
+		s.write("script", "$LOCK bash -c 'read x </dev/tty; . ./work'\necho NEXT >next\n")
 		for _, shell := range []string{"sh", "bash"} {
 			s.types(shell + " script")
 			s.types("typed")
@@ -269,7 +274,7 @@ var situations = []struct {
 		}
 	}},
 	{"… in a loop", time.Hour, func(s *session) {
-		s.types("for i in 1 2 3; do $LOCK sh work; echo NEXT >next; done")
+		s.types("for i in 1 2 3; do $LOCK bash work; echo NEXT >next; done")
 		s.begun()
 		s.types("\x03")
 		s.ends(130)
@@ -279,9 +284,9 @@ var situations = []struct {
 		}
 	}},
 	{"… while it waits", time.Hour, func(s *session) {
-		s.types("$LOCK sh work &")
+		s.types("$LOCK bash work &")
 		s.begun()
-		s.write("script", "echo $$ >number; mv number waits; $LOCK true\necho NEXT >next\n")
+		s.write("script", "echo $$ >waits; $LOCK true\necho NEXT >next\n")
 		s.types("sh script")
 		if !s.flock {
 			s.view.Await("waiting, held by")
@@ -298,7 +303,7 @@ var situations = []struct {
 		}
 	}},
 	{"… and CMD ignores it", time.Hour, func(s *session) {
-		s.types("$LOCK sh -c 'trap \"\" INT; . ./work'")
+		s.types("$LOCK bash -c 'trap \"\" INT; . ./work'")
 		pid := s.begun()
 		s.types("\x03\x03")
 		s.isHeld()
@@ -308,21 +313,21 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"… and CMD does its own", time.Hour, func(s *session) {
-		s.types("$LOCK sh -c 'trap \"echo told; exit 7\" INT; . ./work'")
+		s.types("$LOCK bash -c 'trap \"echo told; exit 7\" INT; . ./work'")
 		s.begun()
 		s.types("\x03")
 		s.view.Await("told\r\n")
 		s.ends(map[bool]int{true: 130, false: 7}[s.flock])
 	}},
 	{`Ctrl-\`, time.Hour, func(s *session) {
-		s.types("$LOCK sh work")
+		s.types("$LOCK sh sleep") // bash ignores it
 		s.begun()
 		s.types("\x1c")
 		s.ends(131)
 		s.isFree()
 	}},
 	{"Ctrl-Z and fg", time.Hour, func(s *session) {
-		s.types("$LOCK sh work")
+		s.types("$LOCK bash work")
 		pid := s.begun()
 		s.types("\x1a")
 		s.view.Await("Stopped")
@@ -333,7 +338,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"Ctrl-Z, and fg after a TTL", shortTTL, func(s *session) {
-		s.types("$LOCK sh work")
+		s.types("$LOCK bash work")
 		pid := s.begun()
 		s.types("\x1a")
 		s.view.Await("Stopped")
@@ -354,14 +359,14 @@ var situations = []struct {
 		s.ends(76)
 	}},
 	{"the terminal is closed", time.Hour, func(s *session) {
-		s.types("$LOCK sh -c 'echo $$ >number; mv number begun; read x </dev/tty; . ./work'")
+		s.types("$LOCK bash -c 'echo $$ >begun; read x </dev/tty; . ./work'")
 		pid := s.begun()
 		_ = s.screen.Close()
 		s.isDead(pid)
 		s.isFree()
 	}},
 	{"… on a stopped job", time.Hour, func(s *session) {
-		s.types("$LOCK sh work")
+		s.types("$LOCK bash work")
 		pid := s.begun()
 		s.types("\x1a")
 		s.view.Await("Stopped")
@@ -370,7 +375,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"`nohup … &`", time.Hour, func(s *session) {
-		s.types("nohup $LOCK sh work >/dev/null 2>&1 &")
+		s.types("nohup $LOCK bash work >/dev/null 2>&1 &")
 		pid := s.begun()
 		_ = s.screen.Close()
 		_ = s.shell.Wait()
@@ -381,7 +386,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"`&` in a script, and Ctrl-C or Ctrl-\\", time.Hour, func(s *session) {
-		s.write("script", "$LOCK sh work &\nwait\n")
+		s.write("script", "$LOCK bash work &\nwait\n")
 		for key, status := range map[string]int{"\x03": 130, "\x1c": 131} {
 			s.types("sh script")
 			pid := s.begun()
@@ -404,7 +409,7 @@ var situations = []struct {
 		s.ends(3)
 	}},
 	{"`timeout`", time.Hour, func(s *session) {
-		s.types("timeout 1h $LOCK sh work &")
+		s.types("timeout 1h $LOCK bash work &")
 		s.begun()
 		s.types("kill -ALRM $!; wait $!") // the hour is over
 		s.ends(124)
@@ -437,7 +442,7 @@ var situations = []struct {
 	}},
 	{"TERM or HUP to it", time.Hour, func(s *session) {
 		for sig, status := range map[string]int{"TERM": 143, "HUP": 129} {
-			s.types("$LOCK sh -c 'trap \"exit 7\" " + sig + "; . ./work' & echo pid $!")
+			s.types("$LOCK bash -c 'trap \"exit 7\" " + sig + "; . ./work' & echo pid $!")
 			pid := s.begun()
 			s.types("kill -" + sig + " $!; wait $!")
 			if !s.flock {
@@ -455,7 +460,7 @@ var situations = []struct {
 		}
 	}},
 	{"STOP to it, for a TTL", shortTTL, func(s *session) {
-		s.types("$LOCK sh work &")
+		s.types("$LOCK bash work &")
 		pid := s.begun()
 		s.types("kill -STOP $!")
 		if s.flock {
@@ -475,8 +480,8 @@ var situations = []struct {
 		s.ends(76)
 	}},
 	{"KILL to it", shortTTL, func(s *session) {
-		s.write("two", "while [ -e go ]; do sleep 0.02; done & echo $! >other; . ./work")
-		s.types("$LOCK sh two &")
+		s.write("two", "while [ -e go ]; do read -t 0.02 _ <>idle; done & echo $! >other; . ./work")
+		s.types("$LOCK bash two &")
 		pid := s.begun()
 		other := s.file("other")
 		s.types("kill -KILL $!")
@@ -492,7 +497,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"STOP to CMD", shortTTL, func(s *session) {
-		s.types("$LOCK sh work &")
+		s.types("$LOCK bash work &")
 		pid := s.begun()
 		s.types("kill -STOP " + pid)
 		s.staysHeld()
@@ -502,7 +507,7 @@ var situations = []struct {
 		s.ends(3)
 	}},
 	{"CMD leaves a process behind", time.Hour, func(s *session) {
-		s.types("$LOCK sh -c 'sh work & exit 5'")
+		s.types("$LOCK bash -c 'bash work & exit 5'")
 		pid := s.begun()
 		s.ends(5)
 		if s.flock {
@@ -513,7 +518,7 @@ var situations = []struct {
 		s.isAlive(pid)
 	}},
 	{"another holds it", time.Hour, func(s *session) {
-		s.types("$LOCK sh work &")
+		s.types("$LOCK bash work &")
 		s.begun()
 		s.types(strings.Join(append([]string{s.lock[0]}, map[bool][]string{
 			true: {"-n", "-E", "9", "lock"}, false: {"run", s.key, "--no-wait", "-E", "9"},
@@ -576,11 +581,24 @@ func TestSituationsAreTold(t *testing.T) {
 	}
 }
 
+// A command that is stopped is told to end all the same.
+func TestStoppedCommandIsTold(t *testing.T) {
+	t.Parallel()
+	for sig, status := range map[string]int{"HUP": 129, "INT": 130, "QUIT": 131, "TERM": 143} {
+		s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, time.Hour)
+		s.types("$LOCK sh sleep &")
+		pid := s.begun()
+		s.types("kill -STOP " + pid + "; kill -" + sig + " $!; wait $!")
+		s.ends(status)
+		s.isFree()
+	}
+}
+
 // A run inside of a run, of another key, on a terminal: both stop and go on with the job, and the terminal
 // goes through both.
 func TestJobInAJob(t *testing.T) {
 	s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, time.Hour)
-	s.types("$LOCK " + binary + " run inner sh -c 'read x </dev/tty; echo got $x; . ./work'")
+	s.types("$LOCK " + binary + " run inner bash -c 'read x </dev/tty; echo got $x; . ./work'")
 	s.types("typed")
 	s.view.Await("got typed\r\n")
 	pid := s.begun()
@@ -600,8 +618,8 @@ func TestWhatIsLeftAtALoss(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []string{"exit 0", ":"} { // when it is told to
 		s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, shortTTL)
-		s.write("left", "trap '"+ends+"' TERM; echo $$ >own; mv own other; while [ -e go ]; do sleep 0.02; done")
-		s.types("$LOCK --kill-after 1s sh -c 'sh left & trap \"exit 9\" TERM; . ./work'")
+		s.write("left", "trap '"+ends+"' TERM; echo $$ >other; while [ -e go ]; do read -t 0.02 _ <>idle; done")
+		s.types("$LOCK --kill-after 1s bash -c 'bash left & trap \"exit 9\" TERM; . ./work'")
 		pid, other := s.begun(), s.file("other")
 		holdfast(t, "release", s.key, "--force", "--backend", s.url).want(t, 0)
 		s.view.Await("the command was ended")
@@ -642,10 +660,10 @@ func TestRunOnAServerThatRefuses(t *testing.T) {
 	} {
 		srv := testserver.Redis(t)
 		s := newSession(t, srv.URL(), false, shortTTL)
-		s.types("$LOCK sh work")
+		s.types("$LOCK bash work")
 		pid := s.begun()
 		srv.MustDo(refuse...)
-		o := holdfast(t, "run", "other", "--backend", srv.URL(), "echo", "in").want(t, 77)
+		o := holdfast(t, "run", "other", "--no-wait", "--backend", srv.URL(), "echo", "in").want(t, 77)
 		if o.out != "" {
 			t.Errorf("%s: %s%s", name, o.out, o.err)
 		}

@@ -8,6 +8,6 @@ import (
 
 func main() {
 	status, end := run(sent.watch(context.Background()), os.Args[1:])
-	end.die()
+	end.die() // safeguard: run-dies
 	os.Exit(status)
 }

@@ -42,6 +42,13 @@ func byDefault(s syscall.Signal) bool {
 	return false
 }
 
+// withoutTTOU calls f while SIGTTOU is ignored. One that comes meanwhile is missed.
+func (p *process) withoutTTOU(f func()) {
+	signal.Ignore(syscall.SIGTTOU)
+	f()
+	signal.Notify(p.signals, syscall.SIGTTOU)
+}
+
 func parentOf(int) (int, error) { return 0, errors.ErrUnsupported }
 
 func ownPath() (string, error) { return os.Executable() }

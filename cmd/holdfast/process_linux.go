@@ -66,6 +66,16 @@ func byDefault(s syscall.Signal) bool {
 	return errno == 0
 }
 
+// withoutTTOU calls f while SIGTTOU is blocked, in our thread alone: it may be for others in our group too.
+func (p *process) withoutTTOU(f func()) {
+	var old unix.Sigset_t
+	set := unix.Sigset_t{}
+	set.Val[0] = 1 << (unix.SIGTTOU - 1)
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old)
+	f()
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+}
+
 // parentOf is the process that has started pid, or looks after it since.
 func parentOf(pid int) (int, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -40,19 +40,33 @@ func onTerminal(f func(tty int) error) error {
 	return f(tty)
 }
 
-// foreground makes group to the terminal's foreground group if from is that now, and reports whether it
-// did.
-func foreground(from, group int) (done bool) {
-	return nil == onTerminal(func(tty int) error {
-		now, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
-		switch {
-		case err != nil:
-			return err
-		case now != from:
-			return unix.EPERM
-		}
-		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group)
+// inFront reports whether group is the terminal's foreground group.
+func inFront(group int) bool {
+	return nil == onTerminal(func(tty int) error { return isFront(tty, group) })
+}
+
+func isFront(tty, group int) error {
+	switch now, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP); {
+	case err != nil:
+		return err
+	case now != group:
+		return unix.EPERM
+	}
+	return nil
+}
+
+// hand makes the group to the terminal's foreground group if from is that, and reports whether it did. A
+// background group that does so is stopped by SIGTTOU, unless that is blocked.
+func (p *process) hand(from, to int) (done bool) {
+	p.withoutTTOU(func() {
+		done = nil == onTerminal(func(tty int) error {
+			if err := isFront(tty, from); err != nil {
+				return err
+			}
+			return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, to)
+		})
 	})
+	return done
 }
 
 // alone reports whether we are a job of a shell that is not a script, with nobody at the other end of a pipe.
@@ -72,7 +86,7 @@ func alone() bool {
 // it to give, and lets it go on.
 func (p *process) lend(s syscall.Signal) bool {
 	wants := s == syscall.SIGTTIN || s == syscall.SIGTTOU
-	if !wants || !foreground(unix.Getpgrp(), p.pid) && !foreground(p.pid, p.pid) {
+	if !wants || !p.hand(unix.Getpgrp(), p.pid) && !inFront(p.pid) { // safeguard: run-lend
 		return false
 	}
 	p.goOn()
@@ -80,18 +94,13 @@ func (p *process) lend(s syscall.Signal) bool {
 }
 
 // takeBack makes our group the foreground one if the command's is, and reports whether it was.
-func (p *process) takeBack() bool {
-	// Who is in the background and asks for the foreground is stopped for it, unless SIGTTOU is ignored.
-	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Notify(p.signals, syscall.SIGTTOU)
-	return foreground(p.pid, unix.Getpgrp())
-}
+func (p *process) takeBack() bool { return p.hand(p.pid, unix.Getpgrp()) }
 
 // heed does what a signal to us asks for.
 func (p *process) heed(s os.Signal) {
 	switch s {
 	case syscall.SIGTTIN, syscall.SIGTTOU: // to all of our group, as one of it wants the terminal
-		if p.takeBack() || foreground(unix.Getpgrp(), unix.Getpgrp()) {
+		if p.takeBack() || inFront(unix.Getpgrp()) { // safeguard: run-take-back
 			_ = syscall.Kill(0, syscall.SIGCONT)
 			return
 		}
@@ -163,7 +172,7 @@ func (p *process) resume(s syscall.Signal) {
 // front gives the command the terminal before it asks, if nobody else can.
 func (p *process) front() {
 	if alone() {
-		foreground(unix.Getpgrp(), p.pid)
+		p.hand(unix.Getpgrp(), p.pid)
 	}
 }
 

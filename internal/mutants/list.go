@@ -376,6 +376,22 @@ var others = []mutant{
 		Name: "run locks in the memory of each process", At: "between-processes", Find: condition, Put: never,
 		Test: "./cmd/holdfast MemoryLocks",
 	},
+	{Name: "run: nobody kills a command whose holdfast is killed", At: "run-deadman", Find: `syscall\.SIGKILL`, Put: "0", Test: "./cmd/holdfast Situations/KILL_to_it/file"},
+	{
+		Name: "run: a command outlives its lease where holdfast is stopped", At: "run-deadman-time", Find: statement, Put: skipped,
+		Test: "./cmd/holdfast Situations/STOP_to_it/file",
+	},
+	{Name: "run: a script goes on after Ctrl-C", At: "run-dies", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/Ctrl-C_in_a_script/file"},
+	{
+		Name: "run: a script goes on after a Ctrl-C that its command alone got", At: "run-group", Find: `, group: \w+`, Put: "",
+		Test: "./cmd/holdfast Situations/has_the_terminal/file",
+	},
+	{Name: "run: what is left of a command lives on at a loss", At: "run-rest", Find: condition, Put: never, Test: "./cmd/holdfast WhatIsLeft"},
+	{Name: "run: a stopped command cannot be told to end", At: "run-told-stopped", Find: statement, Put: skipped, Test: "./cmd/holdfast StoppedCommandIsTold"},
+	{Name: "run: a command that asks on the terminal is stopped", At: "run-lend", Find: condition, Put: always, Test: "./cmd/holdfast Situations/asks_on_the_terminal/file"},
+	{Name: "run: a pager that wants the terminal back is stopped", At: "run-take-back", Find: condition, Put: never, Test: "./cmd/holdfast Situations/asks_too/file"},
+	{Name: "run: an ignored SIGQUIT ends the command", At: "run-ignored", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/in_a_script,_and/file"},
+	{Name: "run: waits for the run that it is in", At: "run-nested", Find: `\(\w+ \|\| (.*)\) \{`, Put: "$1 {", Test: "./cmd/holdfast RunInRun"},
 	{
 		Name: "a deadlock is told without a second look at it", At: "deadlock-again", Find: condition, Put: never,
 		Test: "./locker NoDeadlockIfOneLetsGo",
