@@ -486,7 +486,7 @@ type work struct {
 
 	latest time.Time // when somebody else kills the command if we cannot
 
-	watch   *time.Timer // a grace before the lease ends
+	watch   *time.Timer // the next look
 	longest *time.Timer // MaxHold
 	late    *time.Timer // the command had its time to end
 }
@@ -526,12 +526,13 @@ func (w *work) finishes() (status int, of death) {
 	}
 }
 
-// look sees whether the lease was renewed, a grace before it ends.
+// look sees whether the lease was renewed: some times while it lasts, so that the promise is never old, and
+// a grace before it ends.
 func (w *work) look() {
 	left := time.Until(w.g.Until())
-	if left > w.grace {
+	if spare := left - w.grace; spare > 0 {
 		w.promise()
-		w.watch.Reset(left - w.grace)
+		w.watch.Reset(min(spare, max(spare/2, w.grace/4)))
 		return
 	}
 	// Renewals fail. The command gets the rest of the lease to end.

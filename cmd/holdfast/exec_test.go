@@ -192,10 +192,10 @@ func TestRunInRun(t *testing.T) {
 	run := func(key, url string, more ...string) []string {
 		return append([]string{binary, "run", key, "--backend", url}, more...)
 	}
-	for _, flags := range [][]string{{"--no-wait"}, nil, {"--wait=1h"}, {"--shared"}, {"--once-per=1h"}, {"--wait=2h"}} {
+	for _, flags := range [][]string{{"--no-wait"}, nil, {"--wait=1h"}, {"--shared"}, {"--once-per=1h"}, {"--wait=1s"}} {
 		inner := append(run("k", url, flags...), "echo", "in")
 		outer := run("k", url)
-		if slices.Equal(flags, []string{"--wait=2h"}) {
+		if slices.Equal(flags, []string{"--wait=1s"}) {
 			outer = run("k", url, "--shared")
 		}
 		o := holdfast(t, append(outer[1:], inner...)...).want(t, 75)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -70,12 +71,26 @@ func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *sessio
 	t.Cleanup(func() {
 		_ = os.Remove(filepath.Join(s.dir, "go")) // all work is over
 		_ = screen.Close()                        // and all who read from the terminal
-		_ = s.shell.Process.Kill()
+		s.killAll()
 		_ = s.shell.Wait()
 	})
 	s.types("stty -echo; echo rea''dy")
 	s.view.Await("ready\r\n")
 	return s
+}
+
+// killAll kills what is left of the session, also by a test that fails.
+func (s *session) killAll() {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		stat, _ := os.ReadFile(path)
+		pid, _, _ := strings.Cut(string(stat), " ")
+		_, after, _ := strings.Cut(string(stat), ") ")
+		n, err := strconv.Atoi(pid)
+		if f := strings.Fields(after); err == nil && len(f) > 3 && f[3] == strconv.Itoa(s.shell.Process.Pid) { // state, parent, group, session
+			_ = syscall.Kill(n, syscall.SIGKILL)
+		}
+	}
 }
 
 // types types a line.
@@ -85,7 +100,10 @@ func (s *session) types(line string) { s.view.Types(line + "\n") }
 func (s *session) ends(status int) {
 	s.t.Helper()
 	s.types("echo status $?")
-	s.view.Await(fmt.Sprintf("status %d\r\n", status))
+	s.view.Await("status ")
+	if got := s.view.Until("\r\n"); got != strconv.Itoa(status) {
+		s.t.Fatalf("it ends with %s, want %d", got, status)
+	}
 }
 
 func (s *session) write(name, text string) {
@@ -386,7 +404,7 @@ var situations = []struct {
 		s.isFree()
 	}},
 	{"`&` in a script, and Ctrl-C or Ctrl-\\", time.Hour, func(s *session) {
-		s.write("script", "$LOCK bash work &\nwait\n")
+		s.write("script", "$LOCK sh sleep &\nwait\n")
 		for key, status := range map[string]int{"\x03": 130, "\x1c": 131} {
 			s.types("sh script")
 			pid := s.begun()
@@ -394,10 +412,9 @@ var situations = []struct {
 			s.ends(status)
 			s.isAlive(pid)
 			s.isHeld()
-			s.over()
+			s.types("kill " + pid)
 			s.isDead(pid)
 			s.isFree()
-			s.write("go", "")
 		}
 	}},
 	{"`$(…)`", time.Hour, func(s *session) {

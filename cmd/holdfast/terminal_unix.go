@@ -143,8 +143,8 @@ func (p *process) suspend(s syscall.Signal) bool {
 	case <-p.continued: // earlier
 	default:
 	}
-	if s == syscall.SIGSTOP { // which would also stop those in our group that no shell has started
-		s = syscall.SIGTSTP
+	if s == syscall.SIGSTOP { // by itself, as the "suspend" of a shell does
+		s = syscall.SIGTSTP // which the others may handle
 	}
 	stops := byDefault(s)
 	_ = syscall.Kill(0, s)

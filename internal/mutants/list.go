@@ -383,7 +383,7 @@ var others = []mutant{
 	},
 	{Name: "run: a script goes on after Ctrl-C", At: "run-dies", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/Ctrl-C_in_a_script/file"},
 	{
-		Name: "run: a script goes on after a Ctrl-C that its command alone got", At: "run-group", Find: `, group: \w+`, Put: "",
+		Name: "run: a script goes on after a Ctrl-C that its command alone got", At: "run-group", Find: `: (\w+), (\w+): (\w+)\}`, Put: ": $1, $2: $3 && false}",
 		Test: "./cmd/holdfast Situations/has_the_terminal/file",
 	},
 	{Name: "run: what is left of a command lives on at a loss", At: "run-rest", Find: condition, Put: never, Test: "./cmd/holdfast WhatIsLeft"},
