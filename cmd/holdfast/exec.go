@@ -459,14 +459,15 @@ func (r *runner) under(
 	hold := g.Hold()
 	env = append(append(os.Environ(), env...), envKey+"="+key, envToken+"="+strconv.FormatUint(hold.Token, 10))
 	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
+	var other *exitError
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.As(err, &other): // not because of CMD
 		return 0, of, nil, err
 	case err != nil:
 		return 0, of, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
 	w := &work{
-		process: p, g: g, grace: min(r.killAfter, time.Until(g.Until())/3),
+		process: p, g: g, note: r.note, grace: min(r.killAfter, time.Until(g.Until())/3),
 		watch: time.NewTimer(0), longest: time.NewTimer(c.config.MaxHold), late: time.NewTimer(0),
 	}
 	if w.late.Stop(); c.config.MaxHold == 0 {
@@ -481,10 +482,12 @@ func (r *runner) under(
 type work struct {
 	*process
 	g     *locker.Guard[struct{}]
+	note  func(format string, args ...any)
 	grace time.Duration // how long the command has to end
 	lost  error         // why the lock ended before the command; then the command is to end
 
 	latest time.Time // when somebody else kills the command if we cannot
+	alone  bool      // nobody would, and people were told
 
 	watch   *time.Timer // the next look
 	longest *time.Timer // MaxHold
@@ -542,7 +545,10 @@ func (w *work) look() {
 // promise has the command killed by somebody else if we cannot, at the time when we would.
 func (w *work) promise() {
 	w.latest = w.g.Until().Add(-w.grace / 10)
-	w.kills(w.latest)
+	if err := w.kills(w.latest); err != nil && !w.alone { // safeguard: run-alone
+		w.alone = true
+		w.note("holdfast: the process that ends the command if holdfast is stopped is gone: %v", err)
+	}
 }
 
 // end tells the command to end within a time. It is called once: what comes later must not change that.

@@ -62,7 +62,7 @@ func (p *process) finish(ending) death {
 	return death{}
 }
 
-func (p *process) kills(time.Time) {}
+func (p *process) kills(time.Time) error { return nil }
 
 func (p *process) killRest(<-chan time.Time) {}
 

@@ -55,7 +55,7 @@ func start(path string, argv, env []string, keep ...*os.File) (*process, error) 
 	var err error
 	if p.deadman, err = startDeadman(); err != nil {
 		p.release()
-		return nil, err
+		return nil, exit(exitFailed, "cannot start the process that ends the command if holdfast is stopped: %w", err)
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	endWithParent(attr)
@@ -90,8 +90,8 @@ func (p *process) await() {
 	}
 }
 
-// kills says when the command is to be killed if we cannot do it.
-func (p *process) kills(at time.Time) { p.deadman.tell(p.pid, at) }
+// kills says when the command is to be killed if we cannot do it. It fails if nobody will.
+func (p *process) kills(at time.Time) error { return p.deadman.tell(p.pid, at) }
 
 // signal sends s to the command's process group. What asks it to end reaches it even if it is stopped.
 func (p *process) signal(s os.Signal) {

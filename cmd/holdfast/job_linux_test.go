@@ -81,16 +81,24 @@ func newSession(t *testing.T, url string, flock bool, ttl time.Duration) *sessio
 
 // killAll kills what is left of the session, also by a test that fails.
 func (s *session) killAll() {
+	for _, pid := range processes(func(_, session string) bool { return session == strconv.Itoa(s.shell.Process.Pid) }) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// processes are those with such a parent and session.
+func processes(which func(parent, session string) bool) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range all {
 		stat, _ := os.ReadFile(path)
 		pid, _, _ := strings.Cut(string(stat), " ")
 		_, after, _ := strings.Cut(string(stat), ") ")
 		n, err := strconv.Atoi(pid)
-		if f := strings.Fields(after); err == nil && len(f) > 3 && f[3] == strconv.Itoa(s.shell.Process.Pid) { // state, parent, group, session
-			_ = syscall.Kill(n, syscall.SIGKILL)
+		if f := strings.Fields(after); err == nil && len(f) > 3 && which(f[1], f[3]) { // state, parent, group, session
+			pids = append(pids, n)
 		}
 	}
+	return pids
 }
 
 // types types a line.
@@ -192,6 +200,25 @@ func (s *session) isAlive(pid string) {
 	}
 }
 
+// interrupted types Ctrl-C when the work of some lines has begun, and wants nothing behind it to be done.
+func (s *session) interrupted(lines string) {
+	s.t.Helper()
+	s.types(lines)
+	s.begun()
+	s.types("\x03")
+	s.ends(130)
+	s.isFree()
+	s.noNext()
+}
+
+// noNext wants a script or a loop to have ended with its command.
+func (s *session) noNext() {
+	s.t.Helper()
+	if _, err := os.Stat(filepath.Join(s.dir, "next")); err == nil {
+		s.t.Error("what is behind the command is done")
+	}
+}
+
 // situations are the rows of the table in docs/command.md.
 var situations = []struct {
 	name string
@@ -266,40 +293,16 @@ var situations = []struct {
 	}},
 	{"Ctrl-C in a script", time.Hour, func(s *session) {
 		s.write("script", "$LOCK bash work\necho NEXT >next\n")
-		for _, shell := range []string{"sh", "bash"} {
-			s.types(shell + " script")
-			s.begun()
-			s.types("\x03")
-			s.ends(130)
-			s.isFree()
-		}
-		if _, err := os.Stat(filepath.Join(s.dir, "next")); err == nil {
-			s.t.Error("the script goes on")
-		}
+		s.interrupted("sh script")
+		s.interrupted("bash script")
 	}},
 	{"… where CMD has the terminal", time.Hour, func(s *session) {
 		s.write("script", "$LOCK bash -c 'read x </dev/tty; . ./work'\necho NEXT >next\n")
-		for _, shell := range []string{"sh", "bash"} {
-			s.types(shell + " script")
-			s.types("typed")
-			s.begun()
-			s.types("\x03")
-			s.ends(130)
-			s.isFree()
-		}
-		if _, err := os.Stat(filepath.Join(s.dir, "next")); err == nil {
-			s.t.Error("the script goes on")
-		}
+		s.interrupted("sh script\ntyped")
+		s.interrupted("bash script\ntyped")
 	}},
 	{"… in a loop", time.Hour, func(s *session) {
-		s.types("for i in 1 2 3; do $LOCK bash work; echo NEXT >next; done")
-		s.begun()
-		s.types("\x03")
-		s.ends(130)
-		s.isFree()
-		if _, err := os.Stat(filepath.Join(s.dir, "next")); err == nil {
-			s.t.Error("the loop goes on")
-		}
+		s.interrupted("for i in 1 2 3; do $LOCK bash work; echo NEXT >next; done")
 	}},
 	{"… while it waits", time.Hour, func(s *session) {
 		s.types("$LOCK bash work &")
@@ -316,9 +319,7 @@ var situations = []struct {
 		s.over()
 		s.types("wait; echo o''ver")
 		s.view.Await("over\r\n")
-		if _, err := os.Stat(filepath.Join(s.dir, "next")); err == nil {
-			s.t.Error("the script goes on")
-		}
+		s.noNext()
 	}},
 	{"… and CMD ignores it", time.Hour, func(s *session) {
 		s.types("$LOCK bash -c 'trap \"\" INT; . ./work'")
@@ -626,6 +627,43 @@ func TestJobInAJob(t *testing.T) {
 	s.types("\x03")
 	s.ends(130)
 	s.isFree()
+}
+
+// Nobody relies on a deadman that is not there without being told.
+func TestDeadmanIsGone(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "file://"+filepath.Join(t.TempDir(), "locks"), false, shortTTL)
+	s.types("$LOCK bash work & echo $! >holdfast")
+	pid, parent := s.begun(), s.file("holdfast")
+	own := processes(func(of, session string) bool { return of == parent && session != strconv.Itoa(s.shell.Process.Pid) })
+	if len(own) != 1 {
+		t.Fatalf("there are %v", own)
+	}
+	_ = syscall.Kill(own[0], syscall.SIGKILL)
+	s.view.Await("the process that ends the command if holdfast is stopped is gone: ")
+	s.staysHeld()
+	s.isAlive(pid)
+	s.over()
+	s.types("wait %1")
+	s.ends(3)
+}
+
+// A machine, or a part of one, without /proc.
+func TestWithoutProc(t *testing.T) {
+	testserver.OnlyInAll(t, "a mount namespace, which not everybody may make")
+	dir := t.TempDir()
+	args := []string{
+		"unshare", "--mount", "--propagation", "unchanged", "sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "-",
+		binary, "run", "without-proc", "--backend", testserver.SharedRedis(t).URL(), "echo", "in",
+	}
+	if os.Geteuid() != 0 {
+		args = slices.Insert(args, 1, "--map-root-user")
+	}
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = command(t, dir).Env
+	if out, err := cmd.Output(); err != nil || string(out) != "in\n" { // a race detector complains
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // What is left of a command when the lock is lost has as long to end as the command, and no longer.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,8 +91,18 @@ func parentOf(pid int) (int, error) {
 	return strconv.Atoi(f[1])
 }
 
-// ownPath is this program, also if its file was replaced.
-func ownPath() (string, error) { return "/proc/self/exe", nil }
+// ownPath is this program, also if its file was replaced; but not everybody has /proc.
+func ownPath() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Lstat(self); err == nil {
+		return self, nil
+	}
+	path, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
 
 // bootClock is a clock that all processes share and nobody sets, and that goes on while the machine is
 // suspended.

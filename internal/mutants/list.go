@@ -391,6 +391,7 @@ var others = []mutant{
 	{Name: "run: a command that asks on the terminal is stopped", At: "run-lend", Find: condition, Put: always, Test: "./cmd/holdfast Situations/asks_on_the_terminal/file"},
 	{Name: "run: a pager that wants the terminal back is stopped", At: "run-take-back", Find: condition, Put: never, Test: "./cmd/holdfast Situations/asks_too/file"},
 	{Name: "run: an ignored SIGQUIT ends the command", At: "run-ignored", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/in_a_script,_and/file"},
+	{Name: "run: nobody hears that the deadman is gone", At: "run-alone", Find: condition, Put: never, Test: "./cmd/holdfast DeadmanIsGone"},
 	{Name: "run: waits for the run that it is in", At: "run-nested", Find: `\(\w+ \|\| (.*)\) \{`, Put: "$1 {", Test: "./cmd/holdfast RunInRun"},
 	{
 		Name: "a deadlock is told without a second look at it", At: "deadlock-again", Find: condition, Put: never,
