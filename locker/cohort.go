@@ -79,10 +79,10 @@ type crowd struct {
 	empty chan struct{} // closed when there is none any more
 }
 
-const (
-	fewAlike   = 64  // so many with one context look for its end themselves: a crowd costs a goroutine
-	crowdBatch = 256 // so many of a crowd are woken at once
-)
+// fewAlike is how many with one context look for its end themselves, as a crowd costs a goroutine; of a
+// crowd so many are woken at once. It is well below the 256 that wait for a processor in front of all
+// others: beyond them, half of those, whoever they are, go behind everybody.
+const fewAlike = 64
 
 // An outcome is a lease, or why there is none.
 type outcome struct {
@@ -316,7 +316,7 @@ func (co *cohort) watch(c *crowd) {
 	}
 	for more := true; more; runtime.Gosched() {
 		co.mu.Lock()
-		for n := 0; c.first != nil && n < crowdBatch; n++ {
+		for n := 0; c.first != nil && n < fewAlike; n++ {
 			co.giveUp(c.first)
 		}
 		more = c.first != nil
