@@ -163,7 +163,7 @@ func TestGoldenRefusals(t *testing.T) {
 	dead, locked := testserver.Redis(t), testserver.Redis(t, testserver.WithPassword("right"))
 	dead.Kill()
 	var all outcome
-	for _, args := range []string{"inspect k", "list", "top", "watch k", "wait k", "run k -- true", "leader k -- true", "release k --token 5", "doctor", "bench", "demo"} {
+	for _, args := range []string{"inspect k", "list", "top", "watch k", "wait k", "run k -- true", "leader k -- true", "acquire k --ttl=1m", "release k --token 5", "doctor", "bench", "demo"} {
 		for _, url := range []string{dead.URL(), "rueidis://" + dead.Addr(), "redis://:" + secret + "@" + locked.Addr(), "rueidis://:" + secret + "@" + locked.Addr()} {
 			args := append([]string{strings.Fields(args)[0], "--backend", url}, strings.Fields(args)[1:]...)
 			o := holdfast(t, args...).normal(t)

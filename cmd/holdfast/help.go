@@ -23,7 +23,8 @@ const helpWidth = 80
 // groups are the commands as the help of holdfast lists them, each with an example.
 var groups = []struct{ title, example, commands string }{
 	{"Work under a lock", "holdfast run report ./report.sh", "run leader wait"},
-	{"See who holds and who waits", "holdfast list --backend redis://localhost:6379", "inspect list top watch release"},
+	{"Hold a lock across commands", `T=$(holdfast acquire deploy --ttl 30m)`, "acquire renew check release"},
+	{"See who holds and who waits", "holdfast list --backend redis://localhost:6379", "inspect list top watch"},
 	{"Look after a store", "holdfast doctor redis://localhost:6379", "doctor bench config"},
 	{"See what locks are for", "holdfast demo", "demo generations"},
 	{"Other", "holdfast completion bash", "completion help version"},

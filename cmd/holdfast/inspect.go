@@ -298,19 +298,29 @@ func newRelease() *cobra.Command {
 	var o common
 	var token uint64
 	var force bool
+	var text string
 	cmd := &cobra.Command{
-		Use:   "release KEY {--token T | --force}",
-		Short: "End somebody's hold of a lock",
-		Long: `Ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
+		Use:   "release {--ticket T | KEY --token N | KEY --force}",
+		Short: "End the hold of a ticket, or somebody's hold of a lock",
+		Long: `With --ticket it ends the hold that "holdfast acquire" took, and no other. The status is 76 if that had ended before.
+
+With --token it ends the hold that "holdfast inspect KEY" shows with the token, whoever's it is, and lets in who waits. The program that
 held it hears of the loss as of any other, within a third of its TTL at the latest, and its code may be at work until
 then: only a resource that checks tokens keeps it from doing harm. The token makes sure that it is the hold you have seen,
 and not the next one.
 
 With --force it looks itself who holds, and ends those holds, all of them if the lock is shared. It says whom it took them
 from, and takes nothing from who comes next.`,
-		Example: "  holdfast inspect report\n  holdfast release report --token 1795363200123456\n  holdfast release report --force",
+		Example: "  holdfast release --ticket \"$T\"\n  holdfast inspect report\n" +
+			"  holdfast release report --token 1795363200123456\n  holdfast release report --force",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("token"); {
+			case cmd.Flags().Changed("ticket") && (given || force || len(args) > 0):
+				return usage("--ticket says all: give it without KEY, --token and --force")
+			case cmd.Flags().Changed("ticket"):
+				return o.withTicket(cmd, text, o.releaseTicket)
+			case len(args) == 0:
+				return usage("give --ticket, or a KEY with --token or --force")
 			case given && force:
 				return usage("--token and --force exclude each other: " +
 					"one ends the hold that you have seen, the other whatever hold there is")
@@ -330,6 +340,8 @@ from, and takes nothing from who comes next.`,
 		},
 	}
 	o.ofKey(cmd, nil)
+	cmd.Args = cobra.MaximumNArgs(1)
+	ticketFlag(cmd, &text)
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
 	cmd.Flags().BoolVar(&force, "force", false, "instead of --token: whoever holds now")
 	return cmd

@@ -98,7 +98,8 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return demo.FlagError(err) })
 	root.AddCommand(
-		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(), newRelease(), newDoctor(), newBench(), newConfig(),
+		newRun(), newLeader(), newInspect(), newList(), newTop(), newWatch(), newWait(),
+		newAcquire(), newRenew(), newCheck(), newRelease(), newDoctor(), newBench(), newConfig(),
 		newDemo(), newDemoWorker(), newDeadman(), generations.Command(), newVersion(), newMan(),
 	)
 	inGroups(root)

@@ -32,6 +32,7 @@ type common struct {
 	quiet                   bool
 	argument                bool           // backend is the argument URL, and not --backend
 	between                 bool           // the command is of use between processes only
+	outlives                bool           // the hold is to outlive the process that takes it
 	within                  *time.Duration // how long a store may take to be up, if the flag is given
 }
 
@@ -106,9 +107,18 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	if err != nil {
 		return nil, err
 	}
-	if f.Backend.IsZero() {
+	switch {
+	case f.Backend.IsZero() && o.outlives:
+		return nil, usage("a ticket needs a store that is named: give --backend URL, such as redis://localhost:6379, or set HOLDFAST_BACKEND")
+	case f.Backend.IsZero():
 		if f.Backend, err = o.own(); err != nil {
 			return nil, err
+		}
+	}
+	if o.outlives {
+		scheme, _, _ := strings.Cut(f.Backend.Reveal(), ":")
+		if why := noTickets[scheme]; why != "" { // safeguard: ticket-process
+			return nil, o.refuseTickets(f, why)
 		}
 	}
 	if o.between && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
@@ -124,6 +134,9 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		}
 		return nil, exit(exitStore, "%w\n%s", err, o.advice(f, err))
 	}
+	if err := c.backend.Capabilities().Missing(ticketNeeds); o.outlives && err != nil { // safeguard: ticket-store
+		return nil, errors.Join(o.refuseTickets(f, err.Error()), c.backend.Close())
+	}
 	c.config.Logger = slog.New(slog.DiscardHandler) // what it would say, the command says
 	if adjust != nil {
 		adjust(&c.config)
@@ -133,6 +146,23 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		return nil, err
 	}
 	return c, nil
+}
+
+// ticketNeeds is what a store needs for a ticket: a hold with a name of its own, which can be told from
+// others.
+var ticketNeeds = backend.Capabilities{Reentrant: true, Fencing: true, Inspect: true}
+
+// noTickets are the stores that have no tickets, whatever else their URLs say.
+var noTickets = map[string]string{
+	"file":    "where a hold ends with the process that took it",
+	"mem":     "where a hold ends with the process that took it",
+	"redlock": "which has no re-entrant locks",
+}
+
+func (o *common) refuseTickets(f config.File, why string) error {
+	err := fmt.Errorf("tickets are not to be had on %s (from %s), %s: name another store, such as redis://host:6379 or etcd://host:2379",
+		f.Backend, o.source(f), why)
+	return &exitError{status: exitUsage, err: err, complete: true}
 }
 
 // reach is openStore. A store that is not up yet is tried again for as long as the flags say.
