@@ -17,6 +17,10 @@ var (
 	// no primary). Asking again later may help.
 	ErrUnavailable = errors.New("store did not take the request")
 
+	// ErrNotServing is an ErrUnavailable whose server was reached, and says itself why it does not take
+	// the request for now: it has no memory or disk left, is loading, or is no primary.
+	ErrNotServing = fmt.Errorf("%w", ErrUnavailable)
+
 	// ErrQuarantined (as *QuarantineError): the store may have forgotten holds, because it
 	// restarted, was flushed or promoted, and grants nothing until those have run out. Renew and
 	// Release work meanwhile.

@@ -437,7 +437,7 @@ func (b *Backend) get(
 func (b *Backend) failure(err error) error {
 	switch {
 	case forNow(err), isOneOf(err, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests): // safeguard: etcd-token
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", backend.ErrNotServing, err)
 	case isCode(err, codes.PermissionDenied), isCode(err, codes.Unauthenticated),
 		isOneOf(err, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrAuthNotEnabled):
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)

@@ -36,7 +36,10 @@ type Config struct {
 	MaxHold time.Duration
 
 	// ReleaseTimeout bounds Unlock, and the clean-up after a Lock that came to nothing, when the
-	// store is silent. The lease then runs out by itself. Default: the TTL, and at most 30s.
+	// store is silent; a request that is under way is waited for, up to the backend's request timeout.
+	// Then the Client goes on behind the caller, and the lease runs out by itself. Default: the TTL,
+	// at most 5s, or 30s for what only an Unlock can leave in the store, a [Store]'s value or a job's
+	// mark ([Once], [OncePer]).
 	ReleaseTimeout time.Duration
 
 	// StoreTimeout is how long Lock waits for a store that gives no answer at all before it fails

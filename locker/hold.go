@@ -186,12 +186,13 @@ func (h *hold) settle(now instant, lasted bool) (cause error) {
 		l.mu.Lock()
 	}
 	l.hold = nil
+	expired := l.expiry()
 	l.mu.Unlock()
 	switch {
 	case lasted, errors.Is(cause, ErrClosed) && !l.expired(now): // safeguard: unlock-after-close
 		return nil
 	case errors.Is(cause, ErrClosed), errors.Is(cause, ErrUnlocked):
-		return cmp.Or(lost, errExpired)
+		return cmp.Or(lost, expired)
 	}
 	return cause
 }

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 	"weak"
@@ -131,6 +132,7 @@ type lease struct {
 	renewing chan struct{}      // closed when the renewal or Check under way has ended; nil if none is
 	stop     context.CancelFunc // ends that
 	retry    *waiting.Backoff   // between renewals without an answer; nil after an answer
+	trouble  error              // why the store has not confirmed the lease since it last did; nil if it was not asked
 
 	firstHold hold // most leases have no other, so it is made with them
 }
@@ -194,11 +196,11 @@ func (h *hold) valid() error {
 	l := h.lease
 	now := l.core.now()
 	l.mu.Lock()
-	cause, left := h.cause, time.Duration(l.until-now)
+	cause, left, expired := h.cause, time.Duration(l.until-now), l.expiry()
 	l.mu.Unlock()
 	if cause == nil && left <= 0 { // safeguard: belief
-		_ = l.lose(errExpired)
-		return errExpired
+		_ = l.lose(expired)
+		return expired
 	}
 	return cause
 }
@@ -228,7 +230,7 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 	l := h.lease
 	l.mu.Lock()
 	if now >= l.until && errors.Is(cause, ErrUnlocked) { // safeguard: unlock-expired
-		cause = errExpired
+		cause = l.expiry()
 	}
 	first := h.cause == nil
 	if first {
@@ -315,6 +317,14 @@ func (l *lease) deadline() instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
+}
+
+// expiry is the loss of a lease that has run out, with what kept it from being renewed. The caller has mu.
+func (l *lease) expiry() error {
+	if l.trouble == nil { // it was not due: the machine slept, or the process was stopped; safeguard: loss-says-why
+		return errExpired
+	}
+	return lostBecause(fmt.Errorf("%w: %w", ErrExpired, l.trouble))
 }
 
 // expired reports whether the deadline has passed.

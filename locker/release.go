@@ -17,13 +17,29 @@ import (
 // when it returns. A store that takes longer is cleaned up behind the caller.
 const withdrawGrace = 100 * time.Millisecond
 
-// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock and Unlock for
-// longer.
-const maxTimeout = 30 * time.Second
+const (
+	// maxTimeout caps what defaults to the TTL: a hung store does not silence Lock, and an Unlock that
+	// leaves something, for longer.
+	maxTimeout = 30 * time.Second
 
-// timeout is how long the store may be silent, or a release may take: as configured, or else the TTL.
+	// maxRelease is that of an Unlock that only releases. The lease does the same by itself, and whoever
+	// ends a process gives it no more than 10 to 30 s.
+	maxRelease = 5 * time.Second
+)
+
+// timeout is how long the store may be silent: as configured, or else the TTL.
 func timeout(configured, ttl time.Duration) time.Duration {
 	return cmp.Or(configured, min(ttl, maxTimeout))
+}
+
+// releaseTimeout is how long a release may take. What claim leaves in the store, a value or the mark of a
+// job, nothing else leaves: it is tried for longer.
+func (c *core) releaseTimeout(claim *backend.Claim) time.Duration {
+	most := maxRelease
+	if claim.Save != nil || claim.NotBefore > 0 { // safeguard: release-leaves
+		most = maxTimeout
+	}
+	return cmp.Or(c.cfg.ReleaseTimeout, min(claim.TTL, most))
 }
 
 // errReleasedBefore is what a release comes to that leaves something, was not answered, and finds
@@ -54,7 +70,7 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (er
 	began := time.Now() // what the first takes counts against the timeout of all
 	told, err := c.b.Release(ctx, *claim)
 	if err != nil && !released(err) {
-		return c.releaseAgain(ctx, claim, info, err, timeout(c.cfg.ReleaseTimeout, claim.TTL)-time.Since(began))
+		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began))
 	}
 	if told.Waiting > 0 && c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventRelease, Released: told})
@@ -336,7 +352,7 @@ func (p *pending) work() {
 // claim's lease, or an attempt of it that is in flight, may last. It reports whether it was answered.
 func (p *pending) try(d pendingRelease) (answered bool) {
 	c := p.core
-	limit := timeout(c.cfg.ReleaseTimeout, d.claim.TTL)
+	limit := c.releaseTimeout(&d.claim)
 	if d.tried != nil {
 		limit = min(limit, firstTry)
 	}

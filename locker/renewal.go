@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -95,8 +96,9 @@ func (l *lease) tick() {
 	}
 	switch {
 	case now >= l.until:
+		expired := l.expiry()
 		l.mu.Unlock()
-		_ = l.lose(errExpired)
+		_ = l.lose(expired)
 		return
 	case h != nil && h.maxAt != 0 && now >= h.maxAt:
 		l.mu.Unlock()
@@ -200,6 +202,7 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	ctx, end := c.observe(ctx, OpRenew, info)
 	sent := c.now() // before the request: see deadlineOf; safeguard: renewal-deadline
 	err := c.b.Renew(ctx, l.claim)
+	trouble := troubleOf(ctx, err)
 	end(info, err)
 	// Two answers are definite: the store has no such lease, or the key has become something else's.
 	refuted := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrForeign) // safeguard: refuted
@@ -209,9 +212,12 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	close(l.renewing)
 	l.renewing, l.stop = nil, nil
 	now := c.now()
+	log := func() {}
+	defer func() { log() }() // without mu
 	switch {
 	case refuted, now >= l.until: // too late, even for a yes: belief had ended; safeguard: late-yes
-		cause := errExpired
+		l.trouble = cmp.Or(trouble, l.trouble)
+		cause := l.expiry()
 		if refuted {
 			cause = lostBecause(fmt.Errorf("the store says so: %w", err))
 		}
@@ -224,13 +230,19 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	case err == nil: // safeguard: renewal-answer
 		c.noteReply()
 		l.retry = nil
+		log = l.noteTrouble(info, nil, now)
 		l.until = max(l.until, deadlineOf(sent, l.claim.TTL))
 		l.renewAt = sent + l.interval()
-	case now >= l.renewAt: // no answer: the renewal was due, and is again after a moment
-		if l.retry == nil {
-			l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
+	default: // no answer
+		if trouble != nil {
+			log = l.noteTrouble(info, trouble, now)
 		}
-		l.renewAt = now + instant(l.retry.Next())
+		if now >= l.renewAt { // the renewal was due, and is again after a moment
+			if l.retry == nil {
+				l.retry = waiting.NewBackoff(min(retryFirst, l.claim.TTL/12), min(retryMost, l.claim.TTL/12))
+			}
+			l.renewAt = now + instant(l.retry.Next())
+		}
 	}
 	defer l.mu.Unlock()
 	if l.state != leaseGood {
@@ -238,6 +250,36 @@ func (l *lease) renew(ctx context.Context, h *hold) error {
 	}
 	l.timer.Reset(l.next(now))
 	return err
+}
+
+// troubleOf is what err, of a renewal under ctx, says of the store. It is nil after a yes, and if the
+// renewal was withdrawn. That its time was over is in the text alone: a ctx of ours is not the caller's.
+func troubleOf(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(ctx.Err(), context.Canceled): // safeguard: renewal-withdrawn
+		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return errors.New(wrapUnknown(err).Error())
+	}
+	return wrapUnknown(err)
+}
+
+// noteTrouble keeps why the store has not confirmed the lease, nil if it has, and returns what logs it: the
+// first time, and when it is over. The caller has mu, and log is called without.
+func (l *lease) noteTrouble(info Hold, why error, now instant) (log func()) {
+	before, left, logger := l.trouble, time.Duration(l.until-now), l.core.cfg.Logger
+	l.trouble = why
+	switch {
+	case before == nil && why != nil:
+		return func() {
+			logger.Warn("holdfast: the store does not confirm a lock", "key", info.Key, "token", info.Token, "lease_seconds", left.Seconds(), "error", why)
+		}
+	case before != nil && why == nil: // safeguard: trouble-over
+		return func() {
+			logger.Info("holdfast: the store confirms the lock again", "key", info.Key, "token", info.Token)
+		}
+	}
+	return func() {}
 }
 
 // check is renew for a caller, after any renewal that is under way. A caller that leaves does not

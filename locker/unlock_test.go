@@ -128,6 +128,54 @@ func TestUnlockIsBounded(t *testing.T) {
 	}
 }
 
+// An Unlock that only releases gives up early, as the lease ends by itself; one that leaves something
+// in the store does not.
+//
+// covers: C4
+func TestUnlockGivesUp(t *testing.T) {
+	refuse := func(context.Context, backend.Claim) error { return backend.ErrUnavailable }
+	for name, test := range map[string]struct {
+		cfg  locker.Config
+		opts []locker.Option
+		want time.Duration
+	}{
+		"by default":            {locker.Config{}, nil, 5 * time.Second},
+		"with a short lease":    {locker.Config{TTL: 2 * time.Second}, nil, 2 * time.Second},
+		"as configured":         {locker.Config{ReleaseTimeout: 8 * time.Second}, nil, 8 * time.Second},
+		"with a job's mark":     {locker.Config{TTL: time.Minute}, []locker.Option{locker.OncePer(time.Hour)}, 30 * time.Second},
+		"… and a shorter lease": {locker.Config{TTL: 20 * time.Second}, []locker.Option{locker.OncePer(time.Hour)}, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _, release := switchable()
+			bubble(t, b, test.cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+				g, err := l.TryLock(t.Context(), "k", test.opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release(refuse)
+				began := time.Now()
+				wantErr(t, g.Unlock(), backend.ErrUnavailable)
+				if took := time.Since(began); took != test.want {
+					t.Errorf("Unlock took %v, want %v", took, test.want)
+				}
+				release(nil)
+			})
+		})
+	}
+	b, _, release := switchable()
+	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
+		release(refuse)
+		began := time.Now()
+		if err := s.Update(t.Context(), "k", func(v int) (int, error) { return v + 1, nil }); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("Update = %v", err)
+		}
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a value is saved for %v, want 30s", took)
+		}
+		release(nil)
+	})
+}
+
 // The request that the timeout cuts short says nothing about the store; the one before it does.
 func TestUnlockSaysWhyTheStoreDidNotAnswer(t *testing.T) {
 	b := hook()

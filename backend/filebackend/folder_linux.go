@@ -492,7 +492,7 @@ func (s *shard) lastForgotten() (last time.Time) {
 }
 
 func (s *shard) stuck() error {
-	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrUnavailable, s.path)
+	return fmt.Errorf("%w: %s is locked by a process that does not go on", backend.ErrNotServing, s.path)
 }
 
 // unlock does not close the file, as a child that is being started may have the descriptor too, and

@@ -187,7 +187,7 @@ func notDone(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	}
-	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", backend.ErrNotServing, err)
 }
 
 // view makes of what is in rec the record as f's clock and processes have it now. A key that has no

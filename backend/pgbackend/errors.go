@@ -30,7 +30,9 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	case errors.As(err, &unreached):
 		return fmt.Errorf("%w: no connection: %w", backend.ErrUnavailable, unreached.Unwrap())
-	case pgconn.SafeToRetry(err), answered && refused.SeverityUnlocalized == "ERROR":
+	case answered && refused.SeverityUnlocalized == "ERROR":
+		return fmt.Errorf("%w: %w", backend.ErrNotServing, err)
+	case pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err

@@ -217,7 +217,7 @@ func (s *store) check(ctx context.Context) (identity string, err error) {
 		case err != nil:
 			return "", err
 		case standby:
-			return "", fmt.Errorf("%w: the server is a standby, and takes no writes", backend.ErrUnavailable)
+			return "", fmt.Errorf("%w: the server is a standby, and takes no writes", backend.ErrNotServing)
 		case commit == "off":
 			return "", fmt.Errorf("%w: synchronous_commit is off, so a crash of the server takes the last commits; "+
 				"set it for this user (ALTER ROLE … SET synchronous_commit = on) or in the URL (?synchronous_commit=on)", backend.ErrUnsafe)

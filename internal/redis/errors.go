@@ -112,7 +112,7 @@ func (e *redacted) Unwrap() error { return e.class }
 func class(err error) error {
 	for _, c := range []error{
 		script.ErrNotPermitted,
-		backend.ErrForeign, backend.ErrDenied, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
+		backend.ErrForeign, backend.ErrDenied, backend.ErrNotServing, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
 		errors.ErrUnsupported,
 	} {
 		if errors.Is(err, c) {

@@ -12,7 +12,7 @@ import (
 
 // logKeys are the attributes of log lines. A time in one is a number of seconds, and its name says so: as a
 // time.Duration it would be 1.5s in one line and 300ms in the next, and nanoseconds in JSON.
-var logKeys = strings.Split("blockers,cause,class,error,held_seconds,key,locked at,panic,releases,result,stack,store,token,variables,"+
+var logKeys = strings.Split("blockers,cause,class,error,held_seconds,key,lease_seconds,locked at,panic,releases,result,stack,store,token,variables,"+
 	"waited_seconds,waits", ",")
 
 // TestLogs holds log lines to one unit of time.

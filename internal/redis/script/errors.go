@@ -24,20 +24,20 @@ var classes = map[string]error{
 	"WRONGPASS": backend.ErrDenied,
 	"DENIED":    backend.ErrDenied, // protected mode
 
-	"NOSCRIPT":    backend.ErrUnavailable, // and EVAL was refused too
-	"READONLY":    backend.ErrUnavailable,
-	"LOADING":     backend.ErrUnavailable,
-	"MASTERDOWN":  backend.ErrUnavailable,
-	"CLUSTERDOWN": backend.ErrUnavailable,
-	"TRYAGAIN":    backend.ErrUnavailable,
-	"MOVED":       backend.ErrUnavailable,
-	"ASK":         backend.ErrUnavailable,
+	"NOSCRIPT":    backend.ErrNotServing, // and EVAL was refused too
+	"READONLY":    backend.ErrNotServing,
+	"LOADING":     backend.ErrNotServing,
+	"MASTERDOWN":  backend.ErrNotServing,
+	"CLUSTERDOWN": backend.ErrNotServing,
+	"TRYAGAIN":    backend.ErrNotServing,
+	"MOVED":       backend.ErrNotServing,
+	"ASK":         backend.ErrNotServing,
 	"CROSSSLOT":   errors.ErrUnsupported,
-	"REDIRECT":    backend.ErrUnavailable, // Valkey, during a failover
-	"OOM":         backend.ErrUnavailable,
-	"MISCONF":     backend.ErrUnavailable,
-	"NOREPLICAS":  backend.ErrUnavailable,
-	"BUSY":        backend.ErrUnavailable,
+	"REDIRECT":    backend.ErrNotServing, // Valkey, during a failover
+	"OOM":         backend.ErrNotServing,
+	"MISCONF":     backend.ErrNotServing,
+	"NOREPLICAS":  backend.ErrNotServing,
+	"BUSY":        backend.ErrNotServing,
 }
 
 // uncoded are the refusals for which Redis has no word of their own but ERR. They are matched at
@@ -46,7 +46,7 @@ var uncoded = []struct {
 	start string
 	class error
 }{
-	{"max number of clients", backend.ErrUnavailable},
+	{"max number of clients", backend.ErrNotServing},
 	{"The user executing the script", ErrNotPermitted}, // before Redis 7.2
 	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
 	{"invalid password", backend.ErrDenied},            // before Redis 6
@@ -74,7 +74,7 @@ func ErrorCode(text string) (code, message string) {
 
 // ServerError classifies an error reply of the server by its first word, whichever version it has
 // and whichever client library read it. The result wraps one of [backend.ErrForeign],
-// [backend.ErrDenied], [backend.ErrUnavailable], [errors.ErrUnsupported], or none of them if the
+// [backend.ErrDenied], [backend.ErrNotServing], [errors.ErrUnsupported], or none of them if the
 // word is not known, which the caller must take for an unknown answer.
 func ServerError(text string) error {
 	shown := withoutArguments(text)
