@@ -190,7 +190,7 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 		}
 	}
 	if err != nil {
-		d.find("reached", backend.Fail, err.Error(), remedy(err))
+		d.find("reached", backend.Fail, err.Error(), adviceOn(err, "the URL"))
 		return
 	}
 	defer func() { _ = b.Close() }()

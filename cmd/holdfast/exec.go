@@ -30,9 +30,10 @@ type runner struct {
 	noWait, shared, lead                   bool
 	permits, weight, conflict              int
 
-	argv  []string // CMD and its arguments
-	trace *runTracer
-	over  time.Time // when CMD ended
+	argv     []string // CMD and its arguments
+	trace    *runTracer
+	renewals renewals
+	over     time.Time // when CMD ended
 }
 
 // What CMD finds in its environment.
@@ -264,6 +265,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 // again.
 func (r *runner) traced(ctx context.Context, key, path string) error {
 	teller, began := &waitTeller{key: key, o: &r.common}, time.Now()
+	r.renewals.key, r.renewals.note = key, r.note
 	c, err := r.open(ctx, func(cfg *locker.Config) {
 		cfg.TTL = cmp.Or(r.ttl, cfg.TTL)
 		cfg.MaxHold = cmp.Or(r.maxHold, cfg.MaxHold)
@@ -272,7 +274,7 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 		if r.oncePer == 0 {
 			cfg.ReleaseTimeout = cmp.Or(cfg.ReleaseTimeout, releaseLimit)
 		}
-		cfg.Observer = r.trace.observer()
+		cfg.Observer = locker.Observers(r.trace.observer(), &r.renewals)
 		if !r.quiet && !r.noWait {
 			cfg.Observer = locker.Observers(cfg.Observer, teller)
 		}
@@ -287,7 +289,7 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 	if err := c.nested(ctx, key, !r.shared && r.permits == 0); err != nil {
 		return err
 	}
-	teller.store = c.url
+	teller.store, r.renewals.store = c.url, c.url
 	full := r.wait
 	if full > 0 {
 		r.wait = left(full, began)
@@ -425,6 +427,8 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 		return err
 	case errors.As(err, &held):
 		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder))
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, backend.ErrUnavailable): // for as long as there was to wait
+		return exit(exitNotAcquired, "%s: not acquired in time, %w", printable(key), &storeError{Store: c.url, Err: err})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
 		return &exitError{status: exitNotAcquired, err: err}
 	}
@@ -467,7 +471,7 @@ func (r *runner) under(
 		return 0, of, nil, exit(cannotRun(err), "cannot run %s: %w", printable(r.argv[0]), err)
 	}
 	w := &work{
-		process: p, g: g, note: r.note, grace: min(r.killAfter, time.Until(g.Until())/3),
+		process: p, g: g, renewals: &r.renewals, note: r.note, grace: min(r.killAfter, time.Until(g.Until())/3),
 		watch: time.NewTimer(0), longest: time.NewTimer(c.config.MaxHold), late: time.NewTimer(0),
 	}
 	if w.late.Stop(); c.config.MaxHold == 0 {
@@ -481,10 +485,11 @@ func (r *runner) under(
 // work is a command at work under a guard.
 type work struct {
 	*process
-	g     *locker.Guard[struct{}]
-	note  func(format string, args ...any)
-	grace time.Duration // how long the command has to end
-	lost  error         // why the lock ended before the command; then the command is to end
+	g        *locker.Guard[struct{}]
+	renewals *renewals
+	note     func(format string, args ...any)
+	grace    time.Duration // how long the command has to end
+	lost     error         // why the lock ended before the command; then the command is to end
 
 	latest time.Time // when somebody else kills the command if we cannot
 	alone  bool      // nobody would, and people were told
@@ -539,7 +544,7 @@ func (w *work) look() {
 		return
 	}
 	// Renewals fail. The command gets the rest of the lease to end.
-	w.end(cmp.Or(cause(w.g), errUnconfirmed), max(left-left/10, 0))
+	w.end(cmp.Or(cause(w.g), w.renewals.missing()), max(left-left/10, 0))
 }
 
 // promise has the command killed by somebody else if we cannot, at the time when we would.
@@ -565,7 +570,7 @@ func (w *work) after(e ending) (of death) {
 	of = w.finish(e)
 	if w.lost == nil { // else it has not done all its work under the lock
 		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) {
-			w.lost = errUnconfirmed // in time, but not by us
+			w.lost = w.renewals.missing() // in time, but not by us
 		}
 		w.late.Reset(0)
 	}
@@ -586,7 +591,7 @@ func (w *work) pause(s syscall.Signal) {
 	}
 	// Nothing was renewed meanwhile.
 	if w.lost = cause(w.g); w.lost == nil && time.Now().After(w.latest) {
-		w.lost = errUnconfirmed
+		w.lost = w.renewals.missing()
 	}
 	if w.lost != nil { // before the command goes on: it has no time left to end
 		w.kill()
@@ -611,6 +616,51 @@ func cannotRun(err error) int {
 		return 127
 	}
 	return 126
+}
+
+// renewals tell on standard error when a lock begins not to be confirmed, and when it is again, and keep
+// why.
+type renewals struct {
+	key   string
+	store config.URL
+	note  func(format string, args ...any)
+
+	mu  sync.Mutex
+	why error // nil if the last one was confirmed
+}
+
+// Begin implements [locker.Observer].
+func (r *renewals) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+	return ctx, func(_ locker.Hold, err error) {
+		if op == locker.OpRenew && !errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, backend.ErrLost) { // else nobody waits for it
+			r.answered(err)
+		}
+	}
+}
+
+func (r *renewals) answered(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		err = &storeError{Store: r.store, Err: err}
+	}
+	switch {
+	case r.why == nil && err != nil: // safeguard: run-unconfirmed
+		r.note("holdfast: %s: the lock is not confirmed: %v", printable(r.key), err)
+	case r.why != nil && err == nil:
+		r.note("holdfast: %s: the lock is confirmed again", printable(r.key))
+	}
+	r.why = err
+}
+
+// missing is why a lock is lost that was not confirmed for too long.
+func (r *renewals) missing() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why == nil { // nobody asked for it: this process was stopped
+		return errUnconfirmed
+	}
+	return fmt.Errorf("%w: %w", errUnconfirmed, r.why)
 }
 
 // A waitTeller tells on standard error who is waited for, and when an attempt is not answered.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -16,22 +17,55 @@ import (
 // A storeError says of a store, in front of everything else, which it is and that it cannot be used. It
 // wraps the error of [config.File.Open] or of a request, and holds nothing secret.
 type storeError struct {
-	Store config.URL
-	Err   error
+	Store   config.URL
+	Err     error
+	Opening bool
 }
 
 // Error says what a person would: cannot reach redis at localhost:6379, and why.
-func (e *storeError) Error() string {
-	store := storeName(e.Store)
+func (e *storeError) Error() string { return e.what().says + ": " + reason(e.Err) }
+
+// A diagnosis is what is wrong with a store, in a person's words, and what to do about it. Advice has %s
+// where the place that the URL is from belongs.
+type diagnosis struct{ says, advice string }
+
+// what is e's. Client libraries tell what is wrong with TLS in words alone.
+func (e *storeError) what() diagnosis {
+	store, text := storeName(e.Store), e.Err.Error()
+	scheme, _, _ := strings.Cut(e.Store.Reveal(), ":")
+	contains := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+	}
 	switch {
 	case errors.Is(e.Err, backend.ErrDenied):
-		return store + " refuses this user: " + reason(e.Err)
+		return diagnosis{store + " refuses this user", "look at the user and the password that %s gives, and at what that user may do"}
 	case errors.Is(e.Err, backend.ErrUnsafe):
-		return store + " may lose locks: " + reason(e.Err)
+		return diagnosis{store + " may lose locks", remedy(e.Err)}
 	case errors.Is(e.Err, errors.ErrUnsupported):
-		return store + " cannot do what is needed: " + reason(e.Err)
+		return diagnosis{store + " cannot do what is needed", remedy(e.Err)}
+	case scheme == "redlock":
+		return diagnosis{"cannot reach " + store, "see that they are up, and are where %s says"}
+	case scheme == "file":
+		return diagnosis{"cannot use " + store, "see that it has room, and that this user may use it; --backend names another"}
+	case errors.Is(e.Err, backend.ErrNotServing): // safeguard: store-up
+		return diagnosis{store + " is up, and does not serve", "mend what it says; \"holdfast doctor\" looks at more"}
+	case contains("certificate"):
+		return diagnosis{store + " has a certificate that cannot be trusted", "let ca=FILE in %s name who has signed it"}
+	case contains("TLS handshake", "handshake failed"), slices.Contains([]string{"rediss", "rueidiss", "etcds"}, scheme):
+		return diagnosis{"cannot speak TLS with " + store, "see that it is up, speaks TLS, and is where %s says"}
+	case e.Opening && contains("connection reset by peer", "EOF"):
+		return diagnosis{store + " closes the connection", "see that it is up; if it wants TLS, " + scheme + "s:// in %s asks for it"}
 	}
-	return "cannot reach " + store + ": " + reason(e.Err)
+	return diagnosis{"cannot reach " + store, "see that it is up, and is where %s says"}
+}
+
+// adviceOn is what to do about err, of a store whose URL is from there.
+func adviceOn(err error, from string) string {
+	var store *storeError
+	if errors.As(err, &store) {
+		return strings.ReplaceAll(store.what().advice, "%s", from)
+	}
+	return remedy(err)
 }
 
 // Unwrap returns the error that e is about.
@@ -45,7 +79,7 @@ func openStore(ctx context.Context, f config.File) (backend.Backend, locker.Conf
 	b, cfg, err := f.Open(ctx)
 	cfg.Logger = logger
 	if err != nil && !errors.Is(err, backend.ErrInvalid) {
-		err = &storeError{f.Backend, err}
+		err = &storeError{f.Backend, err, true}
 	}
 	return b, cfg, err
 }
@@ -79,7 +113,7 @@ func storeName(raw config.URL) string {
 var told = strings.NewReplacer(
 	backend.ErrUnavailable.Error()+": ", "", backend.ErrDenied.Error()+": ", "", backend.ErrUnsafe.Error()+": ", "",
 	backend.ErrForeign.Error()+": ", "", "first look at the server: ", "",
-	locker.ErrNotAcquired.Error()+": ", "", "no answer from the store: ", "", "\n", "; ",
+	locker.ErrNotAcquired.Error()+": "+context.DeadlineExceeded.Error()+": ", "", locker.ErrNotAcquired.Error()+": ", "", "no answer from the store: ", "", "\n", "; ",
 	context.DeadlineExceeded.Error(), "no answer in time")
 
 // opened is what [backend.Open] says in front of an error, of a node of a quorum too, whose name

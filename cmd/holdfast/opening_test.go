@@ -32,7 +32,22 @@ func TestStoreError(t *testing.T) {
 		{"redis://h:1", fmt.Errorf("%w: %w", backend.ErrUnavailable, context.DeadlineExceeded), "cannot reach redis at h:1: no answer in time"},
 		{"redis://:p@h:1", fmt.Errorf("%w: WRONGPASS", backend.ErrDenied), "redis at h:1 refuses this user: WRONGPASS"},
 		{"redis://h:1", fmt.Errorf("%w: it evicts", backend.ErrUnsafe), "redis at h:1 may lose locks: it evicts"},
-		{"file:///etc/passwd", fmt.Errorf("%w: /etc/passwd is no folder", backend.ErrForeign), "cannot reach the folder /etc/passwd: /etc/passwd is no folder"},
+		{"file:///etc/passwd", fmt.Errorf("%w: /etc/passwd is no folder", backend.ErrForeign), "cannot use the folder /etc/passwd: /etc/passwd is no folder"},
+		{
+			"file:///locks", fmt.Errorf("%w: write /locks/keys/5: no space left on device", backend.ErrNotServing),
+			"cannot use the folder /locks: write /locks/keys/5: no space left on device",
+		},
+		{
+			"redis://h:1", fmt.Errorf("%w: MISCONF errors writing to the AOF file", backend.ErrNotServing),
+			"redis at h:1 is up, and does not serve: MISCONF errors writing to the AOF file",
+		},
+		{
+			"etcds://h:1", errors.New("connection error: authentication handshake failed: tls: failed to verify certificate: x509: unknown authority"),
+			"etcd at h:1 has a certificate that cannot be trusted: " +
+				"connection error: authentication handshake failed: tls: failed to verify certificate: x509: unknown authority",
+		},
+		{"rediss://h:1", errors.New("redis: no answer within 3s"), "cannot speak TLS with redis at h:1: redis: no answer within 3s"},
+		{"redis://h:1", fmt.Errorf("%w: read: connection reset by peer", backend.ErrUnavailable), "redis at h:1 closes the connection: read: connection reset by peer"},
 		{
 			"redlock://?node=redis%3A%2F%2Fh1:1", fmt.Errorf("1 of 3 nodes agreed (redis://h1:1: %w; redis://h2:1: %w)", node(1), node(2)),
 			"cannot reach a majority of the quorum's nodes: 1 of 3 nodes agreed " +
@@ -47,7 +62,7 @@ func TestStoreError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&storeError{u, c.err}).Error(); got != c.want {
+		if got := (&storeError{u, c.err, true}).Error(); got != c.want {
 			t.Errorf("%v is said as\n%s\nwant\n%s", c.err, got, c.want)
 		}
 	}

@@ -132,7 +132,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		if errors.Is(err, backend.ErrInvalid) {
 			return nil, o.blame(err)
 		}
-		return nil, exit(exitStore, "%w\n%s", err, o.advice(f, err))
+		return nil, exit(exitStore, "%w\n%s", err, adviceOn(err, o.source(f)))
 	}
 	if err := c.backend.Capabilities().Missing(ticketNeeds); o.outlives && err != nil { // safeguard: ticket-store
 		return nil, errors.Join(o.refuseTickets(f, err.Error()), c.backend.Close())
@@ -199,21 +199,6 @@ func inMemory(rawURL string) bool {
 		return false // which is an error elsewhere
 	}
 	return u.Scheme == "mem" || u.Scheme == "redlock" && slices.ContainsFunc(u.Query()["node"], inMemory)
-}
-
-// advice is what to do about a store that cannot be opened.
-func (o *common) advice(f config.File, err error) string {
-	named := o.source(f)
-	switch {
-	case errors.Is(err, backend.ErrDenied):
-		return "look at the user and the password that " + named + " gives, " +
-			"and at what that user may do"
-	case errors.Is(err, backend.ErrUnsafe), errors.Is(err, errors.ErrUnsupported):
-		return remedy(err)
-	case strings.HasPrefix(f.Backend.String(), "file:"):
-		return "see that this user may use it; --backend names another"
-	}
-	return "see that it is up, and is where " + named + " says"
 }
 
 // own is the store of who names none, on standard error as well: a crontab that is copied to a
