@@ -28,7 +28,7 @@ var fields = []field{
 	{"backend", "none: it must be given", func(f *File) any { return &f.Backend }},
 	{"ttl", "`30s`, or the backend's shortest if that is longer", func(f *File) any { return &f.Locker.TTL }},
 	{"max_hold", "`0s`, no limit", func(f *File) any { return &f.Locker.MaxHold }},
-	{"release_timeout", "the TTL, at most `5s`, or `30s` where it saves a value or a mark", func(f *File) any { return &f.Locker.ReleaseTimeout }},
+	{"release_timeout", "the TTL, at most `5s` (`30s` to save)", func(f *File) any { return &f.Locker.ReleaseTimeout }},
 	{"store_timeout", "the TTL, at most `30s`", func(f *File) any { return &f.Locker.StoreTimeout }},
 	{"namespace", "none", func(f *File) any { return &f.Locker.Namespace }},
 	{"service", "`OTEL_SERVICE_NAME`, or the executable's name", func(f *File) any { return &f.Locker.Service }},
