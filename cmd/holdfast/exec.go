@@ -461,6 +461,7 @@ func (r *runner) under(
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	hold := g.Hold()
+	r.renewals.begin() // safeguard: run-anew
 	env = append(append(os.Environ(), env...), envKey+"="+key, envToken+"="+strconv.FormatUint(hold.Token, 10))
 	p, err := start(path, r.argv, env, signsOfLife(c.backend)...)
 	var other *exitError
@@ -626,7 +627,7 @@ type renewals struct {
 	note  func(format string, args ...any)
 
 	mu  sync.Mutex
-	why error // nil if the last one was confirmed
+	why error // nil if the present hold was confirmed when it was last asked for
 }
 
 // Begin implements [locker.Observer].
@@ -636,6 +637,13 @@ func (r *renewals) Begin(ctx context.Context, op string, _ locker.Hold) (context
 			r.answered(err)
 		}
 	}
+}
+
+// begin is for a new hold: what was wrong with the one before is not its own.
+func (r *renewals) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.why = nil
 }
 
 func (r *renewals) answered(err error) {

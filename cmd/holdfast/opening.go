@@ -23,16 +23,15 @@ type storeError struct {
 }
 
 // Error says what a person would: cannot reach redis at localhost:6379, and why.
-func (e *storeError) Error() string { return e.what().says + ": " + reason(e.Err) }
+func (e *storeError) Error() string { return e.diagnose().says + ": " + reason(e.Err) }
 
 // A diagnosis is what is wrong with a store, in a person's words, and what to do about it. Advice has %s
 // where the place that the URL is from belongs.
 type diagnosis struct{ says, advice string }
 
-// what is e's. Client libraries tell what is wrong with TLS in words alone.
-func (e *storeError) what() diagnosis {
-	store, text := storeName(e.Store), e.Err.Error()
-	scheme, _, _ := strings.Cut(e.Store.Reveal(), ":")
+// diagnose finds out what is wrong. Of TLS the client libraries tell it in words alone.
+func (e *storeError) diagnose() diagnosis {
+	store, text, scheme := storeName(e.Store), e.Err.Error(), schemeOf(e.Store)
 	contains := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 	}
@@ -63,7 +62,7 @@ func (e *storeError) what() diagnosis {
 func adviceOn(err error, from string) string {
 	var store *storeError
 	if errors.As(err, &store) {
-		return strings.ReplaceAll(store.what().advice, "%s", from)
+		return strings.ReplaceAll(store.diagnose().advice, "%s", from)
 	}
 	return remedy(err)
 }
@@ -82,6 +81,15 @@ func openStore(ctx context.Context, f config.File) (backend.Backend, locker.Conf
 		err = &storeError{f.Backend, err, true}
 	}
 	return b, cfg, err
+}
+
+// schemeOf is the scheme of a URL, in small letters however it was written; empty if it is no URL.
+func schemeOf(raw config.URL) string {
+	u, err := backend.ParseURL(raw.Reveal())
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
 }
 
 // storeName is a store as people call it: redis at localhost:6379.

@@ -116,8 +116,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		}
 	}
 	if o.outlives {
-		scheme, _, _ := strings.Cut(f.Backend.Reveal(), ":")
-		if why := noTickets[scheme]; why != "" { // safeguard: ticket-process
+		if why := noTickets[schemeOf(f.Backend)]; why != "" { // safeguard: ticket-process
 			return nil, o.refuseTickets(f, why)
 		}
 	}

@@ -252,13 +252,15 @@ func newCheck() *cobra.Command {
 ` + ticketHelp,
 		Example: `  holdfast check --ticket "$T" -o json | jq .lease_left_s`,
 	}, func(cmd *cobra.Command, c *client, t ticket) error {
+		began := time.Now()
 		s, err := c.backend.Inspect(cmd.Context(), t.claim().Key)
 		if err != nil {
 			return t.ended(c, err)
 		}
 		for _, h := range s.Holders {
 			if h.Token == t.Token { // safeguard: ticket-check
-				return t.tell(cmd, &o, h.TTL, "held, %s left", ago(h.TTL))
+				left := max(h.TTL-time.Since(began), 0) // the store told it after that; safeguard: ticket-left
+				return t.tell(cmd, &o, left, "held, %s left", ago(left))
 			}
 		}
 		return t.ended(c, backend.ErrLost)

@@ -120,6 +120,23 @@ func TestTicketIsRenewed(t *testing.T) {
 	holdfast(t, "release", "--ticket", ticket, "--backend", srv.URL()).want(t, 0)
 }
 
+// What is left of a lease is told as of when it is told, and not as of when the store was asked.
+func TestTicketAnsweredLate(t *testing.T) {
+	t.Parallel()
+	srv := testserver.SharedRedis(t)
+	const late = time.Second
+	holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0) // then the server knows the script, and is asked once
+	before := time.Now()
+	ticket := acquired(t, srv.URL(), t.Name(), "10m")
+	proxy := testserver.NewProxy(t, srv.Addr())
+	proxy.Set(testserver.Fault{Mode: testserver.DelayReply, Match: testserver.Containing(t.Name()), Delay: late})
+	o := holdfast(t, "check", "-o", "json", "--ticket", ticket, "--backend", "redis://"+proxy.Addr()).want(t, 0).told(t)
+	if most := (10*time.Minute - late).Seconds(); o.Lease > most {
+		t.Errorf("%v s are left %v after the lease began, want %v at most", o.Lease, time.Since(before), most)
+	}
+	holdfast(t, "release", "--ticket", ticket, "--backend", srv.URL()).want(t, 0)
+}
+
 // A ticket knows its namespace, and says when the store is another than its own.
 func TestTicketKnowsWhereItIsFrom(t *testing.T) {
 	srv, other := testserver.SharedRedis(t), testserver.Redis(t)
@@ -199,6 +216,7 @@ func TestTicketRefusals(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"acquire k --ttl=1m", "a ticket needs a store that is named"},
 		{"acquire k --ttl=1m --backend=file://" + folder, "not to be had on file://"},
+		{"acquire k --ttl=1m --backend=FILE://" + folder, "not to be had on file://"},
 		{"acquire k --ttl=1m --backend=mem://", "not to be had on mem://"},
 		{"acquire k --ttl=1m --backend=" + redlockURL("redis://localhost:1", "redis://localhost:2", "redis://localhost:3"), "not to be had on redlock://"},
 		{"acquire k --ttl=1m " + redis + "?dialect=string", "Reentrant is not supported"},

@@ -5,7 +5,9 @@ package main_test
 import (
 	"bufio"
 	"errors"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -44,6 +46,50 @@ func TestWhatIsWrongWithAStore(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Each hold of a leader has its own trouble: what the one before was lost by does not keep it from being told.
+func TestLeaderSaysItOfEachHold(t *testing.T) {
+	t.Parallel()
+	srv := testserver.Redis(t)
+	cmd := command(t, t.TempDir(), "leader", "k", "--ttl", "6s", "--backend", srv.URL(), "--", "sh", "-c", "exec 2>/dev/null; "+works)
+	out, err1 := cmd.StdoutPipe()
+	errs, err2 := cmd.StderrPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines, begins := bufio.NewScanner(errs), bufio.NewReader(out)
+	until := func(part string, unless string) {
+		t.Helper()
+		for lines.Scan() && !strings.Contains(lines.Text(), part) {
+			if strings.Contains(lines.Text(), unless) {
+				t.Fatalf("says %q before %q", lines.Text(), part)
+			}
+		}
+	}
+	begun := func() {
+		t.Helper()
+		for line := "told to end\n"; line == "told to end\n"; { // else it is a pid
+			var err error
+			if line, err = begins.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const lost = "waiting to lead again"
+	begun()
+	for range 2 {
+		srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "1")
+		until("the lock is not confirmed", lost)
+		until(lost, "confirmed again")
+		srv.MustDo("CONFIG", "SET", "min-replicas-to-write", "0")
+		begun()
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_, _ = io.Copy(io.Discard, io.MultiReader(begins, errs))
+	if err := cmd.Wait(); statusOf(cmd) != 9 {
+		t.Errorf("%v, want status 9", err)
 	}
 }
 

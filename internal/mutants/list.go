@@ -398,6 +398,7 @@ var others = []mutant{
 	{Name: "run: an ignored SIGQUIT ends the command", At: "run-ignored", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/in_a_script,_and/file"},
 	{Name: "run: nobody hears that the deadman is gone", At: "run-alone", Find: condition, Put: never, Test: "./cmd/holdfast DeadmanIsGone"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},
+	{Name: "leader: a hold has the trouble of the one before", At: "run-anew", Find: statement, Put: skipped, Test: "./cmd/holdfast LeaderSaysIt"},
 	{Name: "a store that is up counts as out of reach", At: "store-up", Find: condition, Put: never, Test: "./cmd/holdfast WhatIsWrong"},
 	{Name: "run: waits for the run that it is in", At: "run-nested", Find: `\(\w+ \|\| (.*)\) \{`, Put: "$1 {", Test: "./cmd/holdfast RunInRun"},
 	{Name: "ticket: a store ends the hold with the process", At: "ticket-process", Find: condition, Put: never, Test: "./cmd/holdfast TicketRefusals"},
@@ -405,6 +406,7 @@ var others = []mutant{
 	{Name: "ticket: nobody has it, and the lock is held", At: "ticket-unprinted", Find: condition, Put: never, Test: "./cmd/holdfast TicketThatIsNotPrinted"},
 	{Name: "ticket: a broken pipe leaves the lock held", At: "ticket-pipe", Find: statement, Put: skipped, Test: "./cmd/holdfast TicketThatIsNotPrinted"},
 	{Name: "ticket: a renewal of what has ended is a yes", At: "ticket-renew", Find: condition, Put: never, Test: "./cmd/holdfast TicketRunsOut"},
+	{Name: "ticket: what is left is as of the reply", At: "ticket-left", Find: `-(time\.Since\(\w+\))`, Put: "+0*$1", Test: "./cmd/holdfast TicketAnsweredLate"},
 	{Name: "ticket: it holds what another holds", At: "ticket-check", Find: condition, Put: always, Test: "./cmd/holdfast TicketRunsOut"},
 	{
 		Name: "a deadlock is told without a second look at it", At: "deadlock-again", Find: condition, Put: never,
