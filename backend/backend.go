@@ -55,6 +55,13 @@ type Backend interface {
 	// no write for it. With an error it tells nothing: [Released] is zero.
 	Release(ctx context.Context, c Claim) (Released, error)
 
+	// ReleaseAll releases claims, of any keys, each as Release does, in as few requests as the store
+	// allows. answers are in the order of claims, and each is that of one claim alone: some may be
+	// released and others not. None of them is told who waited. There are at most [MaxReleaseAll].
+	// err is instead of answers. One that is [errors.ErrUnsupported] says that each claim has to be
+	// released by itself, also if it is asked about none.
+	ReleaseAll(ctx context.Context, claims []Claim) (answers []error, err error)
+
 	// Watch is subscribed before it returns. Then it signals, coalesced and perhaps spuriously,
 	// whenever c.Key may be free or c's own hold is gone. A store may need to have been asked since
 	// (TryAcquire, refused because of a hold) to signal that hold's release: so ask, then sleep. A
@@ -132,6 +139,11 @@ func (Base) Saved(context.Context, string) ([]byte, error) {
 // Heartbeat says that each claim has to repeat TryAcquire.
 func (Base) Heartbeat(context.Context, []Claim) ([]error, error) {
 	return nil, fmt.Errorf("%w: one heartbeat for several waiters", errors.ErrUnsupported)
+}
+
+// ReleaseAll says that each claim has to be released by itself.
+func (Base) ReleaseAll(context.Context, []Claim) ([]error, error) {
+	return nil, fmt.Errorf("%w: one release of several claims", errors.ErrUnsupported)
 }
 
 // Observe says that the store tells of no changes.

@@ -3,6 +3,7 @@ package backend
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -18,11 +19,12 @@ const (
 
 	MaxNotBefore = 366 * MaxTTL // a job runs once a year
 
-	MaxReserve   = 1 << 10   // tokens of one claim
-	MaxPermits   = 1<<31 - 1 // of one semaphore
-	MaxHeartbeat = 1 << 8    // claims of one Heartbeat
-	MaxBefore    = 16        // past holds that a release tells of
-	MaxMinToken  = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
+	MaxReserve    = 1 << 10   // tokens of one claim
+	MaxPermits    = 1<<31 - 1 // of one semaphore
+	MaxHeartbeat  = 1 << 8    // claims of one Heartbeat
+	MaxReleaseAll = 1 << 8    // claims of one ReleaseAll
+	MaxBefore     = 16        // past holds that a release tells of
+	MaxMinToken   = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
 )
 
 // Mode is how a claim shares its key with others. The zero Mode is Exclusive.
@@ -227,6 +229,25 @@ func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
 	return nil
 }
 
+// ValidateReleaseAll is ValidateRelease for ReleaseAll: err says that there are over [MaxReleaseAll].
+// answers have why a claim is refused; groups are the indices of all others, by key as in [ByKey].
+func ValidateReleaseAll(claims []Claim, caps Capabilities) (groups [][]int, answers []error, err error) {
+	if n := len(claims); n > MaxReleaseAll {
+		return nil, nil, invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxReleaseAll))
+	}
+	answers = make([]error, len(claims))
+	for i := range claims {
+		answers[i] = claims[i].ValidateRelease(caps)
+	}
+	refused := func(i int) bool { return answers[i] != nil }
+	for _, group := range ByKey(claims) {
+		if group = slices.DeleteFunc(group, refused); len(group) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	return groups, answers, nil
+}
+
 // ByKey returns the indices of claims of one key each, in the order in which the keys come first.
 func ByKey(claims []Claim) (groups [][]int) {
 	at := make(map[string]int, len(claims))
@@ -240,6 +261,23 @@ func ByKey(claims []Claim) (groups [][]int) {
 		groups[n] = append(groups[n], i)
 	}
 	return groups
+}
+
+// Together calls verb with the claims of each group, which [ByKey] made, and puts into answers what it
+// says of each of them; its error is the answer of all.
+func Together(claims []Claim, groups [][]int, answers []error, verb func(some []Claim) ([]error, error)) {
+	for _, group := range groups {
+		some := make([]Claim, len(group))
+		for n, i := range group {
+			some[n] = claims[i]
+		}
+		told, err := verb(some)
+		for n, i := range group {
+			if answers[i] = err; err == nil {
+				answers[i] = told[n]
+			}
+		}
+	}
 }
 
 // validateLeft checks what a release would leave for later holders.

@@ -429,7 +429,7 @@ func TestOwedReleasesOfABurstAreBounded(t *testing.T) {
 		time.Sleep(maxTimeout + 10*firstTry)
 		synctest.Wait()
 		l.core.pending.mu.Lock()
-		if n := len(l.core.pending.list); n > maxPending+maxWorkers {
+		if n := l.core.pending.listed; n > maxPending+maxWorkers {
 			t.Errorf("%d releases are kept for a store that has been silent for longer than %v", n, maxTimeout)
 		}
 		l.core.pending.mu.Unlock()

@@ -74,6 +74,15 @@ func (h *hooked) Release(ctx context.Context, c backend.Claim) (backend.Released
 	return h.Backend.Release(ctx, c)
 }
 
+// ReleaseAll is not supported where releases are looked at one by one.
+func (h *hooked) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if h.release != nil {
+		return backend.Base{}.ReleaseAll(ctx, claims)
+	}
+	h.releases.Add(int64(len(claims)))
+	return h.Backend.ReleaseAll(ctx, claims)
+}
+
 func (h *hooked) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	h.watches.Add(1)
 	if h.watch != nil {

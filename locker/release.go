@@ -182,30 +182,44 @@ func behind(f func()) bool {
 }
 
 // pending are releases that the store has not confirmed, of claims that nobody wants. Up to maxWorkers
-// goroutines see to them, each with one request at a time, the oldest first; while the store is
-// silent, to the rest of the client as well, that is one, as a probe: what is sent to a store that is
-// away only waits in the client library. What is not confirmed within the claim's TTL has run out by
-// itself.
+// goroutines see to them, each with one request at a time, one key after the other; those of a key go
+// together, as thousands may give up at once that wait for one. While the store is silent, to the rest
+// of the client as well, that is one goroutine, as a probe: what is sent to a store that is away only
+// waits in the client library. What is not confirmed within the claim's TTL has run out by itself.
 //
 // Nothing here is needed for safety: a lease that is never released ends by itself. It is for those
 // who wait for the key, and for the store, which would have a place in the queue for each. So the
 // list may be bounded when the store has been silent for long, and Close may leave what is in it.
 type pending struct {
 	core *core
+	ask  sync.Once // for most
+	most int       // claims in a request: 1 where each has to be released by itself
 
 	mu          sync.Mutex
-	list        []pendingRelease // oldest first
+	keys        map[string]*pendingKey
+	next        []*pendingKey // whose turn it is; each once
+	listed      int           // releases that wait for their request, of all keys
+	sent        int           // and those that are in one
 	workers     int
 	lastReply   time.Time // when one was answered, last, or the first of the present ones was added
 	unconfirmed int       // releases left to their leases since the last log
 }
 
+// A pendingKey has those of one key. A request takes along what has come while one before it was in
+// flight; more are in flight at once only if they are full.
+type pendingKey struct {
+	name  string
+	list  []pendingRelease // oldest first
+	sent  int              // requests in flight
+	queue bool             // it is in pending.next
+}
+
 const (
-	// maxPending bounds the list when the store has been silent for StoreTimeout. Beyond, the oldest is
-	// left to its lease.
+	// maxPending bounds the list when the store has been silent for StoreTimeout. Beyond, the oldest of
+	// a key is left to its lease.
 	maxPending = 1 << 12
 
-	// maxWorkers is how many releases are in flight at once.
+	// maxWorkers is how many requests are in flight at once.
 	maxWorkers = 64
 
 	// fewPending are answered within withdrawGrace by any store that is at work, and more within firstTry,
@@ -227,7 +241,7 @@ type pendingRelease struct {
 // more time if many are pending, as it was asked for much then, and answers each late. The caller has mu.
 func (p *pending) patience() time.Duration {
 	all := withdrawGrace
-	if p.workers+len(p.list) > fewPending {
+	if p.listed+p.sent > fewPending {
 		all = firstTry
 	}
 	return all - time.Since(p.lastReply)
@@ -246,6 +260,12 @@ func (p *pending) silent() bool {
 // add has claim released behind the caller. tried is closed when that was tried; nil if it is not.
 func (p *pending) add(ctx context.Context, claim *backend.Claim, info Hold) (tried <-chan struct{}) {
 	d := pendingRelease{context.WithoutCancel(ctx), *claim, info, time.Now().Add(claim.TTL + maxTimeout), make(chan struct{})}
+	p.ask.Do(func() {
+		p.most = backend.MaxReleaseAll
+		if _, err := p.core.b.ReleaseAll(d.ctx, nil); errors.Is(err, errors.ErrUnsupported) { // it asks nobody
+			p.most = 1
+		}
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.core.cut.Err() != nil { // Close has no more time: with mu, so that close counts it, or this does
@@ -262,23 +282,74 @@ func (p *pending) add(ctx context.Context, claim *backend.Claim, info Hold) (tri
 	return d.tried
 }
 
-// put puts d at the end of the list. The list is bounded once the store has been silent for StoreTimeout,
-// when those who wait have given up as well, and not before: thousands that give up at once may have
-// so much in flight that nothing is answered for seconds on a busy machine, and what is left out keeps
-// its place in a queue, in front of others, until that lapses. Until then the list is as long as what
-// was given up meanwhile, and shortens by itself. The caller has mu.
+// put puts d at the end of its key's list. The lists are bounded once the store has been silent for
+// StoreTimeout, when those who wait have given up as well, and not before: thousands that give up at
+// once may have so much in flight that nothing is answered for seconds on a busy machine, and what is
+// left out keeps its place in a queue, in front of others, until that lapses. Until then the lists are
+// as long as what was given up meanwhile, and shorten by themselves. The caller has mu.
 func (p *pending) put(d pendingRelease) {
-	p.list = append(p.list, d)
-	limit := timeout(p.core.cfg.StoreTimeout, d.claim.TTL)
-	if n := len(p.list) - maxPending; n > 0 && p.core.timedOut(p.lastReply, limit) { // safeguard: owed-bound
-		p.list = p.list[n:]
-		p.unconfirmed += n
+	k := p.keys[d.claim.Key]
+	if k == nil {
+		k = &pendingKey{name: d.claim.Key}
+		if p.keys == nil {
+			p.keys = map[string]*pendingKey{}
+		}
+		p.keys[k.name] = k
 	}
+	k.list = append(k.list, d)
+	p.listed++
+	p.line(k)
+	limit := timeout(p.core.cfg.StoreTimeout, d.claim.TTL)
+	if p.listed > maxPending && p.core.timedOut(p.lastReply, limit) { // safeguard: owed-bound
+		p.shorten()
+	}
+}
+
+// shorten leaves the oldest to their leases that are too many: of the keys whose turn it is, as those whose
+// requests are in flight are few. The caller has mu.
+func (p *pending) shorten() {
+	for p.listed > maxPending && len(p.next) > 0 {
+		k := p.turn()
+		k.list = k.list[1:]
+		p.listed--
+		p.unconfirmed++
+		p.line(k)
+	}
+}
+
+// line gives k a turn, if it has something to send now. The caller has mu.
+func (p *pending) line(k *pendingKey) {
+	switch {
+	case len(k.list) == 0 && k.sent == 0:
+		delete(p.keys, k.name)
+	case !k.queue && len(k.list) > 0 && (k.sent == 0 || len(k.list) >= p.most): // safeguard: withdrawn-full
+		k.queue = true
+		p.next = append(p.next, k)
+	}
+}
+
+// turn takes the key whose turn it is out of the line; there is one. The caller has mu.
+func (p *pending) turn() *pendingKey {
+	k := p.next[0]
+	p.next, k.queue = p.next[1:], false
+	return k
+}
+
+// take takes one request of the key whose turn it is. The caller has mu.
+func (p *pending) take() (*pendingKey, []pendingRelease) {
+	k := p.turn()
+	n := min(p.most, len(k.list)) // safeguard: withdrawn-together
+	some := k.list[:n:n]
+	k.list = k.list[n:]
+	k.sent++
+	p.listed, p.sent = p.listed-n, p.sent+n
+	p.line(k)
+	return k, some
 }
 
 // help starts another worker, if there is work for it. The caller has mu.
 func (p *pending) help() {
-	if len(p.list) > 0 && p.workers < maxWorkers {
+	if len(p.next) > 0 && p.workers < maxWorkers {
 		p.workers++
 		p.core.add()
 		go p.work()
@@ -311,26 +382,28 @@ func (p *pending) await(tried <-chan struct{}) {
 func (p *pending) close() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.list) + p.unconfirmed
-	p.list, p.unconfirmed = nil, 0
+	n := p.listed + p.unconfirmed
+	for _, k := range p.keys { // some have a request in flight
+		k.list = nil
+	}
+	p.keys, p.next, p.listed, p.unconfirmed = nil, nil, 0, 0
 	return n
 }
 
 // work sees to the list until it is empty, or the store is silent and another is at it. What is not
-// answered goes to the end, as another may be (of another shard).
+// answered goes to the end, as another may be (of another shard): so one request is about one key.
 func (p *pending) work() {
 	c := p.core
 	defer c.done()
 	retry := waiting.NewBackoff(retryFirst, 4*retryMost)
 	for {
 		p.mu.Lock()
-		if len(p.list) == 0 || p.workers > 1 && p.silent() {
+		if len(p.next) == 0 || p.workers > 1 && p.silent() {
 			break
 		}
-		d := p.list[0]
-		p.list = p.list[1:]
+		k, some := p.take()
 		p.mu.Unlock()
-		if p.try(d) {
+		if p.try(k, some) {
 			retry.Reset()
 		} else { // what comes back at once without an answer must not be asked again at once
 			waiting.Pause(c.cut, retry.Next())
@@ -348,36 +421,76 @@ func (p *pending) work() {
 	}
 }
 
-// try makes one release, and puts it back if it is not answered and still matters: as long as the
-// claim's lease, or an attempt of it that is in flight, may last. It reports whether it was answered.
-func (p *pending) try(d pendingRelease) (answered bool) {
+// try makes one request, and puts back what is not answered and still matters: as long as the claim's
+// lease, or an attempt of it that is in flight, may last. It reports whether anything was answered.
+func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 	c := p.core
-	limit := c.releaseTimeout(&d.claim)
-	if d.tried != nil {
-		limit = min(limit, firstTry)
-	}
-	limited, cancel := c.detached(d.ctx, limit)
-	ctx, end := c.observe(limited, OpRelease, d.info)
-	_, err := c.b.Release(ctx, d.claim)
-	end(d.info, err)
-	cancel()
-	if answered = released(err); answered && err != nil && !errors.Is(err, backend.ErrLost) {
-		c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", d.info.Key, "error", err)
+	answers := p.release(some)
+	for i, err := range answers {
+		if released(err) && err != nil && !errors.Is(err, backend.ErrLost) {
+			c.cfg.Logger.Warn("holdfast: could not release a lock; its lease runs out by itself", "key", some[i].info.Key, "error", err)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d.tried != nil {
-		close(d.tried)
-		d.tried = nil
+	k.sent--
+	p.sent -= len(some)
+	for i, d := range some {
+		if d.tried != nil {
+			close(d.tried)
+			d.tried = nil
+		}
+		switch {
+		case released(answers[i]):
+			answered, p.lastReply = true, time.Now()
+		case time.Now().After(d.until):
+			p.unconfirmed++
+		case c.cut.Err() == nil:
+			p.put(d) // safeguard: withdrawn-again
+		}
 	}
-	switch {
-	case answered:
-		p.lastReply = time.Now()
+	p.line(k)
+	if answered {
 		p.help()
-	case time.Now().After(d.until):
-		p.unconfirmed++
-	case c.cut.Err() == nil:
-		p.put(d)
 	}
 	return answered
+}
+
+// release asks once for some, and returns what the store says of each. A request for several is nobody's
+// in particular, so it has the values of no ctx.
+func (p *pending) release(some []pendingRelease) []error {
+	c := p.core
+	ctx, limit, first := context.Background(), time.Duration(0), false
+	claims, ends := make([]backend.Claim, len(some)), make([]func(Hold, error), len(some))
+	for i := range some {
+		d := &some[i]
+		claims[i] = d.claim
+		limit, first = max(limit, c.releaseTimeout(&d.claim)), first || d.tried != nil
+		var observed context.Context
+		observed, ends[i] = c.observe(d.ctx, OpRelease, d.info)
+		if len(some) == 1 {
+			ctx = observed
+		}
+	}
+	if first {
+		limit = min(limit, firstTry)
+	}
+	ctx, cancel := c.detached(ctx, limit)
+	defer cancel()
+	answers, err := make([]error, 1), error(nil)
+	if len(some) == 1 {
+		_, answers[0] = c.b.Release(ctx, claims[0])
+	} else if answers, err = c.b.ReleaseAll(ctx, claims); err == nil && len(answers) != len(some) {
+		err = fmt.Errorf("%d answers to a release of %d claims", len(answers), len(some))
+	}
+	if err != nil {
+		answers = make([]error, len(some))
+		for i := range answers {
+			answers[i] = err
+		}
+	}
+	for i, end := range ends {
+		end(some[i].info, answers[i])
+	}
+	return answers
 }

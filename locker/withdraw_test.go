@@ -16,33 +16,56 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// busy is a store that executes one release after the other, each for a while, and forgets one whose
-// caller has gone.
+// busy is a store that executes one request for a release after the other, each for a while, and forgets
+// one whose caller has gone.
 type busy struct {
 	backend.Backend
-	each time.Duration
-	one  chan struct{}
-	done atomic.Int64
+	single bool // it releases one claim in a request
+	each   time.Duration
+	one    chan struct{}
+	done   atomic.Int64 // claims
+	asked  atomic.Int64 // requests
 }
 
-func (b *busy) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+func (b *busy) turn(ctx context.Context, claims int) error {
 	select {
 	case b.one <- struct{}{}:
 		defer func() { <-b.one }()
 	case <-ctx.Done():
-		return backend.Released{}, ctx.Err()
+		return ctx.Err()
 	}
 	time.Sleep(b.each)
-	b.done.Add(1)
+	b.asked.Add(1)
+	b.done.Add(int64(claims))
+	return nil
+}
+
+func (b *busy) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	if err := b.turn(ctx, 1); err != nil {
+		return backend.Released{}, err
+	}
 	return b.Backend.Release(ctx, c)
+}
+
+func (b *busy) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if b.single {
+		return backend.Base{}.ReleaseAll(ctx, claims)
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	if err := b.turn(ctx, len(claims)); err != nil {
+		return nil, err
+	}
+	return b.Backend.ReleaseAll(ctx, claims)
 }
 
 // giveUp has so many readers wait and give up at once, when the store is busy with other requests for
 // so long, and returns how long they took and how many places they have left then.
-func giveUp(t *testing.T, readers int, with time.Duration) (took time.Duration, left int) {
+func giveUp(t *testing.T, b *busy, readers int, with time.Duration) (took time.Duration, left int) {
 	t.Helper()
 	store := membackend.New()
-	b := &busy{Backend: store, each: 200 * time.Microsecond, one: make(chan struct{}, 1)}
+	b.Backend, b.one = store, make(chan struct{}, 1)
 	l, err := locker.New(b, locker.Bare, locker.Config{Wait: waiting.Config{Fallback: time.Hour}}) // so that no place lapses
 	if err != nil {
 		t.Fatal(err)
@@ -89,20 +112,31 @@ func giveUp(t *testing.T, readers int, with time.Duration) (took time.Duration, 
 }
 
 // However many readers give up at once, nothing of them is in the store when all have returned, as
-// long as it answers: each place is withdrawn, and none is dropped.
+// long as it answers: each place is withdrawn, and none is dropped. Where the store can, those of a key
+// go together.
 //
 // covers: W13, W7
 func TestWithdrawnTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const readers, with = 5000, 500 * time.Millisecond
-		took, left := giveUp(t, readers, with)
-		if left > 0 {
-			t.Errorf("%d places are left of readers that have gone", left)
-		}
-		if most := with + readers*300*time.Microsecond; took > most {
-			t.Errorf("it took %v, want %v at most", took, most)
-		}
-	})
+	for name, b := range map[string]*busy{
+		"one by one": {single: true, each: 200 * time.Microsecond},
+		"together":   {each: 20 * time.Millisecond}, // as of a store that is far away
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const readers, with = 5000, 500 * time.Millisecond
+				took, left := giveUp(t, b, readers, with)
+				if left > 0 {
+					t.Errorf("%d places are left of readers that have gone", left)
+				}
+				if most := with + readers*300*time.Microsecond; took > most {
+					t.Errorf("it took %v, want %v at most", took, most)
+				}
+				if n := b.asked.Load(); !b.single && n > readers/20 {
+					t.Errorf("%d requests for %d claims", n, readers)
+				}
+			})
+		})
+	}
 }
 
 // A store that does not answer is not waited for, and is asked behind those who have gone. However many
@@ -111,11 +145,14 @@ func TestWithdrawnTogether(t *testing.T) {
 // covers: W7, W13, E2
 func TestWithdrawnFromASilentStore(t *testing.T) {
 	for readers, most := range map[int]time.Duration{1: 100 * time.Millisecond, 1000: 2 * time.Second, 9000: 2 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			if took, _ := giveUp(t, readers, 5*time.Second); took > most {
-				t.Errorf("%d readers were back after %v, want %v at most", readers, took, most)
-			}
-		})
+		for _, single := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				b := &busy{single: single, each: 200 * time.Microsecond}
+				if took, _ := giveUp(t, b, readers, 5*time.Second); took > most {
+					t.Errorf("%d readers were back after %v, want %v at most", readers, took, most)
+				}
+			})
+		}
 	}
 }
 

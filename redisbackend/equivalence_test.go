@@ -79,6 +79,8 @@ func (p *pair) run(steps int) {
 			p.both(c, "acquire", func(b backend.Backend) (backend.Grant, error) { return b.TryAcquire(p.t.Context(), c) })
 		case n < 6:
 			p.both(c, "renew", func(b backend.Backend) (backend.Grant, error) { return backend.Grant{}, b.Renew(p.t.Context(), c) })
+		case n < 7:
+			p.together()
 		default:
 			c.NoneInFlight = p.rand.IntN(4) > 0
 			p.both(c, "release", func(b backend.Backend) (backend.Grant, error) {
@@ -90,6 +92,27 @@ func (p *pair) run(steps int) {
 			return
 		}
 	}
+}
+
+// together releases some of the claims in one request, of which one may have been released before.
+func (p *pair) together() {
+	var some []backend.Claim
+	for _, i := range p.rand.Perm(len(p.claims))[:2+p.rand.IntN(4)] {
+		c := p.claims[i]
+		c.NoneInFlight = p.rand.IntN(4) > 0
+		some = append(some, c)
+	}
+	p.both(some[0], fmt.Sprint("release of ", len(some), " and"), func(b backend.Backend) (backend.Grant, error) {
+		answers, err := b.ReleaseAll(p.t.Context(), some)
+		if err != nil {
+			return backend.Grant{}, err
+		}
+		text := ""
+		for i, err := range answers {
+			text += fmt.Sprintln("pid", some[i].Meta.PID, answer(backend.Grant{}, err))
+		}
+		return backend.Grant{}, errors.New(text)
+	})
 }
 
 func (p *pair) claim(style int) backend.Claim {

@@ -56,7 +56,21 @@ func TestHeldAnswers(t *testing.T) {
 		eventually(t, "acquire", func() error { _, err := b.TryAcquire(t.Context(), mine); return err })
 	}
 	want(t, "release", storetest.Release(t.Context(), b, mine), nil)
-	acquired(t, b, claim(mine.Key)) // at once
+	mine = claim(mine.Key)
+	acquired(t, b, mine) // at once
+
+	// Nor when several are released together, whatever the server says of it, and when.
+	strangers := []backend.Claim{claim(mine.Key), claim(mine.Key)}
+	for i := range strangers {
+		strangers[i].NoneInFlight = true // nothing is written
+	}
+	name := b.store.Layout.Key(mine.Key)
+	_, changes := b.held.look(name)
+	answers, err := b.ReleaseAll(t.Context(), strangers)
+	want(t, "release of two", errors.Join(err, answers[0]), backend.ErrLost)
+	if _, now := b.held.look(name); now == changes {
+		t.Error("what is known of a key outlasts a release of two claims")
+	}
 }
 
 // A refusal is not remembered if something has changed since it was asked for; and what is

@@ -451,6 +451,15 @@ func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Releas
 	return told, err
 }
 
+// ReleaseAll is that of the store, likewise.
+func (a answering) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	answers, err := a.Store.ReleaseAll(ctx, claims)
+	for i := range claims {
+		a.b.held.forget(a.Layout.Key(claims[i].Key)) // safeguard: rueidis-release-all
+	}
+	return answers, err
+}
+
 func (h *heldKeys) look(name string) (held bool, changes uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,8 +30,8 @@ type Store struct {
 	Address string // of the server, host or host:port, for server.address and server.port; default none
 }
 
-// Wrap returns b with a span for each request to the store, but for heartbeats, which are nobody's
-// in particular. It forwards everything, and closes b when it is closed. Wrap the nodes of a quorum
+// Wrap returns b with a span for each request to the store, but for heartbeats and releases of several
+// claims at once, which are nobody's in particular. It forwards everything, and closes b when it is closed. Wrap the nodes of a quorum
 // one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
 func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.Name == "" {

@@ -159,6 +159,24 @@ func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) (backend.R
 	return kept(f, &told, err)
 }
 
+// ReleaseAll releases claims over the bad network, in one request. The answers that arrive are those of
+// its first execution.
+func (f *FaultyBackend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) == 0 {
+		return f.Backend.ReleaseAll(ctx, claims)
+	}
+	var told []error
+	first, answered := error(nil), false
+	err := f.request(ctx, "ReleaseAll", claims[0], func(ctx context.Context) error {
+		got, err := f.Backend.ReleaseAll(ctx, claims)
+		if !answered {
+			first, answered = keep(f, &told, got, err), true
+		}
+		return first
+	})
+	return kept(f, &told, err)
+}
+
 // Identity tells what the backend behind the network does. It is not disturbed.
 func (f *FaultyBackend) Identity(ctx context.Context) (string, error) {
 	return f.Backend.Identity(ctx)

@@ -339,6 +339,44 @@ func (m *model) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 	return told, err
 }
 
+func (m *model) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) > backend.MaxReleaseAll && !m.is("release-all: of any number") {
+		return nil, &backend.InvalidError{Field: "claims"}
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	answers := make([]error, len(claims))
+	for i, c := range claims {
+		switch {
+		case m.is("release-all: the last is left") && i > 0 && i == len(claims)-1:
+			answers[i] = backend.ErrLost
+			continue
+		case m.is("release-all: ends at what is lost") && i > 0 && answers[i-1] != nil:
+			answers[i] = answers[i-1]
+			continue
+		case m.is("release-all: ends whoever holds"):
+			if k := m.key(c.Key); len(k.holds) > 0 {
+				c = k.holds[0].claim
+			}
+		case m.is("release-all: places stay") && c.Queue:
+			answers[i] = backend.ErrLost
+			continue
+		case m.is("release-all: no tombstones"):
+			c.NoneInFlight = true
+		case m.is("release-all: saves nothing"):
+			c.Save = nil
+		case m.is("release-all: readers go together") && c.Mode == backend.Shared:
+			m.key(c.Key).holds = nil
+		}
+		if answers[i] = c.ValidateRelease(m.caps); answers[i] == nil {
+			_, answers[i] = m.release(c)
+			m.signal(c.Key)
+		}
+	}
+	return answers, nil
+}
+
 func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

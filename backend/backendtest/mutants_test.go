@@ -113,15 +113,23 @@ func TestMutants(t *testing.T) {
 
 // mutants are the defects of the model, with the rule that is to find each.
 var mutants = map[string]string{
-	"minimum token ignored":          "min-token/granted",
-	"minimum token is the token":     "min-token/never-lowers",
-	"minimum token not clamped":      "min-token/clamped",
-	"minimum token not written back": "min-token/written-back",
-	"raised for others alone":        "min-token/repeat",
-	"a late minimum token lowers":    "min-token/repeat",
-	"anybody may raise the token":    "min-token/by-another",
-	"reserved tokens do not rise":    "min-token/reserved",
-	"who waits has a token":          "min-token/handed-over",
+	"release-all: of any number":        "release-all/input",
+	"release-all: the last is left":     "release-all/each",
+	"release-all: ends at what is lost": "release-all/each",
+	"release-all: ends whoever holds":   "release-all/own",
+	"release-all: places stay":          "release-all/places",
+	"release-all: no tombstones":        "release-all/in-flight",
+	"release-all: saves nothing":        "release-all/saves",
+	"release-all: readers go together":  "release-all/shared",
+	"minimum token ignored":             "min-token/granted",
+	"minimum token is the token":        "min-token/never-lowers",
+	"minimum token not clamped":         "min-token/clamped",
+	"minimum token not written back":    "min-token/written-back",
+	"raised for others alone":           "min-token/repeat",
+	"a late minimum token lowers":       "min-token/repeat",
+	"anybody may raise the token":       "min-token/by-another",
+	"reserved tokens do not rise":       "min-token/reserved",
+	"who waits has a token":             "min-token/handed-over",
 
 	"a hold that is over is released while its owner holds": "adopt/once",
 

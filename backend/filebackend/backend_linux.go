@@ -152,24 +152,38 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 	}
 	defer done()
 	answers := make([]error, len(claims))
-	for _, group := range backend.ByKey(claims) {
-		var ids []string
-		var some []backend.Claim
-		for _, i := range group {
-			ids, some = append(ids, claims[i].ID()), append(some, claims[i])
-		}
-		err := f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) {
-			for n, answer := range r.Heartbeat(some, now) {
-				answers[group[n]] = answer
-			}
-		})
-		if err != nil {
-			for _, i := range group {
-				answers[i] = err
-			}
-		}
-	}
+	b.together(ctx, f, claims, backend.ByKey(claims), answers, (*record.Record).Heartbeat)
 	return answers, nil
+}
+
+// ReleaseAll implements [backend.Backend], one key after the other.
+func (b *Backend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	groups, answers, err := backend.ValidateReleaseAll(claims, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	f, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	b.together(ctx, f, claims, groups, answers, (*record.Record).ReleaseAll)
+	return answers, nil
+}
+
+// together makes one verb about the claims of each key.
+func (b *Backend) together(
+	ctx context.Context, f *folder, claims []backend.Claim, groups [][]int, answers []error,
+	verb func(*record.Record, []backend.Claim, time.Time) []error,
+) {
+	backend.Together(claims, groups, answers, func(some []backend.Claim) (told []error, err error) {
+		ids := make([]string, len(some))
+		for n := range some {
+			ids[n] = some[n].ID()
+		}
+		err = f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) { told = verb(r, some, now) })
+		return told, err
+	})
 }
 
 // Watch implements [backend.Backend]. It signals when a process that holds or waits has ended, too.

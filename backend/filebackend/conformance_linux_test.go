@@ -87,6 +87,11 @@ func (v *visible) Release(ctx context.Context, c backend.Claim) (backend.Release
 	return v.Backend.Release(ctx, c)
 }
 
+func (v *visible) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	released.Add(1)
+	return v.Backend.ReleaseAll(ctx, claims)
+}
+
 func (v *visible) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	g, err := v.Backend.TryAcquire(ctx, c)
 	released.Load()

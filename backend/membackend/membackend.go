@@ -159,23 +159,36 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	s := b.store
+	answers := make([]error, len(claims))
+	b.store.together(claims, backend.ByKey(claims), answers, (*record.Record).Heartbeat)
+	return answers, nil
+}
+
+// ReleaseAll implements [backend.Backend].
+func (b *Backend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	groups, answers, err := backend.ValidateReleaseAll(claims, capabilities)
+	if err == nil {
+		err = b.ready(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.store.together(claims, groups, answers, (*record.Record).ReleaseAll)
+	return answers, nil
+}
+
+// together makes one verb about the claims of each key.
+func (s *store) together(
+	claims []backend.Claim, groups [][]int, answers []error, verb func(*record.Record, []backend.Claim, time.Time) []error,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	answers := make([]error, len(claims))
-	for _, group := range backend.ByKey(claims) {
-		some := make([]backend.Claim, len(group))
-		for n, i := range group {
-			some[n] = claims[i]
-		}
+	backend.Together(claims, groups, answers, func(some []backend.Claim) ([]error, error) {
 		r := s.at(some[0].Key, now)
-		for n, answer := range r.Heartbeat(some, now) {
-			answers[group[n]] = answer
-		}
-		s.done(some[0].Key, r, now)
-	}
-	return answers, nil
+		defer s.done(some[0].Key, r, now)
+		return verb(r, some, now), nil
+	})
 }
 
 // Watch implements [backend.Backend]. Releases signal, and grants to claims that are queued. A lease

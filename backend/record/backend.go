@@ -173,22 +173,37 @@ func (b *Backend) Heartbeat(ctx context.Context, claims []backend.Claim) ([]erro
 	}
 	done()
 	answers := make([]error, len(claims))
-	for _, group := range backend.ByKey(claims) {
-		some, told := make([]backend.Claim, len(group)), []error(nil)
-		for n, i := range group {
-			some[n] = claims[i]
-		}
-		err := b.change(ctx, some[0].Key, false, func(r *Record, now time.Time) error {
-			told = r.Heartbeat(some, now)
+	b.together(ctx, claims, backend.ByKey(claims), answers, (*Record).Heartbeat)
+	return answers, nil
+}
+
+// ReleaseAll implements [backend.Backend], with one change for each key.
+func (b *Backend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	groups, answers, err := backend.ValidateReleaseAll(claims, b.caps)
+	if err != nil {
+		return nil, err
+	}
+	_, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done()
+	b.together(ctx, claims, groups, answers, (*Record).ReleaseAll)
+	return answers, nil
+}
+
+// together makes one verb about the claims of each key.
+func (b *Backend) together(
+	ctx context.Context, claims []backend.Claim, groups [][]int, answers []error,
+	verb func(*Record, []backend.Claim, time.Time) []error,
+) {
+	backend.Together(claims, groups, answers, func(some []backend.Claim) (told []error, err error) {
+		err = b.change(ctx, some[0].Key, false, func(r *Record, now time.Time) error {
+			told = verb(r, some, now)
 			return nil
 		})
-		for n, i := range group {
-			if answers[i] = err; err == nil {
-				answers[i] = told[n]
-			}
-		}
-	}
-	return answers, nil
+		return told, err
+	})
 }
 
 // Inspect implements [backend.Backend].

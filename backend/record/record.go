@@ -130,33 +130,65 @@ func (r *Record) Renew(c backend.Claim, now time.Time) error {
 // handed to c and not yet heard of is released like any other, which passes it on. c itself is not
 // let in by its own leaving, as it goes first.
 func (r *Record) Release(c backend.Claim, now time.Time) (told backend.Released, err error) {
+	r.expire(now)
+	held := r.end(&c, now)
+	ended := held || r.leave(c.ID()) // whoever holds is in no queue
+	if !held {
+		err = backend.ErrLost
+	} else if len(r.Queue) > 0 {
+		told = backend.Released{Waiting: len(r.Queue), Next: r.Queue[0].Claim.Meta} // safeguard: record-waited
+	}
+	r.letIn(now, ended, c.Before)
+	return told, err
+}
+
+// ReleaseAll is Release of claims of the record's key. All are gone before anybody is let in, so none of
+// them is.
+func (r *Record) ReleaseAll(claims []backend.Claim, now time.Time) []error {
+	r.expire(now)
+	answers, waits, ended := make([]error, len(claims)), make(map[string]bool, len(claims)), false
+	var before []backend.Past
+	for i := range claims {
+		c := &claims[i]
+		before = append(before, c.Before...)
+		if r.end(c, now) {
+			ended = true
+		} else {
+			answers[i], waits[c.ID()] = backend.ErrLost, true
+		}
+	}
+	n := len(r.Queue)
+	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return waits[p.Claim.ID()] }) // safeguard: record-leave
+	r.letIn(now, ended || len(r.Queue) < n, before)
+	return answers
+}
+
+// end ends c's hold, whose state and mark it leaves, and reports whether there was one. Unless none of c
+// is in flight there is a tombstone.
+func (r *Record) end(c *backend.Claim, now time.Time) (held bool) {
 	if !c.NoneInFlight {
 		if r.Tombs == nil {
 			r.Tombs = map[string]time.Time{}
 		}
 		r.Tombs[c.ID()] = now.Add(2*min(max(c.TTL, 0), backend.MaxTTL) + late + r.slack)
 	}
-	r.expire(now)
-	held := r.drop(c.ID())
-	stood := !held && r.leave(c.ID()) // whoever holds is in no queue
-	if held {
+	if held = r.drop(c.ID()); held {
 		r.NewHolders = true
 		if c.Save != nil || c.NotBefore > 0 {
-			r.save(c, now) // before others are let in, whose grants carry it
+			r.save(*c, now) // before others are let in, whose grants carry it
 		}
-		if len(r.Queue) > 0 {
-			told = backend.Released{Waiting: len(r.Queue), Next: r.Queue[0].Claim.Meta} // safeguard: record-waited
-		}
-	} else {
-		err = backend.ErrLost
 	}
+	return held
+}
+
+// letIn lets in whoever is next, and has those told who wait without a place, if something has ended.
+func (r *Record) letIn(now time.Time, ended bool, before []backend.Past) {
 	if len(r.Queue) > 0 {
-		r.advance(now, "", slices.Clone(c.Before[max(0, len(c.Before)-backend.MaxBefore):])...)
+		r.advance(now, "", slices.Clone(before[max(0, len(before)-backend.MaxBefore):])...)
 	}
-	if (held || stood) && r.open() {
+	if ended && r.open() {
 		r.NewSignals = true
 	}
-	return told, err
 }
 
 // Inspect returns what [backend.Backend.Inspect] does. It changes nothing: what has run out is left

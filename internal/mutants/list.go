@@ -100,6 +100,12 @@ var withdrawal = []mutant{
 		Name: "places of those who gave up are not waited for", At: "withdrawn-before-return", Find: `__\((__\(.*\))\)$`, Put: "$1",
 		Test: "./locker Withdrawn",
 	},
+	{Name: "those who give up together are withdrawn one by one", At: "withdrawn-together", Find: `\(__, `, Put: "(1, ", Test: "./locker WithdrawnTogether"},
+	{
+		Name: "those who give up together are withdrawn a few at a time", At: "withdrawn-full", Find: `\(__ == 0 \|\| .*\):`, Put: "true:",
+		Test: "./locker WithdrawnTogether",
+	},
+	{Name: "a withdrawal without an answer is made once", At: "withdrawn-again", Find: statement, Put: skipped, Test: "./locker WithdrawnFromASilentStore"},
 	{Name: "owed releases without a bound", At: "owed-bound", Find: condition, Put: never, Test: "./locker OwedReleasesAreBounded"},
 	{
 		Name: "places of those who gave up are dropped at a store that answers", At: "owed-bound", Find: ` && __\(__, (\w+)\)`, Put: " && $1 > 0",
@@ -183,6 +189,21 @@ var redis = []mutant{
 		Test: "./internal/redis/script Guard",
 	},
 	{Name: "lua: a server that forgot grants", At: "guard", Find: luaCondition, Put: luaNever, Test: "./internal/redis/script GuardKeeps"},
+	{
+		Name: "lua: who goes with others ends whoever holds", At: "forget-owner", Find: `if __ == \w+ then`, Put: "if lock.owner then",
+		Test: "./redisbackend TestConformance/plain/release-all",
+	},
+	{Name: "lua: nobody is let in when several go", At: "releaseall-admits", Find: statement, Put: "", Test: "./internal/redis/script ReleaseAllLetsIn"},
+	{
+		Name: "lua: those who go together leave no tombstones", At: "releaseall-tombstone", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script ReleaseAllLetsIn",
+	},
+	{Name: "lua: a replica says that several do not hold", At: "releaseall-replica", Find: ` else .* end`, Put: " end", Test: "./internal/redis/script AReplicaSaysNothing"},
+	{Name: "rueidis: a key that several released is still held", At: "rueidis-release-all", Find: statement, Put: skipped, Test: "./rueidisbackend HeldAnswers"},
+	{
+		Name: "redis: who goes with others saves nothing", At: "releaseall-leaves", Find: ` && \w+\.Save == nil`, Put: "",
+		Test: "./redisbackend TestConformance/plain/release-all",
+	},
 	{
 		Name: "lua: who does not hold saves", At: "save-by-holder", Find: ` and .* then`, Put: " then",
 		Test: "./internal/redis/script StateOutOfMemory",
@@ -317,6 +338,10 @@ var etcd = []mutant{
 var others = []mutant{
 	{Name: "an unknown error is a no", At: "unknown", Find: `return Unknown`, Put: "return No", Test: "./backend Answer"},
 	{Name: "record: anybody may release", At: "record-owner", Find: `return .* \}\)`, Put: "return true })", Test: "./backend/membackend TestConformance$/release"},
+	{
+		Name: "record: who goes with others stays in the queue", At: "record-leave", Find: `return .* \}\)`, Put: "return false })",
+		Test: "./backend/membackend TestConformance$/release-all",
+	},
 	{
 		Name: "record: a released claim takes the lock", At: "record-tombstone", Find: condition, Put: never,
 		Test: "./backend/membackend TestConformance$/tombstone",

@@ -187,6 +187,55 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 	return told, err
 }
 
+// ReleaseAll is that of [backend.Backend]; in the string dialect it is not supported. One script
+// releases the claims of a lock, except for those that leave something.
+func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if s.cfg.Dialect != "" {
+		return s.Base.ReleaseAll(ctx, claims)
+	}
+	locks, answers, err := backend.ValidateReleaseAll(claims, s.caps)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	var requests sync.WaitGroup
+	for _, lock := range locks {
+		together := lock[:0:0]
+		for _, i := range lock {
+			if c := &claims[i]; len(lock) > 1 && c.Save == nil && c.NotBefore == 0 && len(c.Before) == 0 { // safeguard: releaseall-leaves
+				together = append(together, i)
+			} else {
+				requests.Go(func() { _, answers[i] = s.Release(ctx, *c) })
+			}
+		}
+		if len(together) > 0 {
+			requests.Go(func() {
+				backend.Together(claims, [][]int{together}, answers, func(some []backend.Claim) ([]error, error) {
+					return s.releaseTogether(ctx, some)
+				})
+			})
+		}
+	}
+	requests.Wait()
+	return answers, nil
+}
+
+// releaseTogether releases claims of one lock, in one step.
+//
+// Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
+func (s *Store) releaseTogether(ctx context.Context, lock []backend.Claim) ([]error, error) {
+	for i := range lock { // the value that is known of the lock is about to be another
+		s.native.take(s.Layout.Key(lock[i].Key), s.Layout.OwnerID(lock[i]))
+	}
+	reply, _, err := s.run(ctx, s.Layout.ReleaseAll(lock), 0)
+	if err != nil {
+		return nil, err
+	}
+	return script.DecodeReleaseAll(reply, len(lock))
+}
+
 // Saved reads key's stored state from the primary.
 func (s *Store) Saved(ctx context.Context, key string) ([]byte, error) {
 	if !s.caps.State {

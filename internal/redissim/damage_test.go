@@ -94,6 +94,9 @@ func (d *damaged) run() {
 			other := claims[0]
 			other.Key = "other"
 			d.eval("HEARTBEAT", d.l.Heartbeat([]backend.Claim{c}, []backend.Claim{other}))
+		case verb == 10 && !d.dialect() && d.r.IntN(2) == 0:
+			other := claims[d.r.IntN(len(claims))]
+			d.eval("RELEASEALL", d.l.ReleaseAll([]backend.Claim{c, other}))
 		case verb == 10:
 			d.eval("INSPECT", d.l.Inspect("k"))
 		case verb == 11:

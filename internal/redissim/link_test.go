@@ -183,7 +183,13 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 	}
 	reply, err := l.at(ctx, r.Keys[0], verb+" "+r.Keys[0]+" "+strings.Join(r.Args, " "), id, func(s *server) (any, error) {
 		reply, err := s.redis.Eval(l.c.w.v.edited(r.Script.Source()), r.Keys, r.Args)
-		if err == nil {
+		switch {
+		case err != nil:
+		case verb == "RELEASEALL":
+			for pair := range slices.Chunk(r.Args[1:], 2) {
+				s.executed("RELEASE", pair[0], true)
+			}
+		default:
 			s.executed(verb, id, grant(reply))
 		}
 		return reply, err
@@ -375,7 +381,8 @@ func named() map[string]string {
 	dialect, _ := script.Dialect("", 0, 0)
 	var c backend.Claim
 	for name, r := range map[string]script.Request{
-		"ACQUIRE": own.Acquire(c), "RENEW": own.Renew(c), "RELEASE": own.Release(c), "HEARTBEAT": own.Heartbeat(), "INSPECT": own.Inspect(),
+		"ACQUIRE": own.Acquire(c), "RENEW": own.Renew(c), "RELEASE": own.Release(c),
+		"RELEASEALL": own.ReleaseAll([]backend.Claim{c}), "HEARTBEAT": own.Heartbeat(), "INSPECT": own.Inspect(),
 		"DIALECT": dialect.Acquire(c), // one for all verbs
 	} {
 		names[r.Script.SHA1()] = name

@@ -99,6 +99,11 @@ func (o orderly) Release(ctx context.Context, c backend.Claim) (backend.Released
 	return told, o.back(ctx, "release", c, err)
 }
 
+// ReleaseAll is not that of a quorum.
+func (orderly) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	return backend.Base{}.ReleaseAll(ctx, claims)
+}
+
 func (o orderly) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	o.turn(ctx, "watch", c)
 	wakes, err := o.Backend.Watch(ctx, c)

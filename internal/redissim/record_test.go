@@ -21,6 +21,7 @@ type records interface {
 	Renew(c backend.Claim) error
 	Release(c backend.Claim) (backend.Released, error)
 	Heartbeat(claims []backend.Claim) []error
+	ReleaseAll(claims []backend.Claim) []error
 	Watch(ctx context.Context, c backend.Claim) <-chan backend.Wake
 	Inspect(key string) backend.State
 	Saved(key string) []byte
@@ -132,6 +133,20 @@ func (m remote) Saved(ctx context.Context, key string) ([]byte, error) {
 func (m remote) Heartbeat(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	errs, err := m.ask(ctx, fmt.Sprint("HEARTBEAT ", claims[0].Key, len(claims)), claims[0].ID(), func(s *server) (any, error) {
 		return s.records.Heartbeat(claims), nil
+	})
+	answers, _ := errs.([]error)
+	return answers, err
+}
+
+func (m remote) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	errs, err := m.ask(ctx, fmt.Sprint("RELEASEALL ", claims[0].Key, len(claims)), claims[0].ID(), func(s *server) (any, error) {
+		for i := range claims {
+			s.executed("RELEASE", claims[i].ID(), true)
+		}
+		return s.records.ReleaseAll(claims), nil
 	})
 	answers, _ := errs.([]error)
 	return answers, err

@@ -101,6 +101,14 @@ func (b careless) Release(ctx context.Context, c backend.Claim) (backend.Release
 	return b.Backend.Release(ctx, c)
 }
 
+func (b careless) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	claims = slices.Clone(claims)
+	for i := range claims {
+		claims[i].NoneInFlight = true
+	}
+	return b.Backend.ReleaseAll(ctx, claims)
+}
+
 // fromReply makes the locker count its deadline from the reply.
 type fromReply struct{ backend.Backend }
 

@@ -83,18 +83,20 @@ func (s *Store) Acquire(c backend.Claim) (g backend.Grant, err error) {
 
 // Heartbeat keeps the places of claims.
 func (s *Store) Heartbeat(claims []backend.Claim) []error {
+	return s.together(claims, (*record.Record).Heartbeat)
+}
+
+// ReleaseAll forgets claims, those of one key in one step.
+func (s *Store) ReleaseAll(claims []backend.Claim) []error {
+	return s.together(claims, (*record.Record).ReleaseAll)
+}
+
+func (s *Store) together(claims []backend.Claim, verb func(*record.Record, []backend.Claim, time.Time) []error) []error {
 	answers := make([]error, len(claims))
-	for _, group := range backend.ByKey(claims) {
-		var some []backend.Claim
-		for _, i := range group {
-			some = append(some, claims[i])
-		}
-		s.with(some[0].Key, func(r *record.Record, now time.Time) {
-			for n, answer := range r.Heartbeat(some, now) {
-				answers[group[n]] = answer
-			}
-		})
-	}
+	backend.Together(claims, backend.ByKey(claims), answers, func(some []backend.Claim) (told []error, err error) {
+		s.with(some[0].Key, func(r *record.Record, now time.Time) { told = verb(r, some, now) })
+		return told, nil
+	})
 	return answers
 }
 

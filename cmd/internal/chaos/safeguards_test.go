@@ -55,6 +55,10 @@ func (n noAnswerIsNo) Release(ctx context.Context, c backend.Claim) (backend.Rel
 	return backend.Released{}, err
 }
 
+func (noAnswerIsNo) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	return backend.Base{}.ReleaseAll(ctx, claims)
+}
+
 // Faults that nearly always show that a safeguard is missing.
 var (
 	// The first worker, whose holds are long, believes for a whole TTL in leases that end soon, and its

@@ -50,6 +50,8 @@ func (d *dialect) Release(c backend.Claim) Request {
 	return d.request(c.Key, "release", inName.escape(c.ID()), millis(d.Keep(c)), d.tombstone(c))
 }
 
+func (*dialect) ReleaseAll([]backend.Claim) Request { return Request{} }
+
 func (*dialect) Heartbeat(...[]backend.Claim) Request { return Request{} }
 
 func (d *dialect) Inspect(locks ...string) Request { return d.request(locks[0], "inspect") }

@@ -56,6 +56,10 @@ type kind interface {
 	// time for which the network may hold that attempt back.
 	Release(c backend.Claim) Request
 
+	// ReleaseAll returns the request for claims of one lock that leave nothing, not even who held
+	// before; [DecodeReleaseAll] reads the reply. The string dialect has none.
+	ReleaseAll(claims []backend.Claim) Request
+
 	// Heartbeat returns the request for the claims of one lock, or of several; [DecodeHeartbeat] reads
 	// the reply. The string dialect has no queue.
 	Heartbeat(locks ...[]backend.Claim) Request

@@ -129,6 +129,18 @@ func (p *plain) Release(c backend.Claim) Request {
 	return r
 }
 
+func (p *plain) ReleaseAll(claims []backend.Claim) Request {
+	r := Request{own.ReleaseAll, []string{p.Key(claims[0].Key)}, append(make([]string, 0, 2+2*len(claims)), "")}
+	var keep time.Duration
+	for i := range claims {
+		c := &claims[i]
+		keep = max(keep, p.Keep(*c))
+		r.Args = append(r.Args, inName.escape(c.ID()), p.tombstone(*c))
+	}
+	r.Args[0] = millis(keep)
+	return r
+}
+
 // Keep is how long a key outlives the last lease.
 //
 // The token counter is what must outlive it: until the clock has passed the last token, which a
@@ -204,6 +216,10 @@ func (g *guarded) Acquire(c backend.Claim) Request { return g.guard(g.plain.Acqu
 func (g *guarded) Renew(c backend.Claim) Request { return g.guard(g.plain.Renew(c), 1) }
 
 func (g *guarded) Release(c backend.Claim) Request { return g.guard(g.plain.Release(c), 1) }
+
+func (g *guarded) ReleaseAll(claims []backend.Claim) Request {
+	return g.guard(g.plain.ReleaseAll(claims), 1)
+}
 
 func (g *guarded) Heartbeat(locks ...[]backend.Claim) Request {
 	return g.guard(g.plain.Heartbeat(locks...), len(locks))

@@ -83,25 +83,11 @@ end
 -- safeguard: guard-hand-over
 local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
--- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue lib/forget
 
--- The id holds, or waits, or neither; one that was handed the key and did not ask yet holds.
 local function long()
   load('h:' .. id, 'w:' .. id)
-  local code, gone = LOST, false
-  local n, hold = find_hold()
-  if lock.owner == id then
-    code, gone = lock.expires > now and OK or EXPIRED, true
-    turn(false, 0, false, false)
-  elseif hold then
-    code, gone = hold.ends > now and OK or EXPIRED, true
-    drop(n, hold)
-  end
-  local number, _, _, mode = find_place(id)
-  if number then
-    gone = true
-    leave(number, id, mode)
-  end
+  local code, gone = forget()
   if leaves and code == OK then leave_state(early, state) end -- safeguard: save-by-holder
   advance()
   local reply, waiting = {code}, admitted + lock.waiting
@@ -113,15 +99,8 @@ local function long()
     local grant, loaded = string.match(message[2], '^([^\n]*)(.*)$')
     message[2] = grant .. (before or '') .. loaded
   end
-  if not none_in_flight then
-    addTombstone(lock.tombs, id, tonumber(tombstone))
-    lock.tombstoned = true
-  end
-  -- Those who do not wait in the queue are woken if one of them could be let in.
-  if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or
-    lock.mode == 's' or (lock.mode == 'p' and lock.weight < lock.limit)) then
-    messages[#messages + 1] = {key .. ':free', 'free'}
-  end
+  if not none_in_flight then bar(tombstone) end
+  if gone then rouse() end
   write_state()
   return commit(tonumber(margin), true, reply)
 end

@@ -177,6 +177,24 @@ func DecodeRelease(reply any) (told backend.Released, err error) {
 	return told, no(r, code, reply)
 }
 
+// DecodeReleaseAll reads the reply to a ReleaseAll of n claims: what Release would return for each.
+func DecodeReleaseAll(reply any, n int) ([]error, error) {
+	r, code := open(reply)
+	if code != codeOK {
+		return nil, no(r, code, reply)
+	}
+	if len(r) != 1+n {
+		return nil, unexpected(reply)
+	}
+	answers := make([]error, n)
+	for i, code := range r[1:] {
+		if _, answers[i] = DecodeRelease(code); answers[i] != nil && !errors.Is(answers[i], backend.ErrLost) {
+			return nil, unexpected(reply)
+		}
+	}
+	return answers, nil
+}
+
 // DecodeHeartbeat reads the reply to a Heartbeat for so many claims of each lock: what each
 // claim is told, a *[backend.HeldError] or [backend.ErrLost]. It is nil for a lock of several that
 // is to be asked about alone.

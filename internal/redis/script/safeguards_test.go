@@ -379,20 +379,27 @@ func TestOutOfMemory(t *testing.T) {
 		if name == "nothing" || name == "free" || name == "readers" {
 			continue
 		}
-		r := newRig(t)
-		state(r)
-		r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
-		renewed := DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})))
-		c := plainClaim("holder")
-		c.TTL = minute
-		c.NoneInFlight = name != "two"
-		_, released := DecodeRelease(r.send(r.l.Release(c)))
-		r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
-		if renewed != nil || released != nil {
-			t.Errorf("%s: renewed %v, released %v", name, renewed, released)
-		}
-		if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" || len(s.Holders) == 0 && name != "held" {
-			t.Errorf("%s: %+v after the release", name, s)
+		for _, together := range []bool{false, true} {
+			r := newRig(t)
+			state(r)
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "1")
+			renewed := DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "holder", TTL: minute})))
+			c := plainClaim("holder")
+			c.TTL = minute
+			c.NoneInFlight = name != "two"
+			held := false
+			if together {
+				held = r.releaseAll(c, plainClaim("stranger"))[0]
+			} else {
+				held = released(r.send(r.l.Release(c))) == nil
+			}
+			r.srv.MustDo("CONFIG", "SET", "maxmemory", "0")
+			if renewed != nil || !held {
+				t.Errorf("%s: renewed %v, released %v", name, renewed, held)
+			}
+			if s := r.state(); len(s.Holders) > 0 && s.Holders[0].Owner != "w1" || len(s.Holders) == 0 && name != "held" {
+				t.Errorf("%s: %+v after the release", name, s)
+			}
 		}
 	}
 }
@@ -507,6 +514,7 @@ func TestDamagedGroup(t *testing.T) {
 			for verb, reply := range map[string]any{
 				"acquire": r.send(r.l.Acquire(c)), "renew": r.send(r.l.Renew(c)),
 				"release": r.send(r.l.Release(c)), "heartbeat": r.send(r.l.Heartbeat(claims)),
+				"releaseall": r.send(r.l.ReleaseAll(claims)),
 			} {
 				if _, code := open(reply); code != codeForeign {
 					t.Errorf("%s, %s of %s: %v, want to be refused", name, verb, c.Owner, reply)
@@ -650,10 +658,11 @@ func TestRenewalRaisesTheToken(t *testing.T) {
 // covers: W9
 func TestEveryVerbLetsIn(t *testing.T) {
 	for verb, call := range map[string]func(r rig){
-		"acquire":   func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
-		"renew":     func(r rig) { _ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "p1", TTL: minute}))) },
-		"release":   func(r rig) { _ = r.drop(plainClaim("stranger")) },
-		"heartbeat": func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
+		"acquire":    func(r rig) { _ = r.refusedOrNot(plainClaim("try")) },
+		"renew":      func(r rig) { _ = DecodeRenew(r.send(r.l.Renew(backend.Claim{Owner: "p1", TTL: minute}))) },
+		"release":    func(r rig) { _ = r.drop(plainClaim("stranger")) },
+		"heartbeat":  func(r rig) { r.beats("p4", []bool{true}, permit("p4", 2)) },
+		"releaseall": func(r rig) { r.releaseAll(plainClaim("stranger"), plainClaim("another")) },
 	} {
 		r := newRig(t)
 		r.granted(permit("p1", 2))
@@ -808,10 +817,11 @@ func TestAReplicaSaysNothing(t *testing.T) {
 		for _, owner := range []string{"a", "b", "stranger", "holder", "w1"} {
 			for _, unknown := range []bool{false, true} {
 				c := backend.Claim{Key: r.key, Owner: owner, TTL: minute, NoneInFlight: !unknown}
-				for verb, args := range map[string][]string{
-					"renew":   words(r.l.Renew(c)),
-					"release": words(r.l.Release(c)),
-				} {
+				requests := map[string][]string{"renew": words(r.l.Renew(c)), "release": words(r.l.Release(c))}
+				if !r.l.isDialect() {
+					requests["releaseall"] = words(r.l.ReleaseAll([]backend.Claim{c, c}))
+				}
+				for verb, args := range requests {
 					if reply, err := r.srv.Do(args...); err == nil {
 						t.Errorf("%s: %s of %s at a replica = %v, want a refusal", name, verb, owner, reply)
 					}

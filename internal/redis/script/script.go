@@ -30,8 +30,8 @@ func (a *assembly) SHA1() string { a.once.Do(a.assemble); return a.sha1 }
 var files embed.FS
 
 var (
-	own = struct{ Acquire, Renew, Release, Heartbeat, Inspect Script }{
-		load("acquire"), load("renew"), load("release"), load("heartbeat"), load("inspect"),
+	own = struct{ Acquire, Renew, Release, ReleaseAll, Heartbeat, Inspect Script }{
+		load("acquire"), load("renew"), load("release"), load("releaseall"), load("heartbeat"), load("inspect"),
 	}
 	stringDialect = load("dialect")
 )

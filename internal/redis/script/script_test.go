@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 var scripts = map[string]Script{
-	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
+	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "releaseall": own.ReleaseAll, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
 	"dialect": stringDialect, "probe": Probe, "mark": Mark, "saved": Saved,
 	"fenced": Fenced("return redis.call('SET', KEYS[1], ARGV[1])"),
 }
@@ -344,7 +344,7 @@ func TestDamagedState(t *testing.T) {
 		if s, err := r.inspect(); !errors.Is(err, backend.ErrForeign) {
 			t.Errorf("%s: inspect: %+v, %v, want ErrForeign", name, s, err)
 		}
-		for _, reply := range []any{r.eval(own.Renew, "x", "60000", "60000"), r.eval(own.Release, "x", "60000", "60000")} {
+		for _, reply := range []any{r.eval(own.Renew, "x", "60000", "60000"), r.eval(own.Release, "x", "60000", "60000"), r.eval(own.ReleaseAll, "60000", "x", "60000", "y", "0")} {
 			if reply, _ := reply.([]any); len(reply) == 0 || reply[0] != int64(codeForeign) {
 				t.Errorf("%s: %v, want the code for foreign data", name, reply)
 			}

@@ -304,6 +304,13 @@ func (p *party) Release(ctx context.Context, c backend.Claim) (backend.Released,
 	return p.Backend.Release(ctx, c)
 }
 
+func (p *party) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if p.cut.Load() {
+		return nil, errCut
+	}
+	return p.Backend.ReleaseAll(ctx, claims)
+}
+
 // party is the process with that name, until the scene is over.
 func (s *scene) party(name string) *party {
 	if p := s.parties[name]; p != nil {

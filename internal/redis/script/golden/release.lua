@@ -223,7 +223,7 @@ end
 -- safeguard: guard-hand-over
 local reply = type(stored) == 'table' and none_in_flight and not closed and not leaves and hand_over()
 if reply then return reply end
--- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue
+-- uses: lib/run lib/tombstones lib/lock lib/state lib/holders lib/queue lib/forget
 -- Commands and their errors. Commands go through redis.pcall: its errors begin with the server's
 -- own word (OOM, READONLY), those of redis.call with a line number on Redis 6.
 local function refused(reply) return type(reply) == 'table' and reply.err end
@@ -754,13 +754,13 @@ local function advance(asking)
     end
   end
 end
-
--- The id holds, or waits, or neither; one that was handed the key and did not ask yet holds.
-local function long()
-  load('h:' .. id, 'w:' .. id)
+-- forget ends the hold of id and takes it out of the queue, whichever there is; one that was handed
+-- the key and did not ask yet holds. It returns OK, EXPIRED if the lease was over, or LOST if there
+-- was no hold, and whether there was anything.
+local function forget()
   local code, gone = LOST, false
   local n, hold = find_hold()
-  if lock.owner == id then
+  if lock.owner == id then -- safeguard: forget-owner
     code, gone = lock.expires > now and OK or EXPIRED, true
     turn(false, 0, false, false)
   elseif hold then
@@ -772,6 +772,26 @@ local function long()
     gone = true
     leave(number, id, mode)
   end
+  return code, gone
+end
+
+-- bar leaves a tombstone of id for ms.
+local function bar(ms)
+  addTombstone(lock.tombs, id, tonumber(ms))
+  lock.tombstoned = true
+end
+
+-- rouse wakes those who do not wait in the queue, if one of them could be let in.
+local function rouse()
+  if lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or
+    lock.mode == 's' or (lock.mode == 'p' and lock.weight < lock.limit)) then
+    messages[#messages + 1] = {key .. ':free', 'free'}
+  end
+end
+
+local function long()
+  load('h:' .. id, 'w:' .. id)
+  local code, gone = forget()
   if leaves and code == OK then leave_state(early, state) end -- safeguard: save-by-holder
   advance()
   local reply, waiting = {code}, admitted + lock.waiting
@@ -783,15 +803,8 @@ local function long()
     local grant, loaded = string.match(message[2], '^([^\n]*)(.*)$')
     message[2] = grant .. (before or '') .. loaded
   end
-  if not none_in_flight then
-    addTombstone(lock.tombs, id, tonumber(tombstone))
-    lock.tombstoned = true
-  end
-  -- Those who do not wait in the queue are woken if one of them could be let in.
-  if gone and lock.waiting == 0 and not (lock.owner and lock.expires > now) and (lock.holders == 0 or
-    lock.mode == 's' or (lock.mode == 'p' and lock.weight < lock.limit)) then
-    messages[#messages + 1] = {key .. ':free', 'free'}
-  end
+  if not none_in_flight then bar(tombstone) end
+  if gone then rouse() end
   write_state()
   return commit(tonumber(margin), true, reply)
 end

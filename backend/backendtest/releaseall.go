@@ -1,0 +1,233 @@
+package backendtest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/backend"
+)
+
+var releaseAllRules = []rule{
+	{
+		name: "release-all/each", run: releaseAllEach,
+		why: "Each claim is answered by itself: what is lost, or wrong with one, keeps none of the others.",
+	},
+	{
+		name: "release-all/own", run: releaseAllOwn,
+		why: "Claims that leave a key end nothing of who holds it, however many they are.",
+	},
+	{
+		name: "release-all/places", run: releaseAllPlaces, needs: backend.Capabilities{Queue: true, Inspect: true},
+		why: "Thousands of waiters that give up at once leave the queue, and whoever stood behind them is let in at once.",
+	},
+	{
+		name: "release-all/shared", run: releaseAllShared, needs: backend.Capabilities{Shared: true},
+		why: "Those who hold together and go together leave what they held to the others, and a free key when they were all.",
+	},
+	{
+		name: "release-all/in-flight", run: releaseAllInFlight,
+		why: "An attempt that comes after its release holds nothing, as after a Release.",
+	},
+	{
+		name: "release-all/saves", run: releaseAllSaves, needs: backend.Capabilities{State: true},
+		why: "A holder's state is saved by its release, whoever is released beside it.",
+	},
+	{
+		name: "release-all/input", run: releaseAllInput, once: true,
+		why: "What are too many are refused before anything is written, and of none a store only says whether it can.",
+	},
+}
+
+// releaseAll releases claims together, and says of each whether it held. ok is false where each has to be
+// released by itself, and where the request was repeated, as then a first one may have released.
+func (e *env) releaseAll(b backend.Backend, claims ...backend.Claim) (answers []error, ok bool) {
+	e.Helper()
+	requests := 0
+	err := e.answered(func() (err error) {
+		requests++
+		if answers, err = b.ReleaseAll(e.ctx, claims); err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(answers, func(err error) bool { return !answer(err) }); i >= 0 {
+			return answers[i]
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		e.Log("each claim has to be released by itself")
+		for i := range claims {
+			_, err := b.Release(e.ctx, claims[i])
+			answers = append(answers, err)
+		}
+		return answers, false
+	case err != nil || len(answers) != len(claims):
+		e.Fatalf("ReleaseAll of %d claims = %v, %v", len(claims), answers, err)
+	}
+	return answers, requests == 1
+}
+
+// released must be the answers to claims of which those held that are named.
+func (e *env) released(answers []error, held ...bool) {
+	e.Helper()
+	for i, err := range answers {
+		if held[i] && err != nil || !held[i] && !errors.Is(err, backend.ErrLost) {
+			e.Errorf("ReleaseAll answers for claim %d: %v; it held: %v", i, err, held[i])
+		}
+	}
+}
+
+// covers: C1, C7, C8
+func releaseAllEach(e *env) {
+	a, b := e.open(), e.open()
+	first, never, last := e.claim(e.key("first")), e.claim(e.key("never")), e.claim(e.key("last"))
+	nameless := e.claim(last.Key)
+	nameless.Owner = ""
+	e.acquire(a, first)
+	e.acquire(a, last)
+	if answers, ok := e.releaseAll(a, first, never, nameless, last); ok {
+		e.is("ReleaseAll of a claim without an owner", answers[2], backend.ErrInvalid)
+		e.released(slices.Delete(answers, 2, 3), true, false, true)
+	}
+	for _, c := range []backend.Claim{first, never, last} {
+		e.free(b, c.Key)
+	}
+	if answers, ok := e.releaseAll(a, first, last); ok {
+		e.released(answers, false, false)
+	}
+}
+
+// covers: C1, C2, A12
+func releaseAllOwn(e *env) {
+	a, b := e.open(), e.open()
+	for _, noneInFlight := range []bool{false, true} {
+		key := e.key("k")
+		holder := e.claim(key)
+		e.acquire(a, holder)
+		strangers := []backend.Claim{e.claim(key), e.claim(key), e.claim(key)}
+		for i := range strangers {
+			strangers[i].NoneInFlight = noneInFlight
+		}
+		if answers, ok := e.releaseAll(b, strangers...); ok {
+			e.released(answers, false, false, false)
+		}
+		e.held(b, e.claim(key))
+		if err := a.Renew(e.ctx, holder); err != nil {
+			e.Fatalf("Renew after others' ReleaseAll = %v: it took the lock away", err)
+		}
+		other := e.claim(key)
+		if answers, ok := e.releaseAll(a, other, holder); ok {
+			e.released(answers, false, true)
+		}
+		e.free(b, key)
+	}
+}
+
+// covers: W5, W7, W8
+func releaseAllPlaces(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder := e.claim(key)
+	e.acquire(a, holder)
+	var gone []backend.Claim
+	for range 40 {
+		gone = append(gone, e.queued(a, key, e.long))
+	}
+	stays := e.queued(b, key, e.long)
+	gone = append(gone, e.queued(a, key, e.long))
+	defer e.forgetAll(b, append(gone, stays)...)
+	if answers, ok := e.releaseAll(a, gone...); ok {
+		e.released(answers, make([]bool, len(gone))...)
+	}
+	state, err := a.Inspect(e.ctx, key)
+	if err != nil || len(state.Waiters) != 1 || state.Waiters[0].Owner != stays.Owner || len(state.Holders) != 1 {
+		e.Fatalf("Inspect when all but one have left = %+v, %v", state, err)
+	}
+	late := []backend.Claim{holder, e.queued(a, key, e.long), e.queued(a, key, e.long)}
+	if answers, ok := e.releaseAll(a, late...); ok {
+		e.released(answers, true, false, false)
+	}
+	state, err = a.Inspect(e.ctx, key)
+	if err != nil || len(state.Waiters) != 0 || len(state.Holders) != 1 || state.Holders[0].Owner != stays.Owner {
+		e.Errorf("Inspect when the holder and those behind the last waiter have left = %+v, %v", state, err)
+	}
+	e.acquire(b, stays)
+	e.release(b, stays)
+	e.free(a, key)
+}
+
+// covers: B15, C1
+func releaseAllShared(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	readers := make([]backend.Claim, 5)
+	for i := range readers {
+		readers[i] = e.claim(key)
+		readers[i].Mode = backend.Shared
+		e.acquire(a, readers[i])
+	}
+	if answers, ok := e.releaseAll(a, readers[3], readers[0], readers[4]); ok {
+		e.released(answers, true, true, true)
+	}
+	e.held(b, e.claim(key))
+	for _, c := range readers[1:3] {
+		if err := a.Renew(e.ctx, c); err != nil {
+			e.Errorf("Renew of a reader that stayed = %v", err)
+		}
+	}
+	if answers, ok := e.releaseAll(a, readers...); ok {
+		e.released(answers, false, true, true, false, false)
+	}
+	e.free(b, key)
+}
+
+// covers: A4, C9
+func releaseAllInFlight(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, first, second := e.claim(key), e.claim(key), e.claim(key)
+	e.acquire(a, holder)
+	if answers, ok := e.releaseAll(a, first, holder, second); ok {
+		e.released(answers, false, true, false)
+	}
+	for _, c := range []backend.Claim{first, second, holder} {
+		_, err := a.TryAcquire(e.ctx, c)
+		e.lost("TryAcquire of a claim that was released", err)
+	}
+	e.free(b, key)
+}
+
+func releaseAllSaves(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, other := e.claim(key), e.claim(key)
+	holder.Load = true
+	e.acquire(a, holder)
+	holder.Save = []byte("what it left")
+	other.Load, other.Save = true, []byte("of who did not hold")
+	if answers, ok := e.releaseAll(a, other, holder, e.claim(key)); ok {
+		e.released(answers, false, true, false)
+	}
+	saved, err := b.Saved(e.ctx, key)
+	if err != nil || string(saved) != "what it left" {
+		e.Errorf("Saved = %q, %v", saved, err)
+	}
+}
+
+func releaseAllInput(e *env) {
+	b := e.open()
+	_, none := b.ReleaseAll(e.ctx, nil)
+	if none != nil && !errors.Is(none, errors.ErrUnsupported) {
+		e.Errorf("ReleaseAll of no claims = %v", none)
+	}
+	many := make([]backend.Claim, backend.MaxReleaseAll+1)
+	for i := range many {
+		many[i] = e.claim(e.key("k"))
+	}
+	if _, err := b.ReleaseAll(e.ctx, many); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, errors.ErrUnsupported) {
+		e.Errorf("ReleaseAll of %d claims = %v, want ErrInvalid", len(many), err)
+	}
+	if _, err := b.ReleaseAll(e.ctx, many[:2]); errors.Is(err, errors.ErrUnsupported) != errors.Is(none, errors.ErrUnsupported) {
+		e.Errorf("ReleaseAll of two claims = %v, and of none %v", err, none)
+	}
+}
