@@ -460,13 +460,13 @@ func TestLeader(t *testing.T) {
 	if o := holdfast(t, "leader", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.HasPrefix(o.out, t.Name()+" is free") {
 		t.Error(o.out)
 	}
-	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=3s", "--", "sh", "-c", works)
+	j := begin(t, srv.URL(), "leader", t.Name(), "--ttl=12s", "--", "sh", "-c", works) // a third of it is the time to end
 	j.line()
 	o := holdfast(t, "leader", t.Name(), "--backend", srv.URL(), "-o", "json").want(t, 0)
 	token := o.out[strings.Index(o.out, `"token":`)+len(`"token":`):]
 	holdfast(t, "release", t.Name(), "--token", token[:strings.IndexByte(token, ',')], "--backend", srv.URL()).want(t, 0)
 	if line := j.line(); line != "told to end" {
-		t.Errorf("%q", line)
+		t.Fatalf("%q", line) // and there is no other line to wait for
 	}
 	j.line() // it leads again
 	_ = j.cmd.Process.Signal(syscall.SIGTERM)
