@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -205,12 +206,14 @@ type pending struct {
 	unconfirmed int       // releases left to their leases since the last log
 }
 
-// A pendingKey has those of one key. A request takes along what has come while one before it was in
-// flight; more are in flight at once only if they are full.
+// A pendingKey has those of one key. A request takes along what has come while a first one before it
+// was in flight; more are in flight at once only if they are full. A repeated one, which may take
+// longer, keeps nobody waiting.
 type pendingKey struct {
 	name  string
 	list  []pendingRelease // oldest first
 	sent  int              // requests in flight
+	first int              // and those that are the first of one of their claims
 	queue bool             // it is in pending.next
 }
 
@@ -322,7 +325,7 @@ func (p *pending) line(k *pendingKey) {
 	switch {
 	case len(k.list) == 0 && k.sent == 0:
 		delete(p.keys, k.name)
-	case !k.queue && len(k.list) > 0 && (k.sent == 0 || len(k.list) >= p.most): // safeguard: withdrawn-full
+	case !k.queue && len(k.list) > 0 && (k.first == 0 || len(k.list) >= p.most): // safeguard: withdrawn-full
 		k.queue = true
 		p.next = append(p.next, k)
 	}
@@ -342,9 +345,17 @@ func (p *pending) take() (*pendingKey, []pendingRelease) {
 	some := k.list[:n:n]
 	k.list = k.list[n:]
 	k.sent++
+	if untried(some) { // safeguard: withdrawn-first
+		k.first++
+	}
 	p.listed, p.sent = p.listed-n, p.sent+n
 	p.line(k)
 	return k, some
+}
+
+// untried reports whether one of some was never tried.
+func untried(some []pendingRelease) bool {
+	return slices.ContainsFunc(some, func(d pendingRelease) bool { return d.tried != nil })
 }
 
 // help starts another worker, if there is work for it. The caller has mu.
@@ -434,6 +445,9 @@ func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k.sent--
+	if untried(some) {
+		k.first--
+	}
 	p.sent -= len(some)
 	for i, d := range some {
 		if d.tried != nil {
@@ -460,19 +474,19 @@ func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 // in particular, so it has the values of no ctx.
 func (p *pending) release(some []pendingRelease) []error {
 	c := p.core
-	ctx, limit, first := context.Background(), time.Duration(0), false
+	ctx, limit := context.Background(), time.Duration(0)
 	claims, ends := make([]backend.Claim, len(some)), make([]func(Hold, error), len(some))
 	for i := range some {
 		d := &some[i]
 		claims[i] = d.claim
-		limit, first = max(limit, c.releaseTimeout(&d.claim)), first || d.tried != nil
+		limit = max(limit, c.releaseTimeout(&d.claim))
 		var observed context.Context
 		observed, ends[i] = c.observe(d.ctx, OpRelease, d.info)
 		if len(some) == 1 {
 			ctx = observed
 		}
 	}
-	if first {
+	if untried(some) {
 		limit = min(limit, firstTry)
 	}
 	ctx, cancel := c.detached(ctx, limit)

@@ -258,6 +258,60 @@ func TestGivingUpBesideOthersWhoAreAnswered(t *testing.T) {
 	})
 }
 
+// far is a store that can release several at once, and has a key whose requests are never answered.
+type far struct{ backend.Backend }
+
+func (b far) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	if c.Key == "away" {
+		<-ctx.Done()
+		return backend.Grant{}, ctx.Err()
+	}
+	return b.Backend.TryAcquire(ctx, c)
+}
+
+func (b far) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	if c.Key == "away" {
+		<-ctx.Done()
+		return backend.Released{}, ctx.Err()
+	}
+	return b.Backend.Release(ctx, c)
+}
+
+// A release that is repeated, and takes long, is not waited for by who gives up later.
+//
+// covers: W7, E2
+func TestGivingUpBesideARepeatedRelease(t *testing.T) {
+	bubble(t, far{membackend.New()}, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		returned := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() { // whose releases are answered all the time
+			for {
+				select {
+				case <-returned:
+					return
+				default:
+				}
+				_, err := l.Lock(t.Context(), "k", locker.Shared(), locker.WaitLimit(10*time.Millisecond))
+				wantErr(t, err, context.DeadlineExceeded)
+			}
+		})
+		for range 8 { // some of them while the release of one before is repeated
+			began := time.Now()
+			_, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(100*time.Millisecond))
+			wantErr(t, err, context.DeadlineExceeded)
+			if took := time.Since(began); took > 2300*time.Millisecond {
+				t.Errorf("a Lock of 100ms came back after %v", took)
+			}
+		}
+		close(returned)
+		others.Wait()
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A release that a shard which is away does not answer keeps no place in another shard's queue.
 //
 // covers: W7, W13

@@ -105,6 +105,7 @@ var withdrawal = []mutant{
 		Name: "those who give up together are withdrawn a few at a time", At: "withdrawn-full", Find: `\(__ == 0 \|\| .*\):`, Put: "true:",
 		Test: "./locker WithdrawnTogether",
 	},
+	{Name: "who gives up waits behind a release that is repeated", At: "withdrawn-first", Find: condition, Put: always, Test: "./locker GivingUpBesideARepeated"},
 	{Name: "a withdrawal without an answer is made once", At: "withdrawn-again", Find: statement, Put: skipped, Test: "./locker WithdrawnFromASilentStore"},
 	{Name: "owed releases without a bound", At: "owed-bound", Find: condition, Put: never, Test: "./locker OwedReleasesAreBounded"},
 	{
