@@ -1,11 +1,13 @@
 package locker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -449,4 +451,83 @@ func (silent) TryAcquire(ctx context.Context, _ backend.Claim) (backend.Grant, e
 func (silent) Release(ctx context.Context, _ backend.Claim) (backend.Released, error) {
 	<-ctx.Done()
 	return backend.Released{}, ctx.Err()
+}
+
+func (silent) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// asked is silent, and counts how often it was asked to release.
+type asked struct {
+	silent
+	times atomic.Int64
+}
+
+func (b *asked) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	b.times.Add(1)
+	return b.silent.Release(ctx, c)
+}
+
+func (b *asked) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) > 0 {
+		b.times.Add(1)
+	}
+	return b.silent.ReleaseAll(ctx, claims)
+}
+
+// A Close that has run out of time sends nothing more, also of a key that has a request in flight then, and
+// tells how many releases it leaves to their leases.
+//
+// covers: G1, W13
+func TestCloseOutOfTimeSendsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := membackend.New()
+		b := &asked{silent: silent{store}}
+		var out bytes.Buffer
+		l, err := New(b, Bare, Config{TTL: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i := range 5 { // one after the other: the first's release is in flight when the others give up
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*10*time.Millisecond)
+				defer cancel()
+				if _, err := l.TryLock(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		p := &l.core.pending
+		states := func() (sent, listed int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.sent, p.listed
+		}
+		for sent, listed := states(); sent != 1 || listed != 4; sent, listed = states() {
+			time.Sleep(time.Millisecond)
+		}
+		before := b.times.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Shutdown(ctx); !strings.Contains(err.Error(), "4 releases not confirmed") {
+			t.Errorf("Close out of time = %v", err)
+		}
+		all.Wait()
+		synctest.Wait()
+		if n := b.times.Load() - before; n > 0 {
+			t.Errorf("%d releases were sent after Close", n)
+		}
+		if sent, listed := states(); sent != 0 || listed != 0 {
+			t.Errorf("%d releases are in flight after Close and %d wait for it", sent, listed)
+		}
+		if s := out.String(); strings.Count(s, "did not confirm") != 1 || !strings.Contains(s, "releases=1") {
+			t.Errorf("of the one in flight it logs\n%s", s)
+		}
+		_ = store.Close()
+	})
 }

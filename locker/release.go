@@ -71,7 +71,7 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (er
 	began := time.Now() // what the first takes counts against the timeout of all
 	told, err := c.b.Release(ctx, *claim)
 	if err != nil && !released(err) {
-		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began))
+		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began)) // safeguard: first-release
 	}
 	if told.Waiting > 0 && c.events != nil {
 		c.events.Event(ctx, Event{Kind: EventRelease, Released: told})
@@ -345,7 +345,7 @@ func (p *pending) take() (*pendingKey, []pendingRelease) {
 	some := k.list[:n:n]
 	k.list = k.list[n:]
 	k.sent++
-	if untried(some) { // safeguard: withdrawn-first
+	if untried(some) {
 		k.first++
 	}
 	p.listed, p.sent = p.listed-n, p.sent+n
@@ -355,7 +355,7 @@ func (p *pending) take() (*pendingKey, []pendingRelease) {
 
 // untried reports whether one of some was never tried.
 func untried(some []pendingRelease) bool {
-	return slices.ContainsFunc(some, func(d pendingRelease) bool { return d.tried != nil })
+	return slices.ContainsFunc(some, func(d pendingRelease) bool { return d.tried != nil }) // safeguard: withdrawn-first
 }
 
 // help starts another worker, if there is work for it. The caller has mu.
@@ -395,7 +395,7 @@ func (p *pending) close() int {
 	defer p.mu.Unlock()
 	n := p.listed + p.unconfirmed
 	for _, k := range p.keys { // some have a request in flight
-		k.list = nil
+		k.list = nil // safeguard: owed-closed
 	}
 	p.keys, p.next, p.listed, p.unconfirmed = nil, nil, 0, 0
 	return n
@@ -457,9 +457,9 @@ func (p *pending) try(k *pendingKey, some []pendingRelease) (answered bool) {
 		switch {
 		case released(answers[i]):
 			answered, p.lastReply = true, time.Now()
-		case time.Now().After(d.until):
+		case c.cut.Err() != nil, time.Now().After(d.until):
 			p.unconfirmed++
-		case c.cut.Err() == nil:
+		default:
 			p.put(d) // safeguard: withdrawn-again
 		}
 	}

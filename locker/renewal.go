@@ -268,7 +268,7 @@ func troubleOf(ctx context.Context, err error) error {
 // first time, and when it is over. The caller has mu, and log is called without.
 func (l *lease) noteTrouble(info Hold, why error, now instant) (log func()) {
 	before, left, logger := l.trouble, time.Duration(l.until-now), l.core.cfg.Logger
-	l.trouble = why
+	l.trouble = why // safeguard: last-trouble
 	switch {
 	case before == nil && why != nil:
 		return func() {

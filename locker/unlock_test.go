@@ -133,7 +133,14 @@ func TestUnlockIsBounded(t *testing.T) {
 //
 // covers: C4
 func TestUnlockGivesUp(t *testing.T) {
-	refuse := func(context.Context, backend.Claim) error { return backend.ErrUnavailable }
+	refuse := func(ctx context.Context, _ backend.Claim) error { // after a while, which counts from the first time on
+		select {
+		case <-time.After(700 * time.Millisecond):
+			return backend.ErrUnavailable
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for name, test := range map[string]struct {
 		cfg  locker.Config
 		opts []locker.Option

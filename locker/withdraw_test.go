@@ -277,6 +277,14 @@ func (b far) Release(ctx context.Context, c backend.Claim) (backend.Released, er
 	return b.Backend.Release(ctx, c)
 }
 
+func (b far) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	if len(claims) > 0 && claims[0].Key == "away" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return b.Backend.ReleaseAll(ctx, claims)
+}
+
 // A release that is repeated, and takes long, is not waited for by who gives up later.
 //
 // covers: W7, E2
@@ -296,12 +304,12 @@ func TestGivingUpBesideARepeatedRelease(t *testing.T) {
 				wantErr(t, err, context.DeadlineExceeded)
 			}
 		})
-		for range 8 { // some of them while the release of one before is repeated
-			began := time.Now()
-			_, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(100*time.Millisecond))
+		for i := range 16 { // some of them while the release of one before is repeated
+			began, limit := time.Now(), time.Duration(i+1)*70*time.Millisecond
+			_, err := l.Lock(t.Context(), "away", locker.Shared(), locker.WaitLimit(limit))
 			wantErr(t, err, context.DeadlineExceeded)
-			if took := time.Since(began); took > 2300*time.Millisecond {
-				t.Errorf("a Lock of 100ms came back after %v", took)
+			if took := time.Since(began); took > limit+2050*time.Millisecond {
+				t.Errorf("a Lock of %v came back after %v", limit, took)
 			}
 		}
 		close(returned)

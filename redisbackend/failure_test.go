@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/backend"
 	store "github.com/holdfast-go/holdfast/internal/redis"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
@@ -145,6 +146,8 @@ func TestRedaction(t *testing.T) {
 		"reply":       {serverError("NOAUTH " + secret), backend.ErrDenied},
 		"unknown":     {fmt.Errorf("read %s: %w", secret, io.EOF), nil},
 		"closed":      {fmt.Errorf("%s: %w", secret, redis.ErrClosed), backend.ErrClosed},
+		"not serving": {serverError("MISCONF cannot write " + secret), backend.ErrNotServing},
+		"may not":     {serverError("NOPERM for " + secret), script.ErrNotPermitted},
 		"echoed args": {serverError("ERR unknown command 'auth', with args beginning with: 'another-pw'"), errors.ErrUnsupported},
 	} {
 		b, err := New(failing{err: test.err}, Config{})

@@ -371,7 +371,9 @@ func (m *model) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 		}
 		if answers[i] = c.ValidateRelease(m.caps); answers[i] == nil {
 			_, answers[i] = m.release(c)
-			m.signal(c.Key)
+			if answers[i] == nil && i == len(claims)-1 || !m.is("release-all: the last alone wakes") {
+				m.signal(c.Key)
+			}
 		}
 	}
 	return answers, nil

@@ -121,6 +121,7 @@ var mutants = map[string]string{
 	"release-all: no tombstones":        "release-all/in-flight",
 	"release-all: saves nothing":        "release-all/saves",
 	"release-all: readers go together":  "release-all/shared",
+	"release-all: the last alone wakes": "release-all/wakes",
 	"minimum token ignored":             "min-token/granted",
 	"minimum token is the token":        "min-token/never-lowers",
 	"minimum token not clamped":         "min-token/clamped",

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -33,7 +34,12 @@ var releaseAllRules = []rule{
 		why: "A holder's state is saved by its release, whoever is released beside it.",
 	},
 	{
-		name: "release-all/input", run: releaseAllInput, once: true,
+		name: "release-all/wakes", run: releaseAllWakes, needs: watch,
+		why: "Who watches a key without a place in its queue hears that it is free, whichever of those who left it had it, and that" +
+			" nobody stands before it any more.",
+	},
+	{
+		name: "release-all/input", run: releaseAllInput,
 		why: "What are too many are refused before anything is written, and of none a store only says whether it can.",
 	},
 }
@@ -212,6 +218,40 @@ func releaseAllSaves(e *env) {
 	if err != nil || string(saved) != "what it left" {
 		e.Errorf("Saved = %q, %v", saved, err)
 	}
+}
+
+// covers: W1, B15
+func releaseAllWakes(e *env) {
+	a, b := e.open(), e.open()
+	for i := range 3 { // the holder is the first, the second, or the last of those who leave
+		key := e.key(fmt.Sprint(i))
+		leave := []backend.Claim{e.claim(key), e.claim(key), e.claim(key)}
+		e.acquire(a, leave[i])
+		wake, _ := e.watch(b, e.claim(key))
+		e.held(b, e.claim(key))
+		e.releaseAll(a, leave...)
+		if !e.woken(wake, patience) {
+			e.Errorf("the holder left as number %d of %d, and who watches was not woken", i+1, len(leave))
+		}
+	}
+	if !e.caps.Shared || !e.caps.Queue {
+		return
+	}
+	key := e.key("readers")
+	holder, reader := e.claim(key), e.claim(key)
+	holder.Mode, reader.Mode = backend.Shared, backend.Shared
+	e.acquire(a, holder)
+	writers := []backend.Claim{e.queued(a, key, e.long), e.queued(a, key, e.long)}
+	defer e.forgetAll(a, writers...)
+	wake, _ := e.watch(b, reader)
+	e.held(b, reader) // behind the writers
+	e.releaseAll(a, writers...)
+	if !e.woken(wake, patience) {
+		e.Error("all writers before it have left, and a reader who watches was not woken")
+	}
+	e.acquire(b, reader)
+	e.release(b, reader)
+	e.release(a, holder)
 }
 
 func releaseAllInput(e *env) {

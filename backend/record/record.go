@@ -159,7 +159,7 @@ func (r *Record) ReleaseAll(claims []backend.Claim, now time.Time) []error {
 	}
 	n := len(r.Queue)
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return waits[p.Claim.ID()] }) // safeguard: record-leave
-	r.letIn(now, ended || len(r.Queue) < n, before)
+	r.letIn(now, ended || len(r.Queue) < n, before)                                         // safeguard: record-left
 	return answers
 }
 

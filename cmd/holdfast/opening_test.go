@@ -42,6 +42,11 @@ func TestStoreError(t *testing.T) {
 			"redis at h:1 is up, and does not serve: MISCONF errors writing to the AOF file",
 		},
 		{
+			"etcds://h:1", fmt.Errorf("%w: etcdserver: no leader", backend.ErrNotServing), "etcd at h:1 is up, and does not serve: etcdserver: no leader",
+		},
+		{"rediss://h:1", fmt.Errorf("%w: LOADING", backend.ErrNotServing), "redis at h:1 is up, and does not serve: LOADING"},
+		{"rueidiss://h:1", fmt.Errorf("%w: OOM", backend.ErrNotServing), "redis at h:1 is up, and does not serve: OOM"},
+		{
 			"etcds://h:1", errors.New("connection error: authentication handshake failed: tls: failed to verify certificate: x509: unknown authority"),
 			"etcd at h:1 has a certificate that cannot be trusted: " +
 				"connection error: authentication handshake failed: tls: failed to verify certificate: x509: unknown authority",

@@ -26,6 +26,9 @@ var belief = []mutant{
 	{Name: "a renewal that an Unlock cut short is a failure", At: "renewal-withdrawn", Find: `, errors\.Is\(.*\):`, Put: ":", Test: "./locker UnlockWithdrawsARenewal"},
 	{Name: "renewals that fail no more are not told of", At: "trouble-over", Find: condition, Put: never, Test: "./locker RenewalsFailForAWhile"},
 	{Name: "an Unlock that saves gives up early", At: "release-leaves", Find: condition, Put: never, Test: "./locker UnlockGivesUp"},
+	{
+		Name: "the first request of an Unlock takes no time", At: "first-release", Find: `(__\(.*\)-)(.*)\)`, Put: "${1}0*$2)", Test: "./locker UnlockGivesUp",
+	},
 	{Name: "an Unlock that only releases takes as long as one that saves", At: "release-leaves", Find: condition, Put: always, Test: "./locker UnlockGivesUp"},
 	{Name: "no answer to a renewal is a yes", At: "renewal-answer", Find: condition, Put: always, Test: "./locker SlowHandOver"},
 	{Name: "only the timer ends belief", At: "belief", Find: condition, Put: never, Test: "./locker SuspendedTime"},
@@ -105,8 +108,13 @@ var withdrawal = []mutant{
 		Name: "those who give up together are withdrawn a few at a time", At: "withdrawn-full", Find: `\(__ == 0 \|\| .*\):`, Put: "true:",
 		Test: "./locker WithdrawnTogether",
 	},
-	{Name: "who gives up waits behind a release that is repeated", At: "withdrawn-first", Find: condition, Put: always, Test: "./locker GivingUpBesideARepeated"},
+	{Name: "who gives up waits behind a release that is repeated", At: "withdrawn-first", Find: `return (.*)$`, Put: "return true || $1", Test: "./locker GivingUpBesideARepeated"},
+	{
+		Name: "a lock that was lost says why the first renewal failed", At: "last-trouble", Find: `(\S+) = (\w+)`, Put: "if $1 == nil || $2 == nil { $1 = $2 }",
+		Test: "./locker RenewalsFailForAWhile",
+	},
 	{Name: "a withdrawal without an answer is made once", At: "withdrawn-again", Find: statement, Put: skipped, Test: "./locker WithdrawnFromASilentStore"},
+	{Name: "Close leaves what is owed to the requests in flight", At: "owed-closed", Find: statement, Put: skipped, Test: "./locker CloseOutOfTimeSends"},
 	{Name: "owed releases without a bound", At: "owed-bound", Find: condition, Put: never, Test: "./locker OwedReleasesAreBounded"},
 	{
 		Name: "places of those who gave up are dropped at a store that answers", At: "owed-bound", Find: ` && __\(__, (\w+)\)`, Put: " && $1 > 0",
@@ -196,11 +204,23 @@ var redis = []mutant{
 	},
 	{Name: "lua: nobody is let in when several go", At: "releaseall-admits", Find: statement, Put: "", Test: "./internal/redis/script ReleaseAllLetsIn"},
 	{
+		Name: "lua: nobody is woken if the last of several was gone", At: "releaseall-any", Find: `, \w+ or (\w+)`, Put: ", $1",
+		Test: "./redisbackend TestConformance/plain/release-all",
+	},
+	{
 		Name: "lua: those who go together leave no tombstones", At: "releaseall-tombstone", Find: luaCondition, Put: luaNever,
 		Test: "./internal/redis/script ReleaseAllLetsIn",
 	},
 	{Name: "lua: a replica says that several do not hold", At: "releaseall-replica", Find: ` else .* end`, Put: " end", Test: "./internal/redis/script AReplicaSaysNothing"},
 	{Name: "rueidis: a key that several released is still held", At: "rueidis-release-all", Find: statement, Put: skipped, Test: "./rueidisbackend HeldAnswers"},
+	{
+		Name: "redis: the dialect says that it releases several at once", At: "dialect-release-all", Find: condition, Put: never,
+		Test: "./redisbackend TestConformance/dialect/release-all",
+	},
+	{
+		Name: "redis: an error without its password is only unavailable", At: "redacted-class", Find: `(__), (__),`, Put: "$2, $1,",
+		Test: "./redisbackend Redaction",
+	},
 	{
 		Name: "redis: who goes with others saves nothing", At: "releaseall-leaves", Find: ` && \w+\.Save == nil`, Put: "",
 		Test: "./redisbackend TestConformance/plain/release-all",
@@ -344,6 +364,10 @@ var others = []mutant{
 		Test: "./backend/membackend TestConformance$/release-all",
 	},
 	{
+		Name: "record: nobody is woken when several leave the queue", At: "record-left", Find: ` \|\| (\S+) < (\w+)`, Put: " || $1 < 0*$2",
+		Test: "./backend/membackend TestConformance$/release-all",
+	},
+	{
 		Name: "record: a released claim takes the lock", At: "record-tombstone", Find: condition, Put: never,
 		Test: "./backend/membackend TestConformance$/tombstone",
 	},
@@ -425,6 +449,9 @@ var others = []mutant{
 	{Name: "run: nobody hears that the deadman is gone", At: "run-alone", Find: condition, Put: never, Test: "./cmd/holdfast DeadmanIsGone"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},
 	{Name: "leader: a hold has the trouble of the one before", At: "run-anew", Find: statement, Put: skipped, Test: "./cmd/holdfast LeaderSaysIt"},
+	{
+		Name: "a store that is up is told about TLS", At: "store-up", Find: `(case .*\n.*)\n(.*\n.*\n.*\n.*)`, Put: "$2\n$1", Test: "./cmd/holdfast StoreError",
+	},
 	{Name: "a store that is up counts as out of reach", At: "store-up", Find: condition, Put: never, Test: "./cmd/holdfast WhatIsWrong"},
 	{Name: "run: waits for the run that it is in", At: "run-nested", Find: `\(\w+ \|\| (.*)\) \{`, Put: "$1 {", Test: "./cmd/holdfast RunInRun"},
 	{Name: "ticket: a store ends the hold with the process", At: "ticket-process", Find: condition, Put: never, Test: "./cmd/holdfast TicketRefusals"},

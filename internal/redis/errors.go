@@ -111,8 +111,9 @@ func (e *redacted) Unwrap() error { return e.class }
 
 func class(err error) error {
 	for _, c := range []error{
-		script.ErrNotPermitted,
-		backend.ErrForeign, backend.ErrDenied, backend.ErrNotServing, backend.ErrUnavailable, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
+		script.ErrNotPermitted, backend.ErrDenied, // the first of each pair is the second as well
+		backend.ErrNotServing, backend.ErrUnavailable, // safeguard: redacted-class
+		backend.ErrForeign, backend.ErrUnsafe, backend.ErrClosed, backend.ErrMismatch,
 		errors.ErrUnsupported,
 	} {
 		if errors.Is(err, c) {

@@ -190,7 +190,7 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 // ReleaseAll is that of [backend.Backend]; in the string dialect it is not supported. One script
 // releases the claims of a lock, except for those that leave something.
 func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
-	if s.cfg.Dialect != "" {
+	if s.cfg.Dialect != "" { // safeguard: dialect-release-all
 		return s.Base.ReleaseAll(ctx, claims)
 	}
 	locks, answers, err := backend.ValidateReleaseAll(claims, s.caps)

@@ -744,7 +744,7 @@ local function all()
     local code, gone
     id = ARGV[i]
     code, gone = forget()
-    reply[#reply + 1], any = code, any or gone
+    reply[#reply + 1], any = code, any or gone -- safeguard: releaseall-any
     if ARGV[i + 1] ~= '0' then bar(ARGV[i + 1]) end -- safeguard: releaseall-tombstone
   end
   advance() -- safeguard: releaseall-admits
