@@ -83,13 +83,17 @@ type Claim struct {
 	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
-	// NotBefore, on Release, leaves a mark: for as long, from now on by the store's clock,
-	// TryAcquire of a claim of the key that has a NotBefore itself, whatever its length, is refused
-	// with [ErrEarly] (Capabilities.NotBefore). Other claims do not see the mark. It is left in the
-	// step that proves that c holds, in the place of an earlier one, and outlives the hold; a
-	// release that finds no hold leaves none. Only a plain exclusive claim may have a NotBefore,
-	// without Queue.
+	// NotBefore is of a job: what is to lie between the beginnings of its runs. On Release it leaves a
+	// mark that a run has ended which began Ran before (Capabilities.NotBefore). TryAcquire of a claim
+	// that has a NotBefore is refused with [ErrEarly] if the run began, by the store's clock, less than
+	// the claim's own NotBefore ago; or if the mark is that of the hold with the token Awaited, or of a
+	// later one, however long ago it began. Other claims do not see the mark. It is left in the step
+	// that proves that c holds, in the place of an earlier one, and outlives the hold for
+	// [MarkLife] of NotBefore; a release that finds no hold leaves none. Only a plain exclusive claim
+	// may have a NotBefore, without Queue.
 	NotBefore time.Duration
+	Ran       time.Duration `json:",omitempty"` // on Release with NotBefore
+	Awaited   uint64        `json:",omitempty"` // on TryAcquire with NotBefore: HeldError.Token of its first refusal; 0 is none
 
 	// MinToken asks for a token that is not below it (Capabilities.MinToken); 0 asks for nothing.
 	//
@@ -195,6 +199,10 @@ func (c *Claim) validateMore(caps Capabilities) error {
 	return nil
 }
 
+// MarkLife is for how long a run's mark is kept after its end, see [Claim.NotBefore]: so that a later
+// claim whose NotBefore is longer heeds it as well, within reason.
+func MarkLife(notBefore time.Duration) time.Duration { return max(2*notBefore, time.Minute) }
+
 // ValidateRelease is Validate for Release, which refuses little, as what is refused stays held: a
 // bad key, a name that no acquisition has, and a state or a mark that cannot be left. TTL and mode may
 // be anything.
@@ -287,6 +295,8 @@ func (c *Claim) validateLeft(caps Capabilities) error {
 		return &InvalidError{Field: "save", Reason: "has " + strconv.Itoa(n) + " bytes, over " + strconv.Itoa(MaxState)}
 	case c.NotBefore < 0 || c.NotBefore > MaxNotBefore:
 		return invalid("not before", c.NotBefore.String(), "must be 0 to "+MaxNotBefore.String())
+	case c.Ran < 0:
+		return invalid("ran", c.Ran.String(), "must not be negative")
 	case c.NotBefore > 0 && (c.Queue || c.Reentrant || c.Mode != Exclusive):
 		return invalid("not before", c.NotBefore.String(), "is for plain exclusive claims that do not queue")
 	}

@@ -33,8 +33,8 @@ var (
 	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
 	ErrClosed  = errors.New("backend is closed")
 
-	// ErrEarly (as *EarlyError): the claim heeds the mark that a release has left, and comes before
-	// its end, see Claim.NotBefore.
+	// ErrEarly (as *EarlyError): the job that the claim is for has run too lately, or since the claim
+	// was refused first, see Claim.NotBefore.
 	ErrEarly = errors.New("not to be granted yet")
 
 	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a
@@ -131,6 +131,9 @@ type EarlyError struct {
 
 // Error says for how long the claim is refused.
 func (e *EarlyError) Error() string {
+	if e.RetryAfter <= 0 {
+		return fmt.Sprintf("%v: a run that this waited for has just ended", ErrEarly)
+	}
 	return fmt.Sprintf("%v: another %v", ErrEarly, e.RetryAfter.Round(time.Millisecond))
 }
 

@@ -29,6 +29,8 @@ type attempt struct {
 	paths paths
 	sent  time.Time // before anything was
 	local *localClaim
+
+	early, ran int64 // the revisions of the marks that were seen and do not refuse the claim
 }
 
 // TryAcquire makes one attempt, as [backend.Backend] says: one Raft write if the lock is free and
@@ -414,9 +416,9 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		w.guards = append(w.guards, absent(p.tombstone(a.c))) // safeguard: etcd-tombstone
 	}
 	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}, p.reads()...)
-	if a.heeds(w) { // the mark is looked at in the step that would create the entry
-		w.guards = append(w.guards, absent(p.early()))
-		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()))
+	if a.heeds(w) {
+		w.guards = append(w.guards, a.asSeen()...)
+		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()), clientv3.OpGet(p.ran()))
 	}
 	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
 	put.WithValueBytes(value)
@@ -460,8 +462,11 @@ func (a *attempt) wrote(ctx context.Context, w write, on *lease, record record, 
 	switch {
 	case !made && reply.Responses[0].GetResponseRange().Count > 0:
 		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
-	case !made && a.heeds(w) && reply.Responses[1].GetResponseRange().Count > 0:
-		return result{}, b.early(ctx, reply.Responses[1].GetResponseRange().Kvs[0].Lease)
+	case !made && a.heeds(w):
+		err := a.tooEarly(ctx, reply.Responses[1].GetResponseRange().Kvs, reply.Responses[2].GetResponseRange().Kvs)
+		if err != nil {
+			return result{}, err
+		}
 	}
 	r := result{written: made, revision: reply.Header.Revision, lease: on}
 	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
@@ -480,18 +485,6 @@ func (a *attempt) wrote(ctx context.Context, w write, on *lease, record record, 
 	var err error
 	r.queue, err = b.read(p, reply.Header, p.lastRead(reply))
 	return r, err
-}
-
-// heeds reports whether a write is one that the mark of an earlier run of a job refuses.
-func (a *attempt) heeds(w write) bool { return a.c.NotBefore > 0 && w.over == nil }
-
-// early is the refusal of a claim that heeds a mark, which is there for as long as a lease is.
-func (b *Backend) early(ctx context.Context, on int64) error {
-	left, err := b.remaining(ctx, on)
-	if err != nil {
-		return err
-	}
-	return &backend.EarlyError{RetryAfter: max(left, 0) + time.Second}
 }
 
 // stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.

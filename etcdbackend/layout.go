@@ -48,7 +48,8 @@ const (
 //	         <prefix><name>/q/g/…             the shadow of an entry, named like it
 //	         <prefix><name>/t/<id>            a tombstone
 //	         <prefix><name>/state             what a holder saved; it has no lease
-//	         <prefix><name>/early             a mark; it is there for as long as its lease
+//	         <prefix><name>/ran               the last run of a job; see run
+//	         <prefix><name>/early             the same for versions before, for as long as its lease
 //	         <prefix>identity                 see Backend.Identity
 //	Etcdctl: <prefix><name>/holdfast-<slot>   with the name as it is
 //	         holdfast-side/<prefix><name>/t/<id>
@@ -156,7 +157,8 @@ func (p paths) counter() string { return p.queue + "token" }
 // state is the key of the lock's stored state, in [Native] alone.
 func (p paths) state() string { return p.side + "state" }
 
-// early is the key of the mark that a release has left, see [backend.Claim.NotBefore].
+// ran and early are the keys of the marks that a job's release leaves, see [run].
+func (p paths) ran() string   { return p.side + "ran" }
 func (p paths) early() string { return p.side + "early" }
 
 // A kind is what the key of an entry says: its class, and of a permit the limit and the weight.

@@ -372,7 +372,7 @@ func (b *Backend) state(
 		if _, known := left[e.attached]; known || !e.granted || e.shadowed != "" {
 			continue
 		}
-		if left[e.attached], err = b.remaining(ctx, e.attached); err != nil {
+		if left[e.attached], _, err = b.remaining(ctx, e.attached); err != nil {
 			return state, err
 		}
 	}
@@ -384,16 +384,17 @@ func (b *Backend) state(
 	}), nil
 }
 
-// remaining asks for how long a lease runs: rounded down to seconds, negative if it has ended.
-func (b *Backend) remaining(ctx context.Context, lease int64) (time.Duration, error) {
-	left, _, err := resending(ctx, b.resendAfter(),
+// remaining asks for how long a lease still runs, rounded down to seconds, negative if it has ended; and of
+// how long it is.
+func (b *Backend) remaining(ctx context.Context, lease int64) (left, of time.Duration, err error) {
+	told, _, err := resending(ctx, b.resendAfter(),
 		func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 			return b.client.TimeToLive(ctx, clientv3.LeaseID(lease))
 		})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return time.Duration(left.TTL) * time.Second, nil
+	return time.Duration(told.TTL) * time.Second, time.Duration(told.GrantedTTL) * time.Second, nil
 }
 
 // state shows a queue in which the holds have so much left. Those whose lease has ended are left

@@ -38,7 +38,8 @@ type release struct {
 	entry     *entry // to be deleted; nil if none is known
 	sure      bool   // the entry holds, and is all that there is of the claim
 	tombstone []clientv3.Op
-	leaves    []clientv3.Op // what c leaves for later holders: its state and its mark
+	leaves    []clientv3.Op // what c leaves for later holders: its state and its marks
+	kept      clientv3.LeaseID
 
 	held, left bool // what the claim was found to be
 	resent     bool
@@ -102,18 +103,17 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Re
 	return told, backend.ErrLost
 }
 
-// toLeave is the writes of what the claim leaves for later holders: its state, and its mark, which lasts
-// for as long as a lease of its own.
+// toLeave is the writes of what the claim leaves for later holders: its state and its marks, but see ran.
 func (r *release) toLeave(ctx context.Context, b *Backend) (writes []clientv3.Op, err error) {
 	if r.c.Save != nil {
 		writes = append(writes, clientv3.OpPut(r.paths.state(), string(r.c.Save)))
 	}
 	if r.c.NotBefore > 0 {
-		on := b.newLease(int64((r.c.NotBefore+time.Second-1)/time.Second), false)
-		if err := on.granted.wait(ctx); err != nil {
+		marks, err := r.marks(ctx, b)
+		if err != nil {
 			return nil, err
 		}
-		writes = append(writes, clientv3.OpPut(r.paths.early(), "", clientv3.WithLease(on.id)))
+		writes = append(writes, marks...)
 	}
 	return writes, nil
 }
@@ -152,7 +152,7 @@ func (r *release) step(ctx context.Context, b *Backend) (more bool, err error) {
 		then = append(r.paths.deletes(e), then...)
 	}
 	if saves {
-		then = slices.Concat(then, r.leaves)
+		then = slices.Concat(then, r.leaves, r.ran(e))
 	}
 	looks := !sure || time.Since(r.c.Meta.Since) >= backend.ShortHold // a quick pair has no use for it
 	if looks {

@@ -264,13 +264,13 @@ func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 
 // putMark has the Unlock of the hold leave the mark of a job that begins now.
 //
-// Safety: the time of a mark that is still to come is counted here before the release is sent, and
-// by the store from when it executes that. So the mark ends no sooner than every after now.
+// Safety: for how long it has run is counted here before the release is sent, and by the store from when
+// it executes that. So the mark tells no earlier beginning than there was.
 func (h *hold) putMark(every time.Duration) {
 	began := time.Now()
 	_ = h.atEnd(func(cause error, claim *backend.Claim) error { // a hold that has ended already leaves none
 		if claim != nil && cause == nil && h.how != byForgo {
-			claim.NotBefore = max(every-time.Since(began), 0) // safeguard: once-mark
+			claim.NotBefore, claim.Ran = every, time.Since(began) // safeguard: once-mark
 		}
 		return nil
 	})

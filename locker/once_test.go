@@ -120,14 +120,103 @@ func TestOnceCountsFromTheBeginning(t *testing.T) {
 					t.Errorf("Once = %v, %v", ran, err)
 				}
 			}()
-			for !once(t, l, time.Millisecond) {
+			for !once(t, l, time.Minute) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			want := max(time.Minute, job.takes)
 			if took := time.Since(start); took < want || took > want+20*time.Millisecond {
 				t.Errorf("a job of %v could run again after %v", job.takes, took)
 			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// While one runs it, others wait, and are told that it ran, however long that took: instances of a schedule
+// whose job takes longer than every run it once in each period, and not one after the other.
+func TestOnceThatTakesLongerThanItsTime(t *testing.T) {
+	const (
+		instances = 3
+		periods   = 6
+		period    = 4 * time.Second
+	)
+	for _, late := range []time.Duration{0, time.Second} { // of the instances' clocks, one after the other
+		b := hook()
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var mu sync.Mutex
+			runs := 0
+			var all sync.WaitGroup
+			for i := range instances {
+				all.Go(func() {
+					l, err := locker.New(b, locker.Bare, locker.Config{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer l.Close()
+					for n := range periods {
+						time.Sleep(time.Until(began.Add(time.Duration(n)*period + time.Duration(i)*late)))
+						_, err := locker.Once(t.Context(), l, "job", period*3/4, func(context.Context, struct{}) error {
+							mu.Lock()
+							runs++
+							mu.Unlock()
+							time.Sleep(period * 7 / 8)
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if runs != periods {
+				t.Errorf("%d runs in %d periods, with clocks %v apart", runs, periods, late)
+			}
+			if took := time.Since(began); took > periods*period {
+				t.Errorf("%d periods of %v took %v", periods, period, took)
+			}
+		})
+	}
+}
+
+// Who waited for one that did not run the job, or whose run does not count, runs it.
+func TestOnceAfterARunThatDoesNotCount(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for name, unlock := range map[string]func(g *locker.Guard[struct{}]) error{
+			"forgone": (*locker.Guard[struct{}]).Forgo, "noted": (*locker.Guard[struct{}]).Unlock,
+		} {
+			g, ok := tryOnce(t, l, time.Second)
+			if !ok {
+				t.Fatal("early")
+			}
+			time.AfterFunc(10*time.Second, func() { _ = unlock(g) })
+			if ran := once(t, l, time.Second); ran != (name == "forgone") {
+				t.Errorf("%s: the job ran %v", name, ran)
+			}
 			time.Sleep(time.Second)
+		}
+		g := mustLock(t, l, "job") // of somebody who does not run it
+		time.AfterFunc(10*time.Second, func() { _ = g.Unlock() })
+		if !once(t, l, time.Second) {
+			t.Error("who held was taken for one who ran the job")
+		}
+	})
+}
+
+// Each call decides by its own time, as that of a job may be changed.
+func TestOnceWhoseTimeWasChanged(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for _, step := range []struct {
+			every time.Duration
+			runs  bool
+		}{{time.Hour, true}, {time.Second, true}, {time.Hour, false}, {time.Second, true}, {2 * time.Second, false}} {
+			if ran := once(t, l, step.every); ran != step.runs {
+				t.Errorf("with %v it ran: %v", step.every, ran)
+			}
+			time.Sleep(1200 * time.Millisecond)
 		}
 	})
 }
@@ -315,13 +404,16 @@ func TestOncePer(t *testing.T) {
 			wantHeld(t, b, "job", false)
 			_ = mustLock(t, l, "job").Unlock() // others do not heed it
 			time.Sleep(10 * time.Minute)
-			_, err = l.TryLock(t.Context(), "job", locker.OncePer(time.Minute)) // the run's period counts
+			if g, err := l.TryLock(t.Context(), "job", locker.OncePer(29*time.Minute)); err != nil || g.Forgo() != nil { // its own counts
+				t.Errorf("TryLock 30 minutes after the run began = %v", err)
+			}
+			_, err = l.TryLock(t.Context(), "job", locker.OncePer(time.Hour))
 			var early *locker.EarlyError
 			if !errors.As(err, &early) || early.RetryAfter != 30*time.Minute {
 				t.Errorf("TryLock = %v, want 30 minutes left", err)
 			}
 			wantErr(t, err, locker.ErrNotAcquired, locker.ErrEarly)
-			if once(t, l, time.Minute) {
+			if once(t, l, time.Hour) {
 				t.Error("Once does not heed it")
 			}
 			time.Sleep(30 * time.Minute)

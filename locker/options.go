@@ -105,9 +105,9 @@ func FailFast() Option { return func(c *call) { c.failFast = true } }
 func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }
 
 // OncePer makes a TryLock the try of a job that many instances run, once in d: within d of when the
-// last run began it fails with [ErrEarly], an *[EarlyError] that says how long that lasts. Unlock
-// leaves the mark by which later tries know, in the request that releases, whatever became of the
-// job; [Guard.Forgo] leaves none. So does a hold that was lost, and a process that crashed: then
+// last run began, whatever the d of that, it fails with [ErrEarly], an *[EarlyError] that says how long
+// that lasts. Unlock leaves the mark by which later tries know, in the request that releases, whatever
+// became of the job; [Guard.Forgo] leaves none. So does a hold that was lost, and a process that crashed: then
 // another may run the job in the same period. It is for schedulers that have a locker of their own
 // (see the example); [Once] does the whole for whoever has just a function, and says more of d.
 //

@@ -37,7 +37,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	l.info.TookOver = g.TookOver
 	l.claim.NoneInFlight = !w.unsure // all that follows names this claim: its release says whether a tombstone is needed
 	l.claim.Before, l.queued = w.before, w.refToken != 0
-	l.claim.Load, l.claim.NotBefore, l.stored = false, 0, g.State // what a claim asks for it asks once
+	l.claim.Load, l.claim.NotBefore, l.claim.Awaited, l.stored = false, 0, 0, g.State // what a claim asks for it asks once
 	// A lease that was handed over by the store is short until it is renewed for the first time.
 	l.renewAt = now + min(l.interval(), (until-now)/3)
 	if c.caps.Loss {

@@ -161,6 +161,9 @@ func (w *wait) refused(sent instant, err error) error {
 		if w.claim.Queue {
 			w.queued, w.refToken = sent, held.Token
 		}
+		if w.claim.NotBefore > 0 && w.claim.Awaited == 0 {
+			w.claim.Awaited = held.Token // safeguard: once-awaited
+		}
 		w.core.contended(&w.claim)
 		err = w.core.estimate(&w.claim, held)
 		w.noteHolder(sent, held)

@@ -29,6 +29,20 @@ var earlyRules = []rule{
 		why: "A mark that stays is a job that is never done again.",
 	},
 	{
+		name: "early/own-time", run: earlyOwnTime, needs: notBefore,
+		why: "The mark says when the run began, and each claim decides by its own time. By the mark's a job whose period is" +
+			" made shorter stands still for the old one, and one whose period is made longer runs again at once.",
+	},
+	{
+		name: "early/ran", run: earlyRan, needs: notBefore,
+		why: "The time counts from when a run began, by the store's clock: else each run shifts the schedule by as long as it takes.",
+	},
+	{
+		name: "early/awaited", run: earlyAwaited, needs: notBefore,
+		why: "Who waited while a job ran has it done, however long it took. Instances that are to do it once, and take longer" +
+			" than its time, did it one after the other.",
+	},
+	{
 		name: "early/only-holder", run: earlyOnlyHolder, needs: notBefore,
 		why: "A holder that lost the lock has no say in when the next may begin; and what is renewed is not done yet.",
 	},
@@ -77,7 +91,6 @@ func earlyRefused(e *env) {
 	e.marked(a, key, e.long)
 	for _, client := range []backend.Backend{a, b} {
 		e.early(client, e.heeds(key, e.long), e.long)
-		e.early(client, e.heeds(key, time.Millisecond), e.long) // its own length is for when it ends
 	}
 	e.marked(a, e.key("other"), e.long)
 	if e.caps.Inspect {
@@ -144,6 +157,100 @@ func earlyEnds(e *env) {
 	next.NotBefore = 0
 	e.release(a, next)
 	e.marked(b, key, time.Millisecond) // it left no mark
+}
+
+// notEarly must be granted c, which leaves no mark.
+func (e *env) notEarly(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	e.acquireSoon(b, c)
+	c.NotBefore = 0
+	e.release(b, c)
+}
+
+func earlyOwnTime(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	e.marked(a, key, e.long)
+	e.notEarly(b, e.heeds(key, time.Millisecond))
+	e.early(b, e.heeds(key, e.long), e.long) // it is still there
+	e.marked(a, e.key("other"), time.Millisecond)
+	e.pause(2 * time.Millisecond)
+	for _, client := range []backend.Backend{a, b} {
+		e.early(client, e.heeds(e.key("other"), e.long), e.long)
+	}
+	e.notEarly(a, e.heeds(e.key("other"), time.Millisecond))
+}
+
+func earlyRan(e *env) {
+	a, b := e.open(), e.open()
+	for ran, left := range map[time.Duration]time.Duration{e.long / 2: e.long / 2, e.long - e.long/10: e.long / 10} {
+		key := e.key(ran.String())
+		c := e.heeds(key, e.long)
+		e.acquire(a, c)
+		c.Ran = ran
+		e.release(a, c)
+		e.early(b, e.heeds(key, e.long), left)
+		e.notEarly(b, e.heeds(key, ran-time.Second))
+	}
+	c := e.heeds(e.key("k"), e.short)
+	e.acquire(a, c)
+	c.Ran = 2 * e.long
+	e.release(a, c)
+	e.notEarly(b, e.heeds(c.Key, e.long))
+}
+
+func earlyAwaited(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	waits := func() backend.Claim {
+		c := e.heeds(key, time.Millisecond)
+		_, err := b.TryAcquire(e.ctx, c)
+		var held *backend.HeldError
+		if !errors.As(err, &held) || held.Token == 0 {
+			e.Fatalf("TryAcquire of what is held = %v, want a *backend.HeldError with a token", err)
+		}
+		c.Awaited = held.Token
+		return c
+	}
+	job := e.heeds(key, time.Millisecond)
+	e.acquire(a, job)
+	waiter := waits()
+	job.Ran = e.long
+	e.release(a, job)
+	var early *backend.EarlyError
+	if _, err := b.TryAcquire(e.ctx, waiter); !errors.As(err, &early) || early.RetryAfter != 0 {
+		e.Errorf("TryAcquire of a claim that waited while the job ran = %v, want a *backend.EarlyError for no time", err)
+	}
+	e.notEarly(b, e.heeds(key, time.Millisecond)) // which has not waited
+
+	other := e.claim(key)
+	e.acquire(a, other)
+	waiter = waits()
+	e.release(a, other)
+	e.notEarly(b, waiter) // whoever held ran no job, and the one before is another's
+
+	crashed, next := e.claim(key), e.heeds(key, time.Millisecond)
+	e.acquire(a, crashed)
+	waiter = waits()
+	e.release(a, crashed)
+	e.acquireSoon(a, next)
+	next.Ran = e.long
+	e.release(a, next) // a later one has run it
+	_, err := b.TryAcquire(e.ctx, waiter)
+	e.is("TryAcquire of a claim that waited for one before the run", err, backend.ErrEarly)
+}
+
+// acquireSoon is acquire of a claim that a store which counts in seconds may refuse for a moment.
+func (e *env) acquireSoon(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	e.forget(b, c)
+	e.await("a claim that is not early to be granted", patience, func() bool {
+		_, err := b.TryAcquire(e.ctx, c)
+		if err != nil && !errors.Is(err, backend.ErrEarly) {
+			e.Errorf("TryAcquire = %v", err)
+		}
+		return err == nil
+	})
 }
 
 func earlyOnlyHolder(e *env) {

@@ -3,8 +3,10 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -33,6 +35,11 @@ var storeRules = []rule{
 	{
 		name: "once/after-locks", run: onceAfterLocks, needs: backend.Capabilities{NotBefore: true},
 		why: "Locks of the same key between two tries of a job are none of the job's business, also if one client does both.",
+	},
+	{
+		name: "once/waited", run: onceWaited, needs: backend.Capabilities{NotBefore: true},
+		why: "Instances that are to run a job once, and wait for the one that does, are told that it ran, also if it took longer" +
+			" than its time; else they run it one after the other.",
 	},
 	{
 		name: "once/try", run: onceTry, needs: backend.Capabilities{NotBefore: true},
@@ -179,10 +186,10 @@ func onceAfterLocks(e *env) {
 	e.ran(l, key)
 }
 
-// ran must find that the job has run, within the last hour at most.
+// ran must find that the job has run within the last hour.
 func (e *env) ran(l *locker.Client[struct{}], key string) {
 	e.Helper()
-	g, err := l.TryLock(e.ctx, key, locker.OncePer(time.Minute))
+	g, err := l.TryLock(e.ctx, key, locker.OncePer(time.Hour))
 	if err == nil {
 		e.unlock(g)
 	}
@@ -193,6 +200,62 @@ func (e *env) ran(l *locker.Client[struct{}], key string) {
 	}
 	if early.RetryAfter > time.Hour+2*time.Second || early.RetryAfter < time.Hour-2*patience {
 		e.Errorf("%v are left of an hour", early.RetryAfter)
+	}
+}
+
+// waits is an observer that is told of waits.
+type waits chan struct{}
+
+func (w waits) Begin(ctx context.Context, op string, _ locker.Hold) (context.Context, func(locker.Hold, error)) {
+	if op == locker.OpWait {
+		w <- struct{}{}
+	}
+	return ctx, func(locker.Hold, error) {}
+}
+
+func onceWaited(e *env) {
+	const others, every = 3, time.Millisecond
+	waiting, a := make(waits, others), e.locker(e.open(), locker.Config{})
+	for _, count := range []bool{true, false} {
+		key := e.key(fmt.Sprint(count))
+		g, err := a.TryLock(e.ctx, key, locker.OncePer(every))
+		if err != nil {
+			e.Fatalf("TryLock with OncePer = %v", err)
+		}
+		var runs atomic.Int64
+		var all sync.WaitGroup
+		for range others {
+			b := e.locker(e.open(), locker.Config{Observer: waiting})
+			all.Go(func() {
+				ran, err := locker.Once(e.ctx, b, key, every, func(context.Context, struct{}) error { return nil })
+				if err != nil {
+					e.Errorf("Once = %v", err)
+				}
+				if ran {
+					runs.Add(1)
+				}
+			})
+		}
+		for range others {
+			select {
+			case <-waiting:
+			case <-e.ctx.Done():
+				e.Errorf("who calls Once while another runs the job does not wait")
+			}
+		}
+		e.pause(2 * every)
+		end, want := g.Forgo, int64(1)
+		if count {
+			end, want = g.Unlock, 0
+		}
+		if err := end(); err != nil {
+			e.Errorf("the end of the run = %v", err)
+		}
+		all.Wait()
+		if n := runs.Load(); n != want {
+			e.Errorf("of %d who waited while the job ran %d ran it again, want %d; it was noted to have run: %v", others, n, want, count)
+		}
+		e.pause(every)
 	}
 }
 

@@ -210,8 +210,8 @@ func (f *folder) view(rec *keyFile) (now time.Time, err error) {
 		// If the calendar was set back, a mark would stand for that much longer. It was left by a hold
 		// whose token was the clock's, so its length from now on is long enough.
 		back := time.UnixMicro(int64(rec.Image.Token)).Sub(rec.Base.Add(f.clock())) //nolint:gosec // a time
-		if back > 0 && !rec.Image.Mark.IsZero() {                                   // safeguard: file-mark
-			rec.Image.Mark = rec.Image.Mark.Add(-back)
+		if back > 0 {
+			rec.Image.Shift(-back) // safeguard: file-mark
 		}
 	}
 	rec.Image.Over(func(id string) bool { return dead[rec.By[id]] })

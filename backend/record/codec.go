@@ -46,7 +46,13 @@ func (r *Record) Encode(key string) []byte {
 	for i := range r.Queue {
 		w.place(&r.Queue[i])
 	}
-	w.int(len(r.Tombs))
+	if r.Ran == nil {
+		w.int(len(r.Tombs))
+	} else {
+		w.int(1 + len(r.Tombs))
+		w.text(runName(r.Ran))
+		w.time(r.Ran.Kept)
+	}
 	for _, id := range slices.Sorted(maps.Keys(r.Tombs)) {
 		w.text(id)
 		w.time(r.Tombs[id])
@@ -261,10 +267,35 @@ func (r *reader) record(key string) *Record {
 		if rec.Tombs == nil {
 			rec.Tombs = map[string]time.Time{}
 		}
-		id := r.text()
-		rec.Tombs[id] = r.time()
+		id, until := r.text(), r.time()
+		if run := readRun(id, until); run != nil {
+			rec.Ran = run
+		} else {
+			rec.Tombs[id] = until
+		}
+	}
+	if len(rec.Tombs) == 0 {
+		rec.Tombs = nil
 	}
 	return rec
+}
+
+// A run stands before the tombstones, under a name that no claim is given: so versions that know no run
+// keep it, and drop it when it is over.
+const runForm = "\x00run %d %d %d"
+
+func runName(run *Run) string {
+	return fmt.Sprintf(runForm, run.Token, run.Began.UnixNano(), run.Every)
+}
+
+// readRun undoes runName; nil is a tombstone.
+func readRun(name string, kept time.Time) *Run {
+	run, began := Run{Kept: kept}, int64(0)
+	n, err := fmt.Sscanf(name, runForm, &run.Token, &began, &run.Every)
+	if run.Began = time.Unix(0, began); n != 3 || err != nil || runName(&run) != name {
+		return nil
+	}
+	return &run
 }
 
 func (r *reader) hold(rec *Record) Hold {

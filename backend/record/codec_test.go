@@ -27,6 +27,9 @@ func vectors() []struct {
 	free := record.Record{Token: 1_800_000_000_000_000, Lapsed: 5, Mark: at(60), Saved: []byte("state"), Tombs: map[string]time.Time{
 		"b": at(9), "a\x00\xff": at(8),
 	}}
+	ran := record.Record{
+		Token: 9, Mark: at(57), Ran: &record.Run{Token: 8, Began: at(-3), Every: time.Minute, Kept: at(90)}, Tombs: map[string]time.Time{"b": at(9)},
+	}
 	held := record.Record{Token: 12, Saved: []byte{}, Holds: []record.Hold{
 		{ID: "o\xfe", Owner: "o\xfe", Token: 10, Reserved: 3, Expires: at(30), Meta: meta, TookOver: 4},
 	}, Queue: []record.Place{{Until: at(5), Claim: backend.Claim{
@@ -47,7 +50,7 @@ func vectors() []struct {
 	return []struct {
 		name string
 		r    record.Record
-	}{{"zero", record.Record{}}, {"free", free}, {"held", held}, {"handed", handed}, {"reentrant", reentrant}}
+	}{{"zero", record.Record{}}, {"free", free}, {"held", held}, {"handed", handed}, {"reentrant", reentrant}, {"ran", ran}}
 }
 
 // covers: R24

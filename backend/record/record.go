@@ -23,7 +23,8 @@ type Record struct {
 	Token  uint64               // the last that was granted; a store that forgets records begins new ones at one above all of them
 	Lapsed uint64               `json:",omitempty"` // the last token of an exclusive hold that has run out since the last grant
 	Tombs  map[string]time.Time `json:",omitempty"` // by Claim.ID: released claims whose attempts may be in flight, and until when
-	Mark   time.Time            `json:",omitzero"`  // see backend.Claim.NotBefore
+	Ran    *Run                 `json:",omitempty"` // see backend.Claim.NotBefore
+	Mark   time.Time            `json:",omitzero"`  // until when versions that know no Ran grant no job
 	Saved  []byte               // the state; nil if none was ever saved, and empty is a state
 
 	// What the methods have changed, until the caller sets it to false: that others hold than before,
@@ -32,6 +33,17 @@ type Record struct {
 
 	slack time.Duration // what is added to every length of time that is written
 }
+
+// A Run is the last of a job that has ended and left its mark.
+type Run struct {
+	Token uint64 // the key's last when it ended
+	Began time.Time
+	Every time.Duration // its claim's NotBefore, with the slack
+	Kept  time.Time     // until when it is kept
+}
+
+// mark is until when versions before grant no job after the run.
+func (r *Run) mark() time.Time { return r.Began.Add(r.Every) }
 
 // Capabilities are what the rules of a record give to a store whose clock is exact to a millisecond and
 // whose clients hear of changes. It has no name.
@@ -62,8 +74,10 @@ func (r *Record) Acquire(c backend.Claim, now time.Time) (backend.Grant, error) 
 		h.Expires, h.Handed = later(h.Expires, now.Add(c.TTL+r.slack)), nil
 		return r.granted(c, h, c.TTL), nil
 	}
-	if c.NotBefore > 0 && now.Before(r.Mark) {
-		return backend.Grant{}, &backend.EarlyError{RetryAfter: r.Mark.Sub(now)}
+	if c.NotBefore > 0 {
+		if err := r.early(c, now); err != nil {
+			return backend.Grant{}, err
+		}
 	}
 	if c.Mode == backend.Permit {
 		if err := r.mismatch(c); err != nil {
@@ -227,7 +241,7 @@ func (r *Record) Signal(hub *waiting.Hub[backend.Wake], key string) {
 	}
 }
 
-// Trim drops what is over by now: holds, places, tombstones and the mark. It lets nobody in. It reports
+// Trim drops what is over by now: holds, places, tombstones and marks. It lets nobody in. It reports
 // whether nothing but the last token is left.
 func (r *Record) Trim(now time.Time) (empty bool) {
 	r.expire(now)
@@ -237,7 +251,10 @@ func (r *Record) Trim(now time.Time) (empty bool) {
 	if !r.Mark.After(now) {
 		r.Mark = time.Time{}
 	}
-	return len(r.Holds)+len(r.Queue)+len(r.Tombs) == 0 && r.Mark.IsZero() && r.Saved == nil
+	if r.Ran != nil && !r.Ran.Kept.After(now) {
+		r.Ran = nil
+	}
+	return len(r.Holds)+len(r.Queue)+len(r.Tombs) == 0 && r.Mark.IsZero() && r.Ran == nil && r.Saved == nil
 }
 
 // Passed reports whether the clock, by which it is now, has passed the record's last token. So a record of
@@ -256,8 +273,10 @@ func (r *Record) Over(gone func(id string) bool) {
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return gone(p.Claim.ID()) })
 }
 
-// Lasting returns what outlives every hold: the last token, the state and the mark.
-func (r *Record) Lasting() Record { return Record{Token: r.Token, Saved: r.Saved, Mark: r.Mark} }
+// Lasting returns what outlives every hold: the last token, the state and the marks.
+func (r *Record) Lasting() Record {
+	return Record{Token: r.Token, Saved: r.Saved, Ran: r.Ran, Mark: r.Mark}
+}
 
 // Weighted reports whether a claim of the record counts for more than one permit.
 func (r *Record) Weighted() bool {
@@ -272,7 +291,35 @@ func (r *Record) save(c backend.Claim, now time.Time) {
 		r.Saved = slices.Clone(c.Save)
 	}
 	if c.NotBefore > 0 {
-		r.Mark = now.Add(c.NotBefore + r.slack)
+		run := &Run{r.Token, now.Add(-c.Ran), c.NotBefore + r.slack, now.Add(backend.MarkLife(c.NotBefore) + r.slack)}
+		r.Ran, r.Mark = run, run.mark()
+	}
+}
+
+// early refuses the claim of a job whose last run began too lately, or ended after the claim was refused
+// first.
+//
+// Tokens rise with the grants of a key, and a run has the key's last when it ended. So if that is not below
+// the last when the claim was refused, then who held at that time has run the job, or a later one has.
+func (r *Record) early(c backend.Claim, now time.Time) error {
+	run, left := r.Ran, r.Mark.Sub(now)
+	// Unless a version that knows no Ran has left its mark.
+	if run != nil && (r.Mark.IsZero() || r.Mark.Equal(run.mark())) { // safeguard: record-other-version
+		left = run.Began.Add(c.NotBefore + r.slack).Sub(now) // safeguard: record-own-time
+	}
+	if left > 0 || run != nil && c.Awaited > 0 && run.Token >= c.Awaited { // safeguard: record-awaited
+		return &backend.EarlyError{RetryAfter: max(left, 0)}
+	}
+	return nil
+}
+
+// Shift moves the marks, when the clock was set by d.
+func (r *Record) Shift(d time.Duration) {
+	if !r.Mark.IsZero() {
+		r.Mark = r.Mark.Add(d)
+	}
+	if run := r.Ran; run != nil {
+		r.Ran = &Run{run.Token, run.Began.Add(d), run.Every, run.Kept.Add(d)}
 	}
 }
 

@@ -72,7 +72,8 @@ spans if OTEL_EXPORTER_OTLP_ENDPOINT or the configuration names a collector.
 
 With --once-per, CMD is not run, and the status is 0, if it was run less than
 that ago, counted from the beginning of that run by the store's clock. Who comes
-while it runs waits, or with --no-wait exits with 75. A run counts however CMD
+while it runs waits, and does not run it again, however long it took; or with
+--no-wait exits with 75. A run counts however CMD
 ends, also if it fails. One that was cut off does not: if the lock is lost,
 --max-hold is over, or the machine crashes in the middle, another may run CMD in
 the same period, a TTL later at most; the two have different tokens. Give less
@@ -385,7 +386,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	case !ran && err != nil:
 		return c.notAcquired(ctx, key, err)
 	case !ran:
-		r.note("holdfast: %s: was run less than %v ago, and is not run again", printable(key), r.oncePer)
+		r.note("holdfast: %s: was run less than %v ago, or meanwhile, and is not run again", printable(key), r.oncePer)
 		return nil
 	case failed != nil:
 		return failed

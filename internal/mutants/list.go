@@ -73,6 +73,7 @@ var belief = []mutant{
 		Name: "a hand-over counts from the answer to a heartbeat", At: "heartbeat-deadline",
 		Find: `(.*)\n([\s\S]*?\.Heartbeat\(.*)$`, Put: "$2\n$1", Test: "./locker HandOverAfterAHeartbeat",
 	},
+	{Name: "who waited while a job ran runs it again", At: "once-awaited", Find: statement, Put: skipped, Test: "./locker OnceThatTakesLonger"},
 	{Name: "OncePer leaves no mark", At: "once-mark", Find: statement, Put: skipped, Test: "./locker OnceCounts"},
 	{Name: "what a guard protects stays open after a loss", At: "hook-at-loss", Find: condition, Put: never, Test: "./locker Scoped"},
 	{
@@ -226,6 +227,18 @@ var redis = []mutant{
 		Test: "./redisbackend TestConformance/plain/release-all",
 	},
 	{
+		Name: "lua: a run that a claim waited for is not heeded", At: "awaited", Find: ` or .* then`, Put: " then",
+		Test: "./redisbackend TestConformance/plain/early",
+	},
+	{
+		Name: "lua: a job is refused by the time of the run before", At: "own-time", Find: `if (\w+) == .* then`, Put: "if $1 then",
+		Test: "./redisbackend TestConformance/plain/early",
+	},
+	{
+		Name: "lua: a mark of a version before is not heeded", At: "own-time", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script RunAmongVersions",
+	},
+	{
 		Name: "lua: who does not hold saves", At: "save-by-holder", Find: ` and .* then`, Put: " then",
 		Test: "./internal/redis/script StateOutOfMemory",
 	},
@@ -352,6 +365,15 @@ var etcd = []mutant{
 		Name: "etcd: who waits behind an orphan that waits does not look", At: "etcd-heartbeat-orphan", Find: ` \|\| .*\{`, Put: " {",
 		Test: "./etcdbackend TestHeartbeatFindsOrphans",
 	},
+	{
+		Name: "etcd: a run that a claim waited for is not heeded", At: "etcd-awaited", Find: ` \|\| .* \{`, Put: " {",
+		Test: "./etcdbackend TestConformance/one/early",
+	},
+	{
+		Name: "etcd: a job is refused by the time of the run before", At: "etcd-own-time", Find: ` && .* \{`, Put: " {",
+		Test: "./etcdbackend TestConformance/one/early",
+	},
+	{Name: "etcd: a mark of a version before is not heeded", At: "etcd-own-time", Find: condition, Put: never, Test: "./etcdbackend RunAmongVersions"},
 	{Name: "etcd: a late request hides a shadow", At: "etcd-unused", Find: `, __\(__\(__\)\)`, Put: "", Test: "./etcdbackend TestLatePutHidesNoShadow"},
 }
 
@@ -367,6 +389,15 @@ var others = []mutant{
 		Name: "record: nobody is woken when several leave the queue", At: "record-left", Find: ` \|\| (\S+) < (\w+)`, Put: " || $1 < 0*$2",
 		Test: "./backend/membackend TestConformance$/release-all",
 	},
+	{
+		Name: "record: a run that a claim waited for is not heeded", At: "record-awaited", Find: ` \|\| .* \{`, Put: " {",
+		Test: "./backend/membackend TestConformance$/early",
+	},
+	{
+		Name: "record: a job is refused by the time of the run before", At: "record-own-time", Find: statement, Put: skipped,
+		Test: "./backend/membackend TestConformance$/early",
+	},
+	{Name: "record: a mark of a version before is not heeded", At: "record-other-version", Find: `if (\S+ != nil) .* \{`, Put: "if $1 {", Test: "./backend/record RunAmongVersions"},
 	{
 		Name: "record: a released claim takes the lock", At: "record-tombstone", Find: condition, Put: never,
 		Test: "./backend/membackend TestConformance$/tombstone",

@@ -35,8 +35,8 @@ var variants = []variant{
 		`return hold and (hold.owner == '' and hold.id or hold.owner) == claim.owner`, `return true`,
 	}},
 	{name: "a value saved by who has lost", kind: "scripts", key: "v1", edit: [2]string{`if leaves and code == OK then`, `if leaves then`}},
-	{name: "a job leaves no mark", kind: "one", key: "x1", edit: [2]string{`if early_ms > 0 then`, `if false then`}},
-	{name: "a job does not heed the mark", kind: "one", key: "x1", edit: [2]string{`if left > 0 then return commit(claim.keep, true, {EARLY, left}) end`, ``}},
+	{name: "a job leaves no mark", kind: "one", key: "x1", edit: [2]string{`if run_token then`, `if false then`}},
+	{name: "a job does not heed the mark", kind: "one", key: "x1", edit: [2]string{`if left then return commit(claim.keep, true, {EARLY, left}) end`, ``}},
 	{name: "a late write that a token does not stop", kind: "scripts", key: "x1", edit: [2]string{
 		`if not first or token < first or token > last or token < mark then`, `if false then`,
 	}},

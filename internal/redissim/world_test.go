@@ -398,7 +398,7 @@ func owned(events []history.Event) (all []history.Event) {
 type jobRun struct {
 	key   string
 	began time.Duration
-	every time.Duration
+	every time.Duration // what is to lie between it and those before
 	noted bool // so that it keeps others from running it
 }
 
@@ -411,8 +411,8 @@ func (w *world) judgeRuns() {
 	slices.SortFunc(w.runs, func(a, b jobRun) int { return cmp.Compare(a.began, b.began) })
 	for i, a := range w.runs {
 		for _, b := range w.runs[i+1:] {
-			if a.noted && a.key == b.key && b.began-a.began < a.every-a.every/50-time.Millisecond {
-				w.violate("the job of %q ran at %v, once in %v, and again at %v", a.key, a.began, a.every, b.began)
+			if a.noted && a.key == b.key && b.began-a.began < b.every-b.every/50-time.Millisecond {
+				w.violate("the job of %q ran at %v, and again at %v by a call of once in %v", a.key, a.began, b.began, b.every)
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func (p *pair) run(name string) {
 			}
 			p.both(commands[p.r.IntN(len(commands))]...)
 		}
-		for _, key := range []string{p.key, p.key + ":state", p.key + ":early"} {
+		for _, key := range []string{p.key, p.key + ":state", p.key + ":early", p.key + ":ran"} {
 			p.both("PTTL", key)
 			if _, err := p.small.Do("GET", key); err != nil {
 				p.both("HGETALL", key)

@@ -7,8 +7,9 @@
 -- The tail is 'keep id reserve meta' and px is TTL + keep + 1: the short way stores them as they
 -- are. The queue is 'lease client ttl' of a place, 'w' for a claim that watches, or empty. The form
 -- is 'x', 'mode,limit,owner' or 'mode,limit*weight,owner', with '+' in front for a claim that loads
--- the state, and '!' for one that is not to be granted early. The rule is that of lib/guard. From the
--- queue on they may be left out at the end: nothing, 1, 'x', 0, 0, none.
+-- the state, and '!every:awaited' in front for one that is not to be granted early, see lib/state. The
+-- rule is that of lib/guard. From the queue on they may be left out at the end: nothing, 1, 'x', 0, 0,
+-- none.
 local id, px, tail, queue, reserve, form, minimum, ahead_by, rule = unpack(ARGV)
 local key = KEYS[1]
 -- uses: lib/short
@@ -187,8 +188,8 @@ local function long()
   if token then return commit(claim.keep, true, granted(claim, token, count)) end
   local n, hold = find_hold()
   if hold then drop(n, hold) end -- it is over, and purge has not come to it yet
-  local left = claim.heeds and run('PTTL', key .. ':early') or 0
-  if left > 0 then return commit(claim.keep, true, {EARLY, left}) end
+  local left = claim.every and too_early(claim.every, claim.awaited)
+  if left then return commit(claim.keep, true, {EARLY, left}) end
   local number, ends, asks, mode = find_place(id)
   if number and ends <= now then -- it lapsed in the middle, and advance looks at the head only
     leave(number, id, mode)

@@ -7,7 +7,7 @@
 // One lock is one key, prefix{esc(key)}, and nothing else: it is served through every slot
 // migration, and there is no second key that can be lost on its own. The braces make all of the key
 // one hash tag. What holders leave for later ones is beside it, in keys that no hold depends on:
-// prefix{esc(key)}:state and prefix{esc(key)}:early, see lib/state.lua.
+// prefix{esc(key)}:state, prefix{esc(key)}:ran and prefix{esc(key)}:early, see lib/state.lua.
 //
 // A lock that is free, or that one exclusive claim holds while nobody waits, is a STRING:
 //

@@ -53,7 +53,19 @@ func (p *plain) Acquire(c backend.Claim) Request {
 }
 
 // useState adds the keys of lib/state.lua, for a claim that uses them.
-func (r *Request) useState() { r.Keys = append(r.Keys, r.Keys[0]+":state", r.Keys[0]+":early") }
+func (r *Request) useState() {
+	r.Keys = append(r.Keys, r.Keys[0]+":state", r.Keys[0]+":early", r.Keys[0]+":ran")
+}
+
+// jobOf is what the release of a job's claim leaves, 'every ran keep', or else 0. A run that is said to
+// have begun later than it has is no run too many.
+func jobOf(c backend.Claim) string {
+	if c.NotBefore == 0 {
+		return "0"
+	}
+	ran := strconv.FormatInt(c.Ran.Milliseconds(), 10)
+	return millis(c.NotBefore) + " " + ran + " " + millis(backend.MarkLife(c.NotBefore))
+}
 
 // formOf is that of a claim that is not the plainest, which has "x": "mode,limit,owner", with
 // "limit*weight" where the weight is not 1.
@@ -67,7 +79,7 @@ func formOf(c backend.Claim, id string) string {
 		mode = "+" + mode
 	}
 	if c.NotBefore > 0 {
-		mode = "!" + mode
+		mode = "!" + millis(c.NotBefore) + ":" + strconv.FormatUint(min(c.Awaited, backend.MaxMinToken), 10) + mode
 	}
 	limit := strconv.Itoa(c.Limit)
 	if c.Weight > 1 {
@@ -116,7 +128,7 @@ func (p *plain) Release(c backend.Claim) Request {
 	args := append(make([]string, 0, 7), inName.escape(c.ID()), millis(p.Keep(c)))
 	switch {
 	case p.full || c.NotBefore > 0 || c.Save != nil:
-		args = append(args, p.tombstone(c), encodeBefore(c.Before), millis(c.NotBefore), saved(c))
+		args = append(args, p.tombstone(c), encodeBefore(c.Before), jobOf(c), saved(c))
 	case len(c.Before) > 0:
 		args = append(args, p.tombstone(c), encodeBefore(c.Before))
 	case !c.NoneInFlight:

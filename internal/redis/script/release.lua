@@ -1,11 +1,11 @@
--- RELEASE(id, keep, tombstone, before, early, state, rule)
+-- RELEASE(id, keep, tombstone, before, job, state, rule)
 --   -> OK | EXPIRED | {OK} | {OK, waiting, meta} | {EXPIRED} | {LOST} | {FOREIGN, why}
 -- Who waited when the hold ended: how many places the queue had, those let in included, and the meta
 -- of the first, '' if it is not known.
 -- The tombstone has ms, and 0 if no attempt is in flight. Who held before goes to the claims that this
--- release lets in, as it is. What the holder leaves is early and state, see lib/state; the rule is that
+-- release lets in, as it is. What the holder leaves is job and state, see lib/state; the rule is that
 -- of lib/guard. From the tombstone on they may be left out at the end: 0, '', 0, '', none.
-local id, margin, tombstone, before, early, state, rule = unpack(ARGV)
+local id, margin, tombstone, before, job, state, rule = unpack(ARGV)
 local key = KEYS[1]
 -- uses: lib/short
 local OK, LOST, FOREIGN, EXPIRED, QUARANTINE, UNFIT = 1, 3, 4, 5, 7, 8
@@ -14,7 +14,7 @@ local refusal, closed
 if guard then refusal, closed = guard() end
 if refusal and refusal[1] ~= UNFIT then return refusal end
 local stored = redis.pcall('GET', key)
-local leaves = early and (early ~= '0' or state ~= '')
+local leaves = job and (job ~= '0' or state ~= '')
 local none_in_flight = not tombstone or tombstone == '0'
 
 -- The short way: one exclusive holder as ACQUIRE stored it, nobody waits, and no attempt is in
@@ -88,7 +88,7 @@ if reply then return reply end
 local function long()
   load('h:' .. id, 'w:' .. id)
   local code, gone = forget()
-  if leaves and code == OK then leave_state(early, state) end -- safeguard: save-by-holder
+  if leaves and code == OK then leave_state(job, state) end -- safeguard: save-by-holder
   advance()
   local reply, waiting = {code}, admitted + lock.waiting
   if code == OK and waiting > 0 then

@@ -44,7 +44,7 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 			return g, nil
 		}
 	case code == codeEarly && len(r) == 2:
-		if rest := told.number(1); rest > 0 {
+		if rest := told.number(1); !told.bad {
 			return backend.Grant{}, &backend.EarlyError{RetryAfter: duration(rest)}
 		}
 	case code == codeHeld && len(r) == 5:

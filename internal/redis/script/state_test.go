@@ -3,7 +3,9 @@ package script
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -131,6 +133,57 @@ func TestDecodeHandedState(t *testing.T) {
 		}
 		if want != nil && (!slices.Equal(w.Grant.State, want.State) || (w.Grant.State == nil) != (want.State == nil)) {
 			t.Errorf("%q: state %q", line, w.Grant.State)
+		}
+	}
+}
+
+// The mark of a version that knows no run is heeded for as long as it is there; and this version leaves
+// the same for it, for as long as it would have been.
+func TestRunAmongVersions(t *testing.T) {
+	r := newRig(t)
+	job := func(owner string, every time.Duration) backend.Claim {
+		return backend.Claim{Key: r.key, Owner: owner, TTL: minute, NotBefore: every, NoneInFlight: true}
+	}
+	run := func(every, ran time.Duration) {
+		t.Helper()
+		c := job("a", every)
+		if _, err := r.take(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Ran = ran
+		if _, err := DecodeRelease(r.try(r.l.Release(c))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	early, ran := r.l.Key(r.key)+":early", r.l.Key(r.key)+":ran"
+	within := func(key string, want time.Duration) {
+		t.Helper()
+		ms, err := strconv.ParseInt(r.srv.MustDo("PTTL", key), 10, 64)
+		if left := time.Duration(ms) * time.Millisecond; err != nil || left > want || left < want-minute {
+			t.Errorf("%s is there for %v, %v; want %v", key, left, err, want)
+		}
+	}
+	run(time.Hour, 10*time.Minute)
+	within(early, 50*time.Minute)
+	within(ran, 2*time.Hour)
+
+	r.srv.MustDo("SET", early, "1", "PX", "1800000") // by a version before, which ran it once more
+	var refused *backend.EarlyError
+	for _, every := range []time.Duration{time.Second, 2 * time.Hour} {
+		if _, err := r.take(job("b", every)); !errors.As(err, &refused) || refused.RetryAfter > 30*time.Minute || refused.RetryAfter < 29*time.Minute {
+			t.Errorf("a job of %v after a run of a version before: %v", every, err)
+		}
+	}
+	r.srv.MustDo("DEL", early) // which is over
+	run(time.Minute, 2*time.Minute)
+	if n := r.srv.MustDo("EXISTS", early); n != "0" {
+		t.Error("a run that took longer than its time keeps a version before from running it")
+	}
+	within(ran, 2*time.Minute)
+	for _, damage := range []string{"x", "1 2 3", "-1 5"} {
+		r.srv.MustDo("SET", ran, damage)
+		if _, err := r.take(job("b", time.Second)); !errors.Is(err, backend.ErrForeign) {
+			t.Errorf("a run that is stored as %q: %v", damage, err)
 		}
 	}
 }

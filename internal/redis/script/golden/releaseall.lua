@@ -393,20 +393,47 @@ end
 -- What a holder leaves beside the lock, for those who hold later: keys of its slot that outlive
 -- holds.
 --   <key>:state   what it saved; without an expiry
---   <key>:early   there for as long as claims that heed it ('!') are not to be granted
+--   <key>:ran     'token began': the last run of a job that has ended, and the key's last token then. By
+--                 it claims are not to be granted that heed it ('!'); it is kept for MarkLife in the contract
+--   <key>:early   '2' for as long as that run's own time is: for versions before, which know no other
+--                 mark and leave '1'
 -- They are written by the script that proves the hold, before all else, so one that is refused (out
 -- of memory) has written nothing. After a first write no other one is refused.
-local saving, early_ms = false, 0 -- what this script is about to leave
+local saving, run_token, began, rest, keep_run = false -- what this script is about to leave
 
--- leave_state takes what a holder leaves from the arguments: ms, and '+' with a state, or nothing.
-local function leave_state(ms, state)
-  early_ms = tonumber(ms)
+-- leave_state takes what a holder leaves from the arguments: 'every ran keep' in ms, and '+' with a
+-- state, or nothing.
+local function leave_state(job, state)
+  local every, ran
+  every, ran, keep_run = string.match(job, '^(%d+) (%d+) (%d+)$')
+  if every then run_token, began, rest = lock.counter, now - ran, every - ran end
   saving = string.sub(state, 1, 1) == '+' and string.sub(state, 2)
 end
 
 local function write_state()
   if saving then write(false, 'SET', key .. ':state', saving) end
-  if early_ms > 0 then write(false, 'SET', key .. ':early', '1', 'PX', text(early_ms)) end
+  if run_token then
+    write(false, 'SET', key .. ':ran', text(run_token) .. ' ' .. text(began), 'PX', keep_run)
+    redis.pcall('DEL', key .. ':early')
+    if rest > 0 then redis.pcall('SET', key .. ':early', '2', 'PX', text(rest)) end
+  end
+end
+
+-- too_early returns for how many ms a job is not to be granted, which is 0 if it is for another reason:
+-- that it has run since the claim was refused first, as then awaited was the last token. Tokens rise with
+-- the grants of a key: so whoever held then has run the job, or a later one has. Nil is that it is.
+local function too_early(every, awaited)
+  local left, run_of, mark = 0, run('GET', key .. ':ran'), run('GET', key .. ':early')
+  if mark == '1' then -- safeguard: own-time
+    left = run('PTTL', key .. ':early')
+    if left > 0 then return left end
+  end
+  if not run_of then return end
+  local token, start = string.match(run_of, '^(%d+) (%d+)$')
+  token, start = int(token), int(start)
+  if not start then damaged('mark of a job') end
+  left = math.max(start + every - now, 0)
+  if left > 0 or awaited > 0 and token >= awaited then return left end -- safeguard: awaited
 end
 
 -- read_state returns '+' and the state, or '-' for none; what this script saves is the state
@@ -586,9 +613,10 @@ end
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
+  local flags, mode, limit, weight, owner, job, every, awaited, stored = '', 'x', 0, 1, ''
   if form and form ~= 'x' then
-    flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
+    job, flags, mode, stored, owner = string.match(form, '^([!:%d]*)(%+?)([xspr]),([^,]+),(.*)$')
+    every, awaited = string.match(job or '', '^!(%d+):(%d+)$')
     limit, weight = weighed(stored)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
@@ -598,8 +626,7 @@ local function read_place(place)
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
     weight = weight, owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
-    asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
-    heeds = string.find(flags, '!', 1, true)}
+    asks = form .. ' ' .. tail, loads = flags == '+', every = int(every), awaited = int(awaited)}
 end
 
 -- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.

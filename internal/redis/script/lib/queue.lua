@@ -9,9 +9,10 @@
 local function read_place(place)
   local ends, lease, client, form, tail, keep, who, reserve, meta =
     string.match(place, '^(%d+) (%d+) ([^ ]*) ([^ ]+) ((%d+) ([^ ]+) (%d+) (.*))$')
-  local flags, mode, limit, weight, owner, stored = '', 'x', 0, 1, '', nil
+  local flags, mode, limit, weight, owner, job, every, awaited, stored = '', 'x', 0, 1, ''
   if form and form ~= 'x' then
-    flags, mode, stored, owner = string.match(form, '^([+!]*)([xspr]),([^,]+),(.*)$')
+    job, flags, mode, stored, owner = string.match(form, '^([!:%d]*)(%+?)([xspr]),([^,]+),(.*)$')
+    every, awaited = string.match(job or '', '^!(%d+):(%d+)$')
     limit, weight = weighed(stored)
   end
   keep, reserve, ends = int(keep), int(reserve), int(ends)
@@ -21,8 +22,7 @@ local function read_place(place)
   end
   return {ends = ends, lease = lease, client = client, id = who, mode = mode, limit = limit,
     weight = weight, owner = owner == '' and who or owner, reserve = reserve, meta = meta, keep = keep,
-    asks = form .. ' ' .. tail, loads = string.find(flags, '+', 1, true),
-    heeds = string.find(flags, '!', 1, true)}
+    asks = form .. ' ' .. tail, loads = flags == '+', every = int(every), awaited = int(awaited)}
 end
 
 -- find_place returns the number of the place of who, when it ends, what it asks for and in which mode.
