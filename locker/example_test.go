@@ -89,10 +89,10 @@ func ExampleStore() {
 	}
 	defer shelves.Close()
 
-	_ = shelves.Update(ctx, "sku-1", func(shelf) (shelf, error) { return shelf{Left: 2}, nil })
+	_ = shelves.Update(ctx, "sku-1", func(context.Context, shelf) (shelf, error) { return shelf{Left: 2}, nil })
 	errSoldOut := errors.New("sold out")
 	for range 3 {
-		err = shelves.Update(ctx, "sku-1", func(s shelf) (shelf, error) {
+		err = shelves.Update(ctx, "sku-1", func(_ context.Context, s shelf) (shelf, error) {
 			if s.Left == 0 {
 				return s, errSoldOut // nothing is saved
 			}

@@ -365,7 +365,7 @@ func TestUnlockOfAHoldThatARenewalHasRefuted(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			err = s.Update(t.Context(), "k", func(int) (int, error) {
+			err = s.Update(t.Context(), "k", func(context.Context, int) (int, error) {
 				for b.renews.Load() == 0 {
 					time.Sleep(10 * time.Millisecond)
 				}

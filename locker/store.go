@@ -122,14 +122,16 @@ func NewStore[T any](b backend.Backend, codec Codec[T], cfg Config) (*Store[T], 
 
 // Update locks key, calls fn with its value, saves what fn returns and unlocks. A value that was
 // never saved is the zero T. ctx bounds the wait for the lock, as in [Locker]; opts must not ask
-// for a lock that several hold.
+// for a lock that several hold. fn's ctx is that of the hold, as [Guard.Context]: it ends with cause
+// [ErrLost] when the hold is lost, and with ctx, and an Update of the same key under it fails at once
+// with [ErrWouldDeadlock].
 //
 // It has three answers. Nil: the value is saved. An error that is [ErrUnknown]: the store did not
 // say. Any other error: it is not saved, and the value is as it was. Then the error is Lock's
 // ([ErrNotAcquired]; fn was not called), or fn's, or a *[CodecError], or wraps [ErrLost] or
 // [ErrMaxHold]: the lock was lost while fn was at work, and another may have saved since. If fn
 // panics, the lock is released and nothing is saved.
-func (s *Store[T]) Update(ctx context.Context, key string, fn func(T) (T, error), opts ...Option) (err error) {
+func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.Context, v T) (T, error), opts ...Option) (err error) {
 	if fn == nil {
 		return &Error{"update", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
@@ -161,7 +163,7 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(T) (T, error)
 	if err != nil {
 		return err
 	}
-	if v, err = fn(v); err != nil {
+	if v, err = fn(holdContext{&g}, v); err != nil { // safeguard: update-context
 		return err
 	}
 	state, err = s.encode(g.h.info.Token, v)

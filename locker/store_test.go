@@ -34,7 +34,9 @@ func stock(t *testing.T, b backend.Backend, cfg locker.Config, f func(t *testing
 	})
 }
 
-func add(n int) func(int) (int, error) { return func(v int) (int, error) { return v + n, nil } }
+func add(n int) func(context.Context, int) (int, error) {
+	return func(_ context.Context, v int) (int, error) { return v + n, nil }
+}
 
 func wantStock(t *testing.T, s *locker.Store[int], key string, want int) (token uint64) {
 	t.Helper()
@@ -67,11 +69,11 @@ func TestStore(t *testing.T) {
 		}
 		wantStock(t, s, "other", 0)
 		errSoldOut := errors.New("sold out")
-		err := s.Update(t.Context(), "k", func(int) (int, error) { return 99, errSoldOut })
+		err := s.Update(t.Context(), "k", func(context.Context, int) (int, error) { return 99, errSoldOut })
 		wantErr(t, err, errSoldOut)
 		func() {
 			defer func() { _ = recover() }()
-			_ = s.Update(t.Context(), "k", func(int) (int, error) { panic("at work") })
+			_ = s.Update(t.Context(), "k", func(context.Context, int) (int, error) { panic("at work") })
 		}()
 		if token := wantStock(t, s, "k", 3); token != last {
 			t.Errorf("the token is %d, want %d: nothing was saved since", token, last)
@@ -117,7 +119,7 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 			if strings.Contains(what, "too long") {
 				opts, want = append(opts, locker.MaxHold(time.Second)), locker.ErrMaxHold
 			}
-			err := s.Update(t.Context(), "k", func(v int) (int, error) {
+			err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) {
 				lose()
 				if strings.Contains(what, "too long") {
 					return v + 1000, nil
@@ -135,6 +137,54 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 			if now := wantNow(t, s); now >= before+1000 {
 				t.Errorf("%s: it saved %d over %d", what, now, before)
 			}
+		}
+	})
+}
+
+// fn's ctx is that of the hold: it hears of a loss and of the caller's end, leads to the token, and an
+// Update of the same key under it does not wait for itself.
+func TestUpdateContext(t *testing.T) {
+	b, renew, _ := switchable()
+	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
+		var kept context.Context
+		update := func(ctx context.Context, fn func(ctx context.Context, v int) (int, error)) error {
+			return s.Update(ctx, "k", func(ctx context.Context, v int) (int, error) {
+				kept = ctx
+				return fn(ctx, v)
+			})
+		}
+		err := update(t.Context(), func(ctx context.Context, v int) (int, error) {
+			renew(silent)
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), locker.ErrLost)
+			return 0, ctx.Err()
+		})
+		renew(nil)
+		wantErr(t, err, locker.ErrLost, context.Canceled)
+		began := time.Now()
+		err = update(context.Background(), func(ctx context.Context, v int) (int, error) {
+			wantErr(t, s.Update(ctx, "k", add(1)), locker.ErrWouldDeadlock, locker.ErrNotAcquired)
+			if err := s.Update(ctx, "another", add(7)); err != nil {
+				t.Errorf("Update of another key: %v", err)
+			}
+			return v + 1, nil
+		})
+		if took := time.Since(began); err != nil || took > 0 {
+			t.Errorf("Update in which another one of the key is refused = %v, after %v", err, took)
+		}
+		wantErr(t, context.Cause(kept), locker.ErrUnlocked)
+		wantStock(t, s, "another", 7)
+		caller, leave := context.WithCancel(t.Context())
+		var token uint64
+		err = update(caller, func(ctx context.Context, v int) (int, error) {
+			leave()
+			<-ctx.Done()
+			h, _ := locker.HoldFrom(ctx)
+			token = h.Token
+			return v + 1, nil // the hold goes on
+		})
+		if got := wantStock(t, s, "k", 2); err != nil || got != token {
+			t.Errorf("Update whose caller left = %v, saved by token %d, want %d", err, got, token)
 		}
 	})
 }
@@ -159,7 +209,7 @@ func other(t *testing.T, b *hooked, v int) error {
 		return err
 	}
 	defer s.Close()
-	return s.Update(t.Context(), "k", func(int) (int, error) { return v, nil })
+	return s.Update(t.Context(), "k", func(context.Context, int) (int, error) { return v, nil })
 }
 
 // Three answers: a save that was not answered and is repeated in time is known to be made; after
@@ -192,7 +242,7 @@ func TestStoreSaveWithoutAnAnswer(t *testing.T) {
 					time.Sleep(test.takes)
 					return errSilence
 				})
-				err := s.Update(t.Context(), "k", func(v int) (int, error) {
+				err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) {
 					time.Sleep(test.takes / 2)
 					return v + 1, nil
 				})
@@ -265,16 +315,16 @@ func TestStoreCodecErrorsLoseNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer odd.Close()
-		if err := texts.Update(t.Context(), "k", func(string) (string, error) { return "seven", nil }); err != nil {
+		if err := texts.Update(t.Context(), "k", func(context.Context, string) (string, error) { return "seven", nil }); err != nil {
 			t.Fatal(err)
 		}
 		_, _, getErr := s.Get(t.Context(), "k")
 		for what, err := range map[string]error{
-			"Update":        s.Update(t.Context(), "k", func(int) (int, error) { t.Error("fn is called with what is no value"); return 1, nil }),
+			"Update":        s.Update(t.Context(), "k", func(context.Context, int) (int, error) { t.Error("fn is called with what is no value"); return 1, nil }),
 			"Get":           getErr,
 			"another codec": odd.Update(t.Context(), "k", add(1)),
 			"cannot encode": odd.Update(t.Context(), "new", add(1)),
-			"too long": texts.Update(t.Context(), "k", func(string) (string, error) {
+			"too long": texts.Update(t.Context(), "k", func(context.Context, string) (string, error) {
 				return strings.Repeat("x", backend.MaxState), nil
 			}),
 		} {
@@ -329,10 +379,10 @@ func trip[T any](t *testing.T, b backend.Backend, key string, codec locker.Codec
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Update(t.Context(), key, func(T) (T, error) { return v, nil }); err != nil {
+	if err := s.Update(t.Context(), key, func(context.Context, T) (T, error) { return v, nil }); err != nil {
 		t.Errorf("%s: Update: %v", key, err)
 	}
-	err = s.Update(t.Context(), key, func(got T) (T, error) {
+	err = s.Update(t.Context(), key, func(_ context.Context, got T) (T, error) {
 		if !reflect.DeepEqual(got, v) {
 			t.Errorf("%s: %v, want %v", key, got, v)
 		}

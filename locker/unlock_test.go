@@ -173,7 +173,7 @@ func TestUnlockGivesUp(t *testing.T) {
 	stock(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, s *locker.Store[int]) {
 		release(refuse)
 		began := time.Now()
-		if err := s.Update(t.Context(), "k", func(v int) (int, error) { return v + 1, nil }); !errors.Is(err, backend.ErrUnavailable) {
+		if err := s.Update(t.Context(), "k", func(_ context.Context, v int) (int, error) { return v + 1, nil }); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("Update = %v", err)
 		}
 		if took := time.Since(began); took != 30*time.Second {

@@ -62,7 +62,7 @@ func FlashSale(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Update(ctx, key, func(sale) (sale, error) { return sale{Left: units, Sold: map[string]int{}}, nil }); err != nil {
+	if err := s.Update(ctx, key, func(context.Context, sale) (sale, error) { return sale{Left: units, Sold: map[string]int{}}, nil }); err != nil {
 		t.Fatal(err)
 	}
 	get := func() sale {
@@ -237,7 +237,7 @@ func sell(o orders) error {
 	return serve(workersEach, func(line string) { c.hold.Store(line == sayHold) }, func(ctx context.Context, _ string) error {
 		for {
 			var stood bool
-			err := s.Update(ctx, o.Key, func(v sale) (sale, error) {
+			err := s.Update(ctx, o.Key, func(_ context.Context, v sale) (sale, error) {
 				if v.Left == 0 {
 					return v, errSoldOut
 				}

@@ -73,7 +73,7 @@ func (e *env) holds(s *locker.Store[int], key string, want int) (token uint64) {
 	return token
 }
 
-func increment(v int) (int, error) { return v + 1, nil }
+func increment(_ context.Context, v int) (int, error) { return v + 1, nil }
 
 func storeUpdate(e *env) {
 	stores := []*locker.Store[int]{e.store(e.open()), e.store(e.open())}
@@ -87,7 +87,7 @@ func storeUpdate(e *env) {
 		s, last := stores[i%2], uint64(0)
 		for range rounds {
 			op, began := linear.Op{Verb: linear.Swap, Key: key}, time.Since(start)
-			if err := s.Update(e.ctx, key, func(v int) (int, error) {
+			if err := s.Update(e.ctx, key, func(_ context.Context, v int) (int, error) {
 				op.Old, op.Value = v, v+1
 				return v + 1, nil
 			}); err != nil {
@@ -104,7 +104,7 @@ func storeUpdate(e *env) {
 	})
 	e.explained(linear.RegisterModel(), slices.Concat(calls...))
 	e.holds(stores[1], key, workers*rounds)
-	e.is("Update whose function fails", stores[0].Update(e.ctx, key, func(int) (int, error) { return 0, context.Canceled }), context.Canceled)
+	e.is("Update whose function fails", stores[0].Update(e.ctx, key, func(context.Context, int) (int, error) { return 0, context.Canceled }), context.Canceled)
 	e.holds(stores[1], key, workers*rounds)
 	g := e.lock(e.locker(e.open(), locker.Config{}), key) // a plain lock of the same key leaves the value
 	e.unlock(g)
@@ -134,7 +134,7 @@ func storeLost(e *env) {
 		if err != nil {
 			e.Fatalf("Get = %v", err)
 		}
-		err = a.Update(e.ctx, key, func(v int) (int, error) {
+		err = a.Update(e.ctx, key, func(_ context.Context, v int) (int, error) {
 			e.release(holder.Backend, holder.claim) // behind its back
 			if another {
 				if err := b.Update(e.ctx, key, increment); err != nil {

@@ -74,6 +74,10 @@ var belief = []mutant{
 		Find: `(.*)\n([\s\S]*?\.Heartbeat\(.*)$`, Put: "$2\n$1", Test: "./locker HandOverAfterAHeartbeat",
 	},
 	{Name: "who waited while a job ran runs it again", At: "once-awaited", Find: statement, Put: skipped, Test: "./locker OnceThatTakesLonger"},
+	{
+		Name: "what updates a value does not hear of a loss", At: "update-context", Find: `\w+\{&\w+\}, `, Put: "context.Background(), ",
+		Test: "./locker UpdateContext",
+	},
 	{Name: "OncePer leaves no mark", At: "once-mark", Find: statement, Put: skipped, Test: "./locker OnceCounts"},
 	{Name: "what a guard protects stays open after a loss", At: "hook-at-loss", Find: condition, Put: never, Test: "./locker Scoped"},
 	{

@@ -261,7 +261,7 @@ func (c *client) update(key string, r *rand.Rand) {
 	work := w.length(r) / 4
 	op := linear.Op{Verb: linear.Swap, Key: key}
 	began := time.Since(w.net.start)
-	err := c.values.Update(context.Background(), key, func(v int) (int, error) {
+	err := c.values.Update(context.Background(), key, func(_ context.Context, v int) (int, error) {
 		time.Sleep(work)
 		op.Old, op.Value = v, v+1
 		return v + 1, nil

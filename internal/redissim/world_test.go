@@ -399,7 +399,7 @@ type jobRun struct {
 	key   string
 	began time.Duration
 	every time.Duration // what is to lie between it and those before
-	noted bool // so that it keeps others from running it
+	noted bool          // so that it keeps others from running it
 }
 
 // judgeRuns looks at whether a job that was noted to have run was run again too soon. The time is the

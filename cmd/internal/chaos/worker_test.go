@@ -390,7 +390,7 @@ func (w *worker) fenced(verb linear.Verb, key string, token uint64, n int) {
 func (w *worker) update(ctx context.Context, key string, limit locker.Option) {
 	call := w.begin(history.Now())
 	op := linear.Op{Verb: linear.Swap, Key: key}
-	err := w.values.Update(ctx, key, func(v int) (int, error) {
+	err := w.values.Update(ctx, key, func(_ context.Context, v int) (int, error) {
 		op.Old, op.Value = v, v+1
 		call.note(op)
 		return v + 1, nil
