@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -37,12 +38,38 @@ func (c holdContext) Done() <-chan struct{} { return c.h.context().Done() }
 
 func (c holdContext) Err() error { return c.h.inForce().Err() }
 
-// Value finds the hold for holdKey, and else what the parent has. (context.Cause, too, comes here.)
+// Value finds the hold for holdKey, and else what the parent has. context.Cause, too, comes here: of a hold
+// that goes on when its caller's time is over it says so, as that time was often meant for the wait alone.
 func (c holdContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c
 	}
+	if h := c.h; errors.Is(h.parent.Err(), context.DeadlineExceeded) && !h.over() { // safeguard: caller-late
+		cause := context.Cause(h.parent)
+		if _, known := cause.(*callerLate); !known { //nolint:errorlint // the hold around it may say so already
+			cause = &callerLate{cause}
+		}
+		told, cancel := context.WithCancelCause(context.WithoutCancel(h.parent))
+		cancel(cause)
+		return told.Value(key)
+	}
 	return c.h.inForce().Value(key)
+}
+
+// callerLate is why the context of a hold has ended that goes on.
+type callerLate struct{ cause error }
+
+func (e *callerLate) Error() string {
+	return "the time of the context given to Lock is over, and the lock is still held; a limit for the wait alone is WaitLimit: " + e.cause.Error()
+}
+
+func (e *callerLate) Unwrap() error { return e.cause }
+
+// over reports whether the hold has ended as far as is known.
+func (h *hold) over() bool {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return h.cause != nil
 }
 
 // inForce is the context whose end, cause and values are those of the hold: the parent, as long as

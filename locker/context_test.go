@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,56 @@ func TestContextThatIsLookedAtLate(t *testing.T) {
 				_ = g.Unlock()
 			}
 		}
+	})
+}
+
+// The work of a hold whose ctx has a limit that was meant for the wait hears why it is cut off, in one sentence.
+func TestContextWhoseCallerIsLate(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		parent, cancel := context.WithTimeout(context.WithValue(t.Context(), word{}, "hello"), time.Minute)
+		defer cancel()
+		g, err := locker.All(parent, l, []string{"a", "b", "c"}) // each under the one before
+		if err != nil {
+			t.Fatal(err)
+		}
+		early, end := context.WithCancel(g.Context())
+		defer end()
+		<-parent.Done()
+		<-early.Done()
+		late, end := context.WithCancel(g.Context())
+		defer end()
+		for name, ctx := range map[string]context.Context{"the hold's": g.Context(), "derived from it": late} {
+			says := context.Cause(ctx).Error()
+			wantErr(t, context.Cause(ctx), context.DeadlineExceeded)
+			if strings.Count(says, "still held") != 1 || !strings.Contains(says, "WaitLimit") || ctx.Value(word{}) != "hello" {
+				t.Errorf("%s: %q", name, says)
+			}
+		}
+		for _, ctx := range []context.Context{g.Context(), early, late} {
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				t.Errorf("it ended with %v", ctx.Err())
+			}
+		}
+		_, err = l.Lock(g.Context(), "d")
+		if wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded); !strings.Contains(err.Error(), "WaitLimit") {
+			t.Errorf("Lock under it = %v", err)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if cause := context.Cause(g.Context()); !errors.Is(cause, context.DeadlineExceeded) || strings.Contains(cause.Error(), "still held") {
+			t.Errorf("after Unlock: %v", cause)
+		}
+		caller, leave := context.WithCancelCause(t.Context())
+		one, err := l.Lock(caller, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave(errWhy)
+		if cause := context.Cause(one.Context()); cause != errWhy { //nolint:errorlint // that, and no more
+			t.Errorf("of a caller that left: %v", cause)
+		}
+		_ = one.Unlock()
 	})
 }
 

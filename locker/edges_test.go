@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -64,15 +65,82 @@ func TestNilsAreHarmless(t *testing.T) {
 	})
 }
 
-func TestANegativeWaitLimitHasRunOut(t *testing.T) {
-	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
-		g := mustLock(t, l, "k")
-		_, err := l.Lock(t.Context(), "k", locker.WaitLimit(-time.Second))
-		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
-		if err := g.Unlock(); err != nil {
-			t.Error(err)
+// Options that cannot be had are refused by name, whatever the store, before it is asked.
+func TestOptionsAreRefused(t *testing.T) {
+	b := hook()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		shared, permit := locker.Shared(), locker.Permit(2)
+		for name, opts := range map[string][]locker.Option{
+			"WaitLimit": {locker.WaitLimit(-1)}, "mode": {shared, permit}, "mode ": {permit, shared}, "mode  ": {permit, shared, locker.Permit(3)},
+		} {
+			var invalid *backend.InvalidError
+			_, err := l.Lock(t.Context(), "k", opts...)
+			if !errors.As(err, &invalid) || invalid.Field != strings.TrimSpace(name) {
+				t.Errorf("%s: %v", name, err)
+			}
+			wantErr(t, err, locker.ErrNotAcquired, backend.ErrInvalid)
+			_, err = locker.All(t.Context(), l, []string{"a", "b"}, opts...)
+			wantErr(t, err, backend.ErrInvalid)
+		}
+		if n := b.acquires.Load(); n > 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		for _, opts := range [][]locker.Option{{shared, shared}, {permit, locker.Permit(3)}, {locker.WaitLimit(0)}} {
+			g, err := l.Lock(t.Context(), "k", opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = g.Unlock()
 		}
 	})
+}
+
+// A Lock whose Binder is at work when its hold ends fails, and says why that ended.
+//
+// covers: G1
+func TestHoldThatEndsInTheBinder(t *testing.T) {
+	broken := errors.New("broken")
+	for name, test := range map[string]struct {
+		end  func(b *hooked, l *locker.Client[int])
+		opts []locker.Option
+		why  error
+	}{
+		"Close":   {func(_ *hooked, l *locker.Client[int]) { go l.Close() }, nil, locker.ErrClosed},
+		"MaxHold": {func(*hooked, *locker.Client[int]) {}, []locker.Option{locker.MaxHold(time.Second)}, locker.ErrMaxHold},
+		"a loss": {func(b *hooked, _ *locker.Client[int]) {
+			b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+		}, nil, locker.ErrLost},
+	} {
+		for _, fails := range []func(ctx context.Context) error{
+			context.Context.Err, func(context.Context) error { return broken }, context.Cause, func(context.Context) error { return nil },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				b := hook()
+				var l *locker.Client[int]
+				l, err := locker.New(b, func(ctx context.Context, _ locker.Hold) (int, error) {
+					test.end(b, l)
+					<-ctx.Done()
+					return 1, fails(ctx)
+				}, locker.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := l.Lock(t.Context(), "k", test.opts...)
+				if err == nil && name != "Close" { // it is for Value to say so
+					_, err = g.Value()
+					wantErr(t, err, test.why)
+					_ = g.Unlock()
+				} else {
+					wantErr(t, err, locker.ErrNotAcquired, test.why)
+				}
+				if errors.Is(err, context.Canceled) || strings.Contains(err.Error(), context.Canceled.Error()) {
+					t.Errorf("%s: %q blames the caller", name, err)
+				}
+				_ = l.Close()
+				wantHeld(t, b, "k", false)
+			})
+		}
+	}
 }
 
 // covers: I2

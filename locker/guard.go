@@ -41,7 +41,8 @@ func (g *Guard[T]) Value() (T, error) {
 
 // Context returns a context for the work under the lock. It is done when the hold ends, and its
 // Cause then wraps [ErrLost], [ErrMaxHold], [ErrClosed] or [ErrUnlocked]. Derived from the ctx
-// given to Lock, it is also done when that one is; the hold then goes on.
+// given to Lock, it is also done when that one is; the hold then goes on, and if it was out of time
+// the Cause says so and names [WaitLimit].
 //
 // After the machine was suspended, it may take up to a third of the TTL to end; Value and Check
 // know at once.

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -24,35 +25,54 @@ const (
 // leads (with fn's error, nil included: it resigned), and when locking is refused for good (wrong
 // credentials, a bad key, [ErrClosed] and the like). fn must return soon after its ctx is done:
 // until then others may lead already. Its value carries the fencing token if the Binder puts it
-// there.
+// there. An error that fn returns after a loss ends nothing: the last one that says more than that the
+// term has ended is part of the error with which Lead ends later, if there is one.
 func Lead[T any](ctx context.Context, l Locker[T], key string, fn func(ctx context.Context, v T) error, opts ...Option) error {
 	if fn == nil {
 		return &Error{"lead", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
 	retry := waiting.NewBackoff(campaignFirst, campaignMost)
+	var before []error // what fn returned when a term was lost, last
 	for {
 		called := false
+		var failed []error
 		err := Do(ctx, l, key, func(ctx context.Context, v T) error {
 			called = true
-			return fn(ctx, v)
+			err := fn(ctx, v)
+			failed = unless(ctx, err)
+			return err
 		}, opts...)
 		switch {
 		case ctx.Err() != nil:
-			return &Error{"lead", key, &causes{append([]error{ended(ctx)}, unless(ctx, err)...)}}
+			return &Error{"lead", key, &causes{slices.Concat([]error{ended(ctx)}, unless(ctx, err), before)}}
 		case called && !errors.Is(err, ErrLost) && !errors.Is(err, ErrMaxHold):
-			return err
+			return withBefore(err, before)
 		case called:
 			retry.Reset()
+			if failed != nil {
+				before = failed // safeguard: lead-failed
+			}
 		case backend.Refused(err), errors.Is(err, ErrClosed), errors.Is(err, ErrDeadlock):
-			return err
+			return withBefore(err, before)
 		default: // no answer, or a WaitLimit that ran out
 			waiting.Pause(ctx, retry.Next())
 		}
 	}
 }
 
+// withBefore joins err with those that came before it; nil stays nil.
+func withBefore(err error, before []error) error {
+	if err == nil || before == nil {
+		return err
+	}
+	return errors.Join(slices.Concat([]error{err}, before)...)
+}
+
 // unless is err, but not if it says no more than that ctx has ended.
 func unless(ctx context.Context, err error) []error {
+	if late, ok := err.(*callerLate); ok { //nolint:errorlint // as below
+		err = late.cause
+	}
 	if err == nil || err == ctx.Err() || err == context.Cause(ctx) { //nolint:errorlint // what wraps them says more
 		return nil
 	}

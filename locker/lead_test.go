@@ -50,6 +50,40 @@ func TestLeadCampaignsAgainAfterALoss(t *testing.T) {
 	})
 }
 
+// What fn returns after a loss is not dropped: the last that says something is told when Lead ends.
+func TestLeadTellsOfATermThatWasLost(t *testing.T) {
+	first, second, last := errors.New("first"), errors.New("second"), errors.New("last")
+	for name, test := range map[string]struct {
+		end  func(leave context.CancelCauseFunc) error
+		want []error
+	}{
+		"fn fails":   {func(context.CancelCauseFunc) error { return last }, []error{last, second}},
+		"it resigns": {func(context.CancelCauseFunc) error { return nil }, nil},
+		"ctx ends":   {func(leave context.CancelCauseFunc) error { leave(last); return nil }, []error{context.Canceled, last, second}},
+	} {
+		b := hook()
+		bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+			b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+			ctx, leave := context.WithCancelCause(t.Context())
+			defer leave(nil)
+			term := 0
+			err := locker.Lead(ctx, l, "leader", func(ctx context.Context, _ struct{}) error {
+				if term++; term == 5 {
+					return test.end(leave)
+				}
+				<-ctx.Done()
+				return [...]error{first, second, ctx.Err(), context.Cause(ctx)}[term-1]
+			})
+			if test.want == nil && err != nil || errors.Is(err, first) || errors.Is(err, locker.ErrLost) {
+				t.Errorf("%s: Lead = %v", name, err)
+			}
+			if test.want != nil {
+				wantErr(t, err, test.want...)
+			}
+		})
+	}
+}
+
 func TestLeadEndsWithFn(t *testing.T) {
 	b := hook()
 	mine := errors.New("mine")

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/backend"
 )
@@ -30,7 +31,8 @@ type Locker[T any] interface {
 
 // A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the
 // resource can refuse stale holders. ctx is done when the hold ends. If it fails, the lock is
-// released and Lock fails with its error.
+// released and Lock fails with its error, and with why the hold has ended if it has: [ErrLost],
+// [ErrMaxHold] or [ErrClosed]. If Close ends the hold while it is at work, Lock fails as well.
 type Binder[T any] func(ctx context.Context, h Hold) (T, error)
 
 // Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.
@@ -94,11 +96,16 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 			c.core.unlockUnseen(g.h)
 		}
 	}()
-	var err error
-	if g.v, err = c.bind(holdContext{&g.handle}, g.h.info); err != nil {
+	v, err := c.bind(holdContext{&g.handle}, g.h.info)
+	if err != nil || c.core.closing.Err() != nil { // safeguard: bound-late
+		if over := g.h.valid(); over != nil { // why bind has failed, or what is no use any more
+			return nil, &Error{"bind", key, &causes{slices.Concat([]error{ErrNotAcquired, over}, unless(g.Context(), err))}}
+		}
+	}
+	if err != nil {
 		return nil, &Error{"bind", key, &causes{[]error{ErrNotAcquired, err}}}
 	}
-	bound = true
+	g.v, bound = v, true
 	if o.every > 0 {
 		g.h.putMark(o.every)
 	}

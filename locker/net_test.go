@@ -82,19 +82,19 @@ func (o *closing) Event(ctx context.Context, e locker.Event) {
 	}
 }
 
-// A lock that is granted just when Close begins is ended like those that are held.
+// A lock that is granted just when Close begins is ended like those that are held, and Lock says so.
 // covers: G1
 func TestGrantedWhenCloseBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &closing{closed: make(chan error, 1)}
 		l := start(t, hook(), locker.Config{Observer: o})
 		o.l = l
-		g := mustLock(t, l, "k")
-		time.Sleep(time.Second)
-		wantErr(t, context.Cause(g.Context()), locker.ErrClosed)
-		if err := errors.Join(g.Unlock(), <-o.closed); err != nil {
+		g, err := l.Lock(t.Context(), "k")
+		wantErr(t, err, locker.ErrNotAcquired, locker.ErrClosed)
+		if err := <-o.closed; err != nil {
 			t.Error(err)
 		}
+		_ = g.Unlock()
 	})
 }
 

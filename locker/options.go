@@ -46,13 +46,24 @@ func (c *call) apply(opts []Option) {
 
 // Shared asks for the lock together with other Shared holders: the reading side of a reader–writer
 // lock.
-func Shared() Option { return func(c *call) { c.mode = backend.Shared } }
+func Shared() Option { return func(c *call) { c.ask(backend.Shared) } }
 
 // Permit asks for one of limit permits of the key: a semaphore. All who use the key must give the
 // same limit: while others hold or wait with another one, Lock fails at once with a
 // *[backend.MismatchError].
 func Permit(limit int) Option {
-	return func(c *call) { c.mode, c.limit = backend.Permit, limit }
+	return func(c *call) {
+		c.ask(backend.Permit)
+		c.limit = limit
+	}
+}
+
+// ask takes note of the mode that an option asks for.
+func (c *call) ask(mode backend.Mode) {
+	if c.mode != backend.Exclusive && c.mode != mode { // safeguard: two-modes
+		c.err = &backend.InvalidError{Field: "mode", Value: mode.String(), Reason: "is asked for beside " + c.mode.String() + ": a lock has one"}
+	}
+	c.mode = mode
 }
 
 // Weight has a [Permit] count for n of the limit: a share of what the key stands for, such as
@@ -83,13 +94,8 @@ func Reentrant(owner string) Option {
 
 // WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx,
 // and so neither the guard's, which is derived from it. A wait that runs out fails with
-// [context.DeadlineExceeded]; a negative limit has run out before. Zero is no limit.
-func WaitLimit(d time.Duration) Option {
-	if d < 0 {
-		d = 1
-	}
-	return func(c *call) { c.waitLimit = d }
-}
+// [context.DeadlineExceeded]. Zero is no limit, and less is an *[backend.InvalidError].
+func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d } }
 
 // FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is
 // estimated to be longer than its ctx and WaitLimit allow: when it begins, and whenever it asks the
@@ -153,6 +159,12 @@ func onlyOne(who string, mode backend.Mode, reentrant bool) error {
 
 // validate refuses what the options of a call ask for, if it cannot be had, before the store is asked.
 func (c *core) validate(op string, o *call) error {
+	if o.err != nil {
+		return o.err
+	}
+	if o.waitLimit < 0 {
+		return &backend.InvalidError{Field: "WaitLimit", Value: o.waitLimit.String(), Reason: "must not be negative"}
+	}
 	if o.load && (o.mode != backend.Exclusive || o.reentrant) {
 		return &backend.InvalidError{Field: "mode", Value: o.mode.String(), Reason: "is not exclusive: a value has one writer"}
 	}

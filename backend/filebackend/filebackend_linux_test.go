@@ -499,7 +499,7 @@ func TestReboot(t *testing.T) {
 		t.Errorf("after a boot: token %d after %d, state %q", n.Token, g.Token, n.State)
 	}
 	early := claim("once")
-	early.NotBefore = time.Hour
+	early.NotBefore = 24 * time.Hour
 	var e *backend.EarlyError
 	if _, err := after.TryAcquire(t.Context(), early); !errors.As(err, &e) || e.RetryAfter < 23*time.Hour {
 		t.Errorf("TryAcquire before the mark = %v, want to be refused for a day", err)
