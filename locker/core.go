@@ -28,6 +28,7 @@ type core struct {
 	pending   pending
 	beats     heartbeats
 	renewals  renewals
+	watched   atomic.Int64 // leases that are watched for their loss
 
 	oneHolder bool // what guards protect is PerKey's
 

@@ -111,11 +111,7 @@ func (l *lease) tick() {
 		return
 	}
 	if l.watchAt != 0 && now >= l.watchAt {
-		l.watchAt = 0
-		var ctx context.Context
-		ctx, l.unwatch = context.WithCancel(context.Background())
-		l.core.add()
-		go l.watch(ctx)
+		l.beginWatch(now)
 	}
 	due := l.renewing == nil && !l.waiting && now >= l.renewAt
 	if due && h != nil && h.leaked() {
@@ -318,6 +314,24 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 	}
 }
 
+// maxWatched is how many leases of a client are watched for their loss at once: each costs a goroutine.
+const maxWatched = 1 << 10
+
+// beginWatch has the lease watched, or looks again later if too many are. The caller has mu.
+func (l *lease) beginWatch(now instant) {
+	c := l.core
+	if c.watched.Add(1) > maxWatched { // safeguard: watched-bound
+		c.watched.Add(-1)
+		l.watchAt = now + l.interval()
+		return
+	}
+	l.watchAt = 0
+	var ctx context.Context
+	ctx, l.unwatch = context.WithCancel(context.Background())
+	c.add()
+	go l.watch(ctx)
+}
+
 // watch signals the loss of the lease until its end. A signal is a hint, and never ends a hold: the
 // store is asked, as by Check, and its answer does. A request without an answer is repeated.
 //
@@ -325,6 +339,7 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 // it: in between another may have been granted the key (TestSignalOfALossWhileTheLeaseIsHandedOn).
 func (l *lease) watch(ctx context.Context) {
 	defer l.core.done()
+	defer l.core.watched.Add(-1)
 	claim := l.claim
 	claim.Queue = false // a holder waits in no queue, and a store must not put it into one
 	retry := waiting.NewBackoff(retryFirst, max(retryMost, claim.TTL/12))

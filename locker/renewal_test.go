@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -129,5 +131,89 @@ func TestUnlockIsQuickerThanMaxHold(t *testing.T) {
 		if err := errors.Join(next.Unlock(), l.Close(), store.Close()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// losing is a store that signals the loss of holds, and counts who is watched.
+type losing struct {
+	backend.Backend
+	mu      sync.Mutex
+	watched map[string]chan backend.Wake
+}
+
+func (b *losing) Capabilities() backend.Capabilities {
+	caps := b.Backend.Capabilities()
+	caps.Loss = true
+	return caps
+}
+
+func (b *losing) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wake := make(chan backend.Wake, 1)
+	b.watched[c.Key] = wake
+	context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watched, c.Key)
+	})
+	return wake, nil
+}
+
+func (b *losing) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.watched)
+}
+
+// Of many leases some are watched, as each costs a goroutine, and others when those are over.
+//
+// covers: G5
+func TestWatchedLeasesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := membackend.New()
+		b := &losing{Backend: store, watched: map[string]chan backend.Wake{}}
+		l, err := New(b, Bare, Config{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for i := range 2 * maxWatched {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		before := runtime.NumGoroutine()
+		g, err := All(t.Context(), l, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := b.count(); n != maxWatched {
+			t.Errorf("%d leases are watched, want %d", n, maxWatched)
+		}
+		if n := runtime.NumGoroutine() - before; n > maxWatched+100 {
+			t.Errorf("%d goroutines for %d leases", n, len(keys))
+		}
+		b.mu.Lock()
+		var first []string
+		for key := range b.watched {
+			first = append(first, key)
+		}
+		b.mu.Unlock()
+		for _, key := range first {
+			if err := g.Guard(key).Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := b.count(); n != maxWatched {
+			t.Errorf("%d leases are watched when those before are over, want %d", n, maxWatched)
+		}
+		_ = g.Unlock()
+		if err := l.Close(); err != nil || l.core.watched.Load() != 0 {
+			t.Errorf("Close = %v, and %d are watched", err, l.core.watched.Load())
+		}
+		_ = store.Close()
 	})
 }

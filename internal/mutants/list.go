@@ -74,6 +74,7 @@ var belief = []mutant{
 		Find: `(.*)\n([\s\S]*?\.Heartbeat\(.*)$`, Put: "$2\n$1", Test: "./locker HandOverAfterAHeartbeat",
 	},
 	{Name: "who waited while a job ran runs it again", At: "once-awaited", Find: statement, Put: skipped, Test: "./locker OnceThatTakesLonger"},
+	{Name: "every lease is watched for its loss", At: "watched-bound", Find: condition, Put: never, Test: "./locker WatchedLeasesAreBounded"},
 	{Name: "work that is cut off by its caller's time does not hear so", At: "caller-late", Find: condition, Put: never, Test: "./locker CallerIsLate"},
 	{Name: "Lead drops what fn returned when it was lost", At: "lead-failed", Find: statement, Put: skipped, Test: "./locker LeadTells"},
 	{Name: "of two modes the last one counts", At: "two-modes", Find: condition, Put: never, Test: "./locker OptionsAreRefused"},
