@@ -19,6 +19,8 @@ func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "redis") }
 
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "redis") }
 
+func TestForbiddenKeys(t *testing.T) { redistest.ForbiddenKeys(t, "redis") }
+
 func TestNative(t *testing.T) { redistest.Native(t, "redis") }
 
 func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "redis") }

@@ -19,6 +19,8 @@ func TestLongQueue(t *testing.T) { redistest.LongQueue(t, "rueidis") }
 
 func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "rueidis") }
 
+func TestForbiddenKeys(t *testing.T) { redistest.ForbiddenKeys(t, "rueidis") }
+
 func TestNative(t *testing.T) { redistest.Native(t, "rueidis") }
 
 func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "rueidis") }

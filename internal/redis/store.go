@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -377,9 +378,18 @@ func (s *Store) run(ctx context.Context, r script.Request, replicas int) (reply 
 	defer s.inFlight.Done()
 	reply, have, err = s.t.Run(ctx, Request{r, replicas})
 	if err != nil {
-		return nil, 0, s.Failure(ctx, err)
+		return nil, 0, forbiddenKeys(s.Failure(ctx, err), r.Keys)
 	}
 	return reply, have, nil
+}
+
+// forbiddenKeys adds to err which keys were asked for, if it says that the user may not touch one of them:
+// the server does not say which, and a lock may have one whose name begins with a brace.
+func forbiddenKeys(err error, keys []string) error {
+	if !errors.Is(err, script.ErrNotPermitted) || !strings.Contains(err.Error(), " key") {
+		return err
+	}
+	return fmt.Errorf("%w (it asks for %q; prefix=… sets how they begin)", err, keys) // safeguard: forbidden-keys
 }
 
 // lacksReplicas is the unknown answer of a write that too few replicas have: the hold might not

@@ -54,6 +54,45 @@ func SetUser(t testing.TB, srv *testserver.Server, scheme string, commands ...st
 	return scheme + "://app:pw@" + srv.Addr()
 }
 
+// ForbiddenKeys has a user who may touch some keys only open the default prefix, another one, and the string
+// dialect, whose locks have a key beside that begins with a brace. The error names the keys that were asked for,
+// and the parameter that changes them, when the backend is opened, and later if it is of another key.
+//
+// covers: R20
+func ForbiddenKeys(t *testing.T, scheme string) {
+	srv := testserver.Redis(t)
+	for name, test := range map[string]struct {
+		keys  []string // patterns
+		query string
+		names string // in the error, when it is opened
+		key   string // which is asked for later
+		later string // names in the error of that
+	}{
+		"default prefix":  {[]string{"~app:*"}, "", `"holdfast:probe"`, "", ""},
+		"its own":         {[]string{"~app:*"}, "?prefix=app:", "", "k", ""},
+		"dialect":         {[]string{"~app:*"}, "?dialect=string", `"probe:holdfast"`, "", ""},
+		"its own dialect": {[]string{"~app:*"}, "?dialect=string&prefix=app:", `"{app:probe:holdfast}:holdfast"`, "", ""},
+		"with both keys":  {[]string{"~app:*", "~{app:*"}, "?dialect=string&prefix=app:", "", "k", ""},
+		"another's key":   {[]string{"~app:{a*", "~app:probe", "~app:mark"}, "?prefix=app:", "", "b", `"app:{b}"`},
+	} {
+		rules := slices.Concat([]string{"ACL", "SETUSER", "some", "reset", "on", ">a password", "+@all"}, AllChannels(srv), test.keys)
+		srv.MustDo(rules...)
+		b, err := backend.Open(t.Context(), scheme+"://some:a%20password@"+srv.Addr()+test.query)
+		names := test.names
+		if err == nil {
+			_, err = b.TryAcquire(t.Context(), storetest.Claim(test.key))
+			names = test.later
+			storetest.Want(t, "close", b.Close(), nil)
+		}
+		switch {
+		case names == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case names != "" && (!errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), names) || !strings.Contains(err.Error(), "prefix=")):
+			t.Errorf("%s: %v, want one that names %s and prefix", name, err, names)
+		}
+	}
+}
+
 // user is the name of that user, and its rules.
 func user(srv *testserver.Server, commands []string) []string {
 	words := []string{"app", "reset", "on", ">pw", "~holdfast:*"}

@@ -162,6 +162,9 @@ func (l Layout) Watched() Layout {
 // Probe returns the request of [Probe].
 func (l Layout) Probe() Request {
 	r := Request{Probe, []string{l.ProbeKey()}, []string{l.prefix + "probe:free"}}
+	if l.isDialect() { // its locks have another key beside, which begins otherwise
+		r.Keys = append(r.Keys, sideKey(l.ProbeKey())) // safeguard: probe-side-key
+	}
 	if l.Rule() != noRule {
 		r.Args = append(r.Args, "guard")
 	}
