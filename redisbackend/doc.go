@@ -51,5 +51,5 @@
 // for the server's identity. Without the channels Watch returns an error that is
 // [errors.ErrUnsupported], and waiters poll. Besides, List needs SCAN, Observe CLIENT
 // TRACKING, a database other than 0 SELECT, [Config.Replicas] WAIT, and a cluster CLUSTER and
-// COMMAND.
+// COMMAND. In the string dialect the keys are those of ~PREFIX* and ~{PREFIX*.
 package redisbackend

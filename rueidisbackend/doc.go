@@ -56,7 +56,7 @@
 // which reads it too, and unless a quorum asks for the server's identity. Without the channels
 // Watch of a claim in the queue returns an error that is [errors.ErrUnsupported], and whoever waits
 // polls. Besides, List needs SCAN, a database other than 0 SELECT, [Config.Replicas] WAIT, and a
-// cluster CLUSTER.
+// cluster CLUSTER. In the string dialect the keys are those of ~PREFIX* and ~{PREFIX*.
 //
 // rueidis is github.com/redis/rueidis. Its old path, github.com/rueian/rueidis, ends at v0.0.100.
 package rueidisbackend
