@@ -152,6 +152,17 @@ func ended(ctx context.Context) error {
 	return &causes{[]error{err, cause}}
 }
 
+// unless is err, but not if it says no more than that ctx has ended.
+func unless(ctx context.Context, err error) []error {
+	if late, ok := err.(*callerLate); ok { //nolint:errorlint // as below
+		err = late.cause
+	}
+	if err == nil || err == ctx.Err() || err == context.Cause(ctx) { //nolint:errorlint // what wraps them says more
+		return nil
+	}
+	return []error{err}
+}
+
 // lostBecause wraps ErrLost with why.
 func lostBecause(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
 

@@ -67,14 +67,3 @@ func withBefore(err error, before []error) error {
 	}
 	return errors.Join(slices.Concat([]error{err}, before)...)
 }
-
-// unless is err, but not if it says no more than that ctx has ended.
-func unless(ctx context.Context, err error) []error {
-	if late, ok := err.(*callerLate); ok { //nolint:errorlint // as below
-		err = late.cause
-	}
-	if err == nil || err == ctx.Err() || err == context.Cause(ctx) { //nolint:errorlint // what wraps them says more
-		return nil
-	}
-	return []error{err}
-}

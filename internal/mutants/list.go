@@ -227,7 +227,7 @@ var redis = []mutant{
 		Name: "redis: the dialect says that it releases several at once", At: "dialect-release-all", Find: condition, Put: never,
 		Test: "./redisbackend TestConformance/dialect/release-all",
 	},
-	{Name: "redis: who may not touch a key does not hear which", At: "forbidden-keys", Find: `return .*$`, Put: "return err", Test: "./redisbackend ForbiddenKeys"},
+	{Name: "redis: who may not touch a key does not hear which", At: "forbidden-keys", Find: `__\(".*", (\w+), \w+\)`, Put: "$1", Test: "./redisbackend ForbiddenKeys"},
 	{Name: "redis: the dialect opens without its other key", At: "probe-side-key", Find: statement, Put: "", Test: "./redisbackend ForbiddenKeys"},
 	{
 		Name: "redis: an error without its password is only unavailable", At: "redacted-class", Find: `(__), (__),`, Put: "$2, $1,",
