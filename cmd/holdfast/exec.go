@@ -539,6 +539,13 @@ func (w *work) finishes() (status int, of death) {
 // look sees whether the lease was renewed: some times while it lasts, so that the promise is never old, and
 // a grace before it ends.
 func (w *work) look() {
+	select {
+	case <-w.g.Lost():
+		if time.Now().Before(w.latest) { // the store says so; safeguard: run-lost-at-look
+			return // finishes hears of it next, and gives the command its time
+		}
+	default:
+	}
 	left := time.Until(w.g.Until())
 	if spare := left - w.grace; spare > 0 {
 		w.promise()

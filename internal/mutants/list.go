@@ -488,6 +488,7 @@ var others = []mutant{
 	{Name: "run: a command that asks on the terminal is stopped", At: "run-lend", Find: condition, Put: always, Test: "./cmd/holdfast Situations/asks_on_the_terminal/file"},
 	{Name: "run: a pager that wants the terminal back is stopped", At: "run-take-back", Find: condition, Put: never, Test: "./cmd/holdfast Situations/asks_too/file"},
 	{Name: "run: an ignored SIGQUIT ends the command", At: "run-ignored", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/in_a_script,_and/file"},
+	{Name: "run: a command has no time to end if the loss is found by a look", At: "run-lost-at-look", Find: condition, Put: never, Test: "./cmd/holdfast LookAtALock"},
 	{Name: "run: nobody hears that the deadman is gone", At: "run-alone", Find: condition, Put: never, Test: "./cmd/holdfast DeadmanIsGone"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},
 	{Name: "leader: a hold has the trouble of the one before", At: "run-anew", Find: statement, Put: skipped, Test: "./cmd/holdfast LeaderSaysIt"},
