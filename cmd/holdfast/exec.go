@@ -484,10 +484,17 @@ func (r *runner) under(
 	return status, of, w.lost, nil
 }
 
+// A held is what is asked of the guard while the command is at work.
+type held interface {
+	Value() (struct{}, error)
+	Lost() <-chan struct{}
+	Until() time.Time
+}
+
 // work is a command at work under a guard.
 type work struct {
 	*process
-	g        *locker.Guard[struct{}]
+	g        held
 	renewals *renewals
 	note     func(format string, args ...any)
 	grace    time.Duration // how long the command has to end
@@ -499,6 +506,7 @@ type work struct {
 	watch   *time.Timer // the next look
 	longest *time.Timer // MaxHold
 	late    *time.Timer // the command had its time to end
+	over    time.Time   // when that is, or was
 }
 
 // finishes returns when the command has ended.
@@ -539,26 +547,34 @@ func (w *work) finishes() (status int, of death) {
 // look sees whether the lease was renewed: some times while it lasts, so that the promise is never old, and
 // a grace before it ends.
 func (w *work) look() {
+	until, lost := w.good()
+	left := time.Until(until)
+	switch spare := left - w.grace; {
+	case lost && time.Now().Before(w.latest): // the store says so; safeguard: run-lost-at-look
+		// finishes hears of it next, and gives the command its time.
+	case spare > 0 && !lost:
+		w.promise(until)
+		w.watch.Reset(min(spare, max(spare/2, w.grace/4)))
+	default: // Renewals fail. The command gets the rest of the lease to end.
+		w.end(cmp.Or(cause(w.g), w.renewals.missing()), max(left-left/10, 0))
+	}
+}
+
+// good returns until when the lock is good, and whether it was lost, which is asked last: of a lock that was
+// lost, until is the moment of that, and who took it for the end of a lease would kill the command at once.
+func (w *work) good() (until time.Time, lost bool) {
+	until = w.g.Until()
 	select {
 	case <-w.g.Lost():
-		if time.Now().Before(w.latest) { // the store says so; safeguard: run-lost-at-look
-			return // finishes hears of it next, and gives the command its time
-		}
+		return until, true // safeguard: run-lost-within-look
 	default:
+		return until, false
 	}
-	left := time.Until(w.g.Until())
-	if spare := left - w.grace; spare > 0 {
-		w.promise()
-		w.watch.Reset(min(spare, max(spare/2, w.grace/4)))
-		return
-	}
-	// Renewals fail. The command gets the rest of the lease to end.
-	w.end(cmp.Or(cause(w.g), w.renewals.missing()), max(left-left/10, 0))
 }
 
 // promise has the command killed by somebody else if we cannot, at the time when we would.
-func (w *work) promise() {
-	w.latest = w.g.Until().Add(-w.grace / 10)
+func (w *work) promise(until time.Time) {
+	w.latest = until.Add(-w.grace / 10)
 	if err := w.kills(w.latest); err != nil && !w.alone { // safeguard: run-alone
 		w.alone = true
 		w.note("holdfast: the process that ends the command if holdfast is stopped is gone: %v", err)
@@ -571,6 +587,7 @@ func (w *work) end(why error, within time.Duration) {
 	w.watch.Stop()
 	w.longest.Stop()
 	w.signal(terminate)
+	w.over = time.Now().Add(within)
 	w.late.Reset(within)
 }
 
@@ -581,20 +598,22 @@ func (w *work) after(e ending) (of death) {
 		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) {
 			w.lost = w.renewals.missing() // in time, but not by us
 		}
-		w.late.Reset(0)
+		w.over = time.Now()
 	}
 	if w.lost != nil { // safeguard: run-rest
-		w.killRest(w.late.C)
+		w.killRest(time.Until(w.over))
 	}
 	return of
 }
 
 // pause is for a command that has stopped by s.
 func (w *work) pause(s syscall.Signal) {
-	if w.lend(s) || w.lost != nil {
+	lent := w.lend(s)
+	until, lost := w.good()
+	if lent || lost || w.lost != nil { // safeguard: run-lost-at-pause
 		return // and if lost, it has its time to end
 	}
-	w.promise()
+	w.promise(until)
 	if !w.suspend(s) {
 		return
 	}
@@ -610,7 +629,7 @@ func (w *work) pause(s syscall.Signal) {
 }
 
 // cause is why g is not held any more; nil if it is.
-func cause(g *locker.Guard[struct{}]) error {
+func cause(g held) error {
 	_, err := g.Value()
 	var detail *locker.Error
 	if errors.As(err, &detail) {

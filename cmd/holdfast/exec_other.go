@@ -64,7 +64,7 @@ func (p *process) finish(ending) death {
 
 func (p *process) kills(time.Time) error { return nil }
 
-func (p *process) killRest(<-chan time.Time) {}
+func (p *process) killRest(time.Duration) {}
 
 func (p *process) lend(syscall.Signal) bool { return false }
 

@@ -30,7 +30,12 @@ type job struct {
 // begin starts the binary and returns when its command has printed a line.
 func begin(t *testing.T, url string, args ...string) *job {
 	t.Helper()
-	j := &job{t: t, cmd: command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", url}, args[1:]...)...)...)}
+	return beginCommand(t, command(t, t.TempDir(), append(args[:1:1], append([]string{"--backend", url}, args[1:]...)...)...))
+}
+
+func beginCommand(t *testing.T, cmd *exec.Cmd) *job {
+	t.Helper()
+	j := &job{t: t, cmd: cmd}
 	out, err := j.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -125,17 +125,25 @@ func (p *process) finish(end ending) (of death) {
 	return of
 }
 
-// killRest kills what a command that has ended has left in its group, when it is late.
+// killRest has what a command that has ended has left in its group end within a time, and kills it then.
 //
 // The number of a group that still has a member is not given to another. Between two looks at it, all
-// numbers would have to be used up.
-func (p *process) killRest(late <-chan time.Time) {
-	look := time.NewTicker(10 * time.Millisecond)
+// numbers would have to be used up. Who has ended is a member until somebody has reaped it: in a container
+// that we are the first process of, that is us.
+func (p *process) killRest(within time.Duration) {
+	late, look := time.NewTimer(within), time.NewTicker(10*time.Millisecond)
+	defer late.Stop()
 	defer look.Stop()
-	for syscall.Kill(-p.pid, 0) == nil {
+	for {
+		for reaped := 1; reaped > 0; { // safeguard: run-reap
+			reaped, _ = syscall.Wait4(-p.pid, nil, syscall.WNOHANG, nil)
+		}
+		if syscall.Kill(-p.pid, 0) != nil {
+			return
+		}
 		select {
 		case <-look.C:
-		case <-late:
+		case <-late.C:
 			p.kill()
 			return
 		}

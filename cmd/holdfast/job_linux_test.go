@@ -3,6 +3,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -693,16 +694,44 @@ func TestFirstProcess(t *testing.T) {
 		dir := t.TempDir()
 		url := "file://" + filepath.Join(dir, "locks")
 		reaped := `(true &); while cat /proc/[0-9]*/stat 2>/dev/null | grep -q ") Z 1 "; do sleep 0.02; done; echo $PPID; `
-		cmd := exec.CommandContext(t.Context(), "unshare", "--pid", "--fork", "--mount-proc", "--propagation", "unchanged", "--kill-child",
-			binary, "run", "k", "--backend", url, "sh", "-c", reaped+script)
-		if os.Geteuid() != 0 {
-			cmd.Args = slices.Insert(cmd.Args, 1, "--map-root-user")
-		}
-		cmd.Env = command(t, dir).Env
+		cmd := firstProcess(t.Context(), t, dir, "run", "k", "--backend", url, "sh", "-c", reaped+script)
 		if out, err := cmd.CombinedOutput(); statusOf(cmd) != status || string(out) != "1\n" {
 			t.Errorf("%s: %v, want %d: %s", script, err, status, out)
 		}
 	}
+}
+
+// When a lock is over, the first process of a container does not wait for what is dead already, and that nobody
+// else reaps.
+//
+// covers: G8
+func TestFirstProcessAtALoss(t *testing.T) {
+	testserver.OnlyInAll(t, "a process namespace, which not everybody may make")
+	for name, c := range map[string]struct{ trap, killAfter string }{"ends when told": {"exit 9", "5m"}, "is killed": {":", "1s"}} {
+		dir := t.TempDir()
+		url := "file://" + filepath.Join(dir, "locks")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		j := beginCommand(t, firstProcess(ctx, t, dir, "leader", "k", "--backend", url, "--ttl", "30m", "--max-hold", "1s", "--kill-after", c.killAfter,
+			"sh", "-c", `(trap '' TERM; while kill -0 $$; do sleep 0.02; done) 2>/dev/null & trap '`+c.trap+`' TERM; echo $$; while :; do sleep 0.02; done`))
+		first := j.line()
+		if second := j.line(); second == first { // it leads again, within the minute
+			t.Errorf("%s: %s again", name, second)
+		}
+		_ = j.cmd.Process.Kill()
+		j.end()
+	}
+}
+
+// firstProcess is the binary as the first process of a container.
+func firstProcess(ctx context.Context, t *testing.T, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "unshare", "--pid", "--fork", "--mount-proc", "--propagation", "unchanged", "--kill-child", binary)
+	if os.Geteuid() != 0 {
+		cmd.Args = slices.Insert(cmd.Args, 1, "--map-root-user")
+	}
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = command(t, dir).Env
+	return cmd
 }
 
 // A server that is full, or has become a replica, while a command has its lock: a renewal needs no memory, and a

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,18 @@ import (
 	"github.com/holdfast-go/holdfast/backend/membackend"
 	"github.com/holdfast-go/holdfast/locker"
 )
+
+// A losing is a guard whose lock is lost right before a question is answered, or right after.
+type losing struct {
+	*locker.Guard[struct{}]
+	before, after func()
+}
+
+func (l losing) Until() time.Time {
+	l.before()
+	defer l.after()
+	return l.Guard.Until()
+}
 
 // A command whose lock the store says is another's has its time to end, also if that is found just when it is
 // looked whether the lease was renewed.
@@ -25,33 +38,47 @@ func TestLookAtALockThatWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	g, err := l.Lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = g.Unlock() }()
-	child := exec.CommandContext(t.Context(), "sleep", "60")
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the look does to its group is not done to ours
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
-	w := &work{
-		process: &process{pid: child.Process.Pid}, g: g, renewals: &renewals{}, grace: 10 * time.Second, latest: g.Until().Add(-time.Second),
-		watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
-	}
-	if _, err := backend.ForceReleaseBy(t.Context(), b, "k", g.Hold().Token); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Check(t.Context()); err == nil {
-		t.Fatal("the store does not say that it was lost")
-	}
-	<-g.Lost()
-	if w.look(); w.lost != nil || !w.late.Reset(time.Hour) {
-		t.Errorf("the look itself ends the command, at once: %v", w.lost)
-	}
-	w.latest = time.Now() // too late for that
-	if w.look(); w.lost == nil {
-		t.Error("the command goes on when its time is over")
+	for name, before := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			g, err := l.Lock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = g.Unlock() }()
+			child := exec.CommandContext(t.Context(), "sleep", "60")
+			child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the look does to its group is not done to ours
+			if err := child.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _, _ = child.Process.Kill(), child.Wait() }()
+			lose := sync.OnceFunc(func() {
+				if _, err := backend.ForceReleaseBy(t.Context(), b, name, g.Hold().Token); err != nil {
+					t.Error(err)
+				}
+				if err := g.Check(t.Context()); err == nil {
+					t.Error("the store does not say that it was lost")
+				}
+				<-g.Lost()
+			})
+			guard := losing{Guard: g, before: lose, after: func() {}}
+			if !before {
+				guard.before, guard.after = guard.after, guard.before
+			}
+			told := g.Until().Add(-time.Second)
+			w := &work{
+				process: &process{pid: child.Process.Pid}, g: guard, renewals: &renewals{}, grace: 10 * time.Second, latest: told,
+				watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
+			}
+			if w.look(); w.lost != nil || !w.late.Reset(time.Hour) || w.latest != told {
+				t.Errorf("the look itself ends the command, at once: %v, %v", w.lost, time.Until(w.latest))
+			}
+			if w.pause(syscall.SIGSTOP); w.lost != nil || w.latest != told {
+				t.Errorf("a command that stops is not left its time: %v, %v", w.lost, time.Until(w.latest))
+			}
+			w.latest = time.Now() // too late for that
+			if w.look(); w.lost == nil {
+				t.Error("the command goes on when its time is over")
+			}
+		})
 	}
 }
