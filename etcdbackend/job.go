@@ -21,6 +21,7 @@ type run struct {
 	Ran   int64  `json:"ran"` // ms
 }
 
+// earlyValue is that of the other mark if we wrote it.
 const earlyValue = "2"
 
 // seconds is d in whole seconds, rounded up, as leases have them.

@@ -162,6 +162,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 			return err
 		}
 		b.reload = func() { c.ReloadState(context.Background()) } // returns at once, and not too often does something
+		b.pipe.silent = b.reload                                  // a primary that hangs may be replaced long before a request to it is over
 		if o.ReadTimeout < 0 || o.ReadTimeout == 0 && !o.ContextTimeoutEnabled {
 			return refuse("has no ReadTimeout: a silent server would occupy its connections for ever")
 		}

@@ -35,8 +35,18 @@
 // with a token. max_ttl makes such a server wait until the lost leases are over; or let the
 // resource check the token, or use a quorum or etcd.
 //
+// In a Cluster, a hold outlasts a primary that hangs if its replica has the grant, and the TTL is 8/5 of
+// cluster-node-timeout, twice request_timeout and 4s together, or more: 40s by default. While a request
+// has no answer, the client asks each third of request_timeout who the primaries are.
+//
 // An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a
 // word.
+//
+// # go-redis' own log
+//
+// go-redis writes what it meets, such as failed connections and Sentinel's switches, to standard error. Its
+// logger is one for the whole process and cannot be read, so this package leaves it alone: a program that
+// does not want those lines calls redis.SetLogger. What matters to locks is in their errors.
 //
 // # Permissions
 //

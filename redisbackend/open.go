@@ -92,6 +92,11 @@ func (t target) client(dials *atomic.Uint64) redis.UniversalClient {
 	case store.Cluster:
 		co := o.Cluster()
 		co.ClusterStateReloadInterval = 5 * time.Second // after a failover nothing else may tell of the new primary
+		co.NewClient = func(o *redis.Options) *redis.Client {
+			c := redis.NewClient(o)
+			c.AddHook(topologyHook{timeout / 3})
+			return c
+		}
 		return redis.NewClusterClient(co)
 	}
 	return redis.NewClient(o.Simple())
@@ -154,5 +159,26 @@ func (connectHook) DialHook(next redis.DialHook) redis.DialHook {
 func (connectHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A topologyHook has a node say within a limit who the primaries are. go-redis asks one node after the other,
+// in any order, and the one that hangs is the reason to ask.
+type topologyHook struct{ limit time.Duration }
+
+func (topologyHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h topologyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "cluster" { // safeguard: topology-limit
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, h.limit)
+			defer cancel()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (topologyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

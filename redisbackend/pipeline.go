@@ -28,6 +28,7 @@ type pipeline struct {
 	most    int           // senders
 	alone   bool          // requests are never sent together: in a cluster, one node would hold up those to the others
 	inline  bool          // the client bounds a request: a lone one that nobody cancels may be sent without more ado
+	silent  func()        // called while a request has no answer, each third of timeout, if it is not nil
 
 	mu      sync.Mutex
 	queue   []*request
@@ -63,10 +64,8 @@ func (p *pipeline) do(ctx context.Context, what request) error {
 	}
 	r := &request{ctx: ctx, cmd: what.cmd, own: what.own, done: make(chan struct{})}
 	p.submit(r)
-	select {
-	case <-r.done:
+	if p.awaits(r) {
 		return nil
-	case <-ctx.Done():
 	}
 	if p.withdraw(r) {
 		return &store.ConnectError{Err: errNotSent}
@@ -76,6 +75,26 @@ func (p *pipeline) do(ctx context.Context, what request) error {
 		return nil
 	default:
 		return ctx.Err()
+	}
+}
+
+// awaits returns true when r is done, or false when its context is.
+func (p *pipeline) awaits(r *request) bool {
+	var again <-chan time.Time
+	if p.silent != nil { // safeguard: silent-primary
+		t := time.NewTicker(max(p.timeout/3, 1))
+		defer t.Stop()
+		again = t.C
+	}
+	for {
+		select {
+		case <-r.done:
+			return true
+		case <-r.ctx.Done():
+			return false
+		case <-again:
+			p.silent()
+		}
 	}
 }
 

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/redistest"
@@ -160,3 +163,48 @@ func TestLoneRequestStartsNoGoroutine(t *testing.T) {
 
 // covers: E2, G5
 func TestHungServer(t *testing.T) { redistest.HungServer(t, "redis", 500) }
+
+// While a request to a cluster has no answer, the client looks again and again who the primaries are: the one
+// that it was sent to may hang, and its replica may serve by now.
+//
+// covers: B1
+func TestSilenceHasTheClusterLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looked []time.Duration
+		began := time.Now()
+		p := &pipeline{timeout: 3 * time.Second, most: 2, alone: true, silent: func() { looked = append(looked, time.Since(began)) }}
+		hangs := request{own: func(context.Context) { time.Sleep(time.Minute) }}
+		if err := p.do(t.Context(), hangs); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if want := []time.Duration{time.Second, 2 * time.Second}; !slices.Equal(looked[:min(len(looked), 2)], want) {
+			t.Errorf("looked after %v", looked)
+		}
+		if err := p.do(t.Context(), request{own: func(context.Context) {}}); err != nil {
+			t.Error(err)
+		}
+		p.close()
+	})
+}
+
+// A node that is asked who the primaries are, and hangs, is given up before a request would be.
+//
+// covers: B1
+func TestTopologyIsAskedForWithinALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := topologyHook{time.Second}.ProcessHook(func(ctx context.Context, _ redis.Cmder) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(3 * time.Second):
+				return nil
+			}
+		})
+		if err := waits(t.Context(), redis.NewClusterSlotsCmd(t.Context(), "cluster", "slots")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a node that hangs: %v", err)
+		}
+		if err := waits(t.Context(), redis.NewCmd(t.Context(), "evalsha")); err != nil {
+			t.Errorf("a request of ours: %v", err)
+		}
+	})
+}

@@ -185,6 +185,9 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
 	}
+	if o.ClusterOption.ShardsRefreshInterval == 0 {
+		o.ClusterOption.ShardsRefreshInterval = min(refresh, timeout) // nor does a primary that hangs; safeguard: rueidis-topology
+	}
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale
 	}

@@ -39,8 +39,9 @@
 // # What it promises, and what not
 //
 // The same as package redisbackend: mutual exclusion and rising fencing tokens while one Redis
-// primary keeps its memory and its clock is not set forward. An invalidation is a hint, and is
-// never believed before the server was asked.
+// primary keeps its memory and its clock is not set forward; and the same TTL outlasts a primary of a
+// Cluster that hangs. The client asks who the primaries are each request_timeout, or 5s if that is less.
+// An invalidation is a hint, and is never believed before the server was asked.
 //
 // # Permissions
 //

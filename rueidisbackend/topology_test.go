@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/backend"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -95,6 +96,25 @@ func TestParseURL(t *testing.T) {
 		}
 		if strings.Contains(raw, "held_answers=true") && (!got.heldAnswers || got.DB != 3 || got.Config.Prefix != "a:") {
 			t.Errorf("%s: %+v", raw, got)
+		}
+	}
+}
+
+// Who the primaries of a cluster are is asked as often as a request may take, or each five seconds: a primary
+// that hangs tells of no failover.
+//
+// covers: B1
+func TestTopologyIsReadAgain(t *testing.T) {
+	for _, c := range []struct{ timeout, theirs, want time.Duration }{
+		{timeout: time.Second, want: time.Second},
+		{timeout: time.Minute, want: refresh},
+		{timeout: time.Second, theirs: time.Hour, want: time.Hour},
+	} {
+		b := &Backend{cfg: store.Config{RequestTimeout: c.timeout}, conns: newConns(c.timeout)}
+		var o rueidis.ClientOption
+		o.ClusterOption.ShardsRefreshInterval = c.theirs
+		if got := b.settings(o).ClusterOption.ShardsRefreshInterval; got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

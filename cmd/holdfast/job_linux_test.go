@@ -711,7 +711,7 @@ func TestFirstProcessAtALoss(t *testing.T) {
 		dir := t.TempDir()
 		url := "file://" + filepath.Join(dir, "locks")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		t.Cleanup(cancel)
 		j := beginCommand(t, firstProcess(ctx, t, dir, "leader", "k", "--backend", url, "--ttl", "30m", "--max-hold", "1s", "--kill-after", c.killAfter,
 			"sh", "-c", `(trap '' TERM; while kill -0 $$; do sleep 0.02; done) 2>/dev/null & trap '`+c.trap+`' TERM; echo $$; while :; do sleep 0.02; done`))
 		first := j.line()

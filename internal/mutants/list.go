@@ -227,6 +227,9 @@ var redis = []mutant{
 		Name: "redis: the dialect says that it releases several at once", At: "dialect-release-all", Find: condition, Put: never,
 		Test: "./redisbackend TestConformance/dialect/release-all",
 	},
+	{Name: "redis: who the primaries are is asked once a request is over", At: "silent-primary", Find: condition, Put: never, Test: "./redisbackend SilenceHasTheCluster"},
+	{Name: "redis: a node that hangs is asked who the primaries are for as long as a request", At: "topology-limit", Find: condition, Put: never, Test: "./redisbackend TopologyIsAsked"},
+	{Name: "rueidis: who the primaries are is never asked", At: "rueidis-topology", Find: statement, Put: skipped, Test: "./rueidisbackend TopologyIsReadAgain"},
 	{Name: "redis: who may not touch a key does not hear which", At: "forbidden-keys", Find: `__\(".*", (\w+), \w+\)`, Put: "$1", Test: "./redisbackend ForbiddenKeys"},
 	{Name: "redis: the dialect opens without its other key", At: "probe-side-key", Find: statement, Put: "", Test: "./redisbackend ForbiddenKeys"},
 	{

@@ -114,6 +114,8 @@ func (s *Store) findings(v server, sent, got time.Time) (all []backend.Finding) 
 	if s.cluster {
 		find("failover", backend.Warn, "a failover may lose the newest grants, and then a lock is granted twice: a Cluster has no guard against that",
 			"let the resource check tokens; or keep locks on one server or on Sentinel, with max_ttl in the URL, on a quorum, or on etcd")
+		ok("ttl", fmt.Sprintf("a hold outlasts a primary that hangs if its TTL is %v or more (with cluster-node-timeout %v, Redis' default)",
+			s.ttlOnCluster(nodeTimeout).Round(time.Second), nodeTimeout))
 	}
 
 	if us, err := strconv.ParseInt(v.text("server_time_usec"), 10, 64); err == nil {
@@ -126,6 +128,17 @@ func (s *Store) findings(v server, sent, got time.Time) (all []backend.Finding) 
 		}
 	}
 	return all
+}
+
+// nodeTimeout is Redis' default of cluster-node-timeout, which only CONFIG tells.
+const nodeTimeout = 15 * time.Second
+
+// ttlOnCluster is how long a lease has to be to outlast a primary that hangs from one moment to the next: then
+// five eighths of it are left, as it is renewed each third, a tenth more or less. A replica serves after the
+// node time-out, and up to 3 s for the vote. A client may need a request time-out to hear of it, one more for
+// the renewal that it has sent to the old primary meanwhile, and a second until it is sent again.
+func (s *Store) ttlOnCluster(node time.Duration) time.Duration {
+	return (node + 2*s.cfg.RequestTimeout + 4*time.Second) * 8 / 5
 }
 
 const sentinelOr = "redis+sentinel:// or rueidis+sentinel://"

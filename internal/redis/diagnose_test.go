@@ -134,7 +134,7 @@ func TestClockRateIsBounded(t *testing.T) {
 	}
 }
 
-// TestClusterHasNoGuard says so, and tells of no max_ttl, which a cluster refuses.
+// TestClusterHasNoGuard says so, and tells of no max_ttl, which a cluster refuses, but which TTL it needs.
 func TestClusterHasNoGuard(t *testing.T) {
 	s, err := New(&Config{}, "redis")
 	if err != nil {
@@ -143,11 +143,13 @@ func TestClusterHasNoGuard(t *testing.T) {
 	if err := s.OnCluster(); err != nil {
 		t.Fatal(err)
 	}
-	var text string
+	var text, ttl string
 	for _, f := range s.findings(server("redis_version:8.4.0\r\nrole:master\r\ncluster_enabled:1\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:1\r\n"), time.Now(), time.Now()) {
 		switch f.Check {
 		case "failover":
 			text = f.Text
+		case "ttl":
+			ttl = f.Text
 		case "replicas":
 			if f.Level != backend.Warn || strings.Contains(f.Change, "max_ttl") {
 				t.Errorf("%+v", f)
@@ -156,6 +158,9 @@ func TestClusterHasNoGuard(t *testing.T) {
 	}
 	if !strings.Contains(text, "a lock is granted twice") {
 		t.Errorf("a failover is said to be %q", text)
+	}
+	if !strings.Contains(ttl, " 40s ") { // (15s + 2·3s + 4s)·8/5
+		t.Errorf("the TTL that is needed is said to be %q", ttl)
 	}
 }
 

@@ -433,9 +433,9 @@ local function write_state()
   end
 end
 
--- too_early returns for how many ms a job is not to be granted, which is 0 if it is for another reason:
--- that it has run since the claim was refused first, as then awaited was the last token. Tokens rise with
--- the grants of a key: so whoever held then has run the job, or a later one has. Nil is that it is.
+-- too_early returns nil if a job may be granted, else for how many ms it may not, which is 0 if it has run
+-- since the claim was refused first: awaited was the last token then. Tokens rise with the grants of a key:
+-- so whoever held then has run the job, or a later one has.
 local function too_early(every, awaited)
   local left, run_of, mark = 0, run('GET', key .. ':ran'), run('GET', key .. ':early')
   if mark == '1' then -- safeguard: own-time
