@@ -162,15 +162,15 @@ func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// A topologyHook has a node say within a limit who the primaries are. go-redis asks one node after the other,
-// in any order, and the one that hangs is the reason to ask.
+// A topologyHook has a node say within a limit who the primaries are, if nobody waits for it: go-redis asks
+// one node after the other, in any order, and the one that hangs is the reason to ask.
 type topologyHook struct{ limit time.Duration }
 
 func (topologyHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h topologyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "cluster" { // safeguard: topology-limit
+		if _, waitedFor := ctx.Deadline(); !waitedFor && cmd.Name() == "cluster" { // safeguard: topology-limit
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, h.limit)
 			defer cancel()

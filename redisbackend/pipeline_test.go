@@ -187,7 +187,8 @@ func TestSilenceHasTheClusterLookedAt(t *testing.T) {
 	})
 }
 
-// A node that is asked who the primaries are, and hangs, is given up before a request would be.
+// A node that is asked who the primaries are, and hangs, is given up before a request would be, unless one waits
+// for the answer.
 //
 // covers: B1
 func TestTopologyIsAskedForWithinALimit(t *testing.T) {
@@ -205,6 +206,11 @@ func TestTopologyIsAskedForWithinALimit(t *testing.T) {
 		}
 		if err := waits(t.Context(), redis.NewCmd(t.Context(), "evalsha")); err != nil {
 			t.Errorf("a request of ours: %v", err)
+		}
+		opening, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := waits(opening, redis.NewClusterSlotsCmd(opening, "cluster", "slots")); err != nil {
+			t.Errorf("the first time, which a request waits for: %v", err)
 		}
 	})
 }

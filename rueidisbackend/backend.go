@@ -186,7 +186,7 @@ func (b *Backend) settings(o rueidis.ClientOption) rueidis.ClientOption {
 		o.Sentinel.TopologyRefreshInterval = refresh // a demoted primary lives on, and closes nothing
 	}
 	if o.ClusterOption.ShardsRefreshInterval == 0 {
-		o.ClusterOption.ShardsRefreshInterval = min(refresh, timeout) // nor does a primary that hangs; safeguard: rueidis-topology
+		o.ClusterOption.ShardsRefreshInterval = max(min(refresh, timeout), time.Second) // nor does a primary that hangs; safeguard: rueidis-topology
 	}
 	if o.RingScaleEachConn == 0 {
 		o.RingScaleEachConn = ringScale

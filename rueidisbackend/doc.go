@@ -40,8 +40,8 @@
 //
 // The same as package redisbackend: mutual exclusion and rising fencing tokens while one Redis
 // primary keeps its memory and its clock is not set forward; and the same TTL outlasts a primary of a
-// Cluster that hangs. The client asks who the primaries are each request_timeout, or 5s if that is less.
-// An invalidation is a hint, and is never believed before the server was asked.
+// Cluster that hangs. The client asks who the primaries are each request_timeout, but not more often than
+// each second, nor less than each 5s. An invalidation is a hint, and is never believed before the server was asked.
 //
 // # Permissions
 //

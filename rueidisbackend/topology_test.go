@@ -106,7 +106,8 @@ func TestParseURL(t *testing.T) {
 // covers: B1
 func TestTopologyIsReadAgain(t *testing.T) {
 	for _, c := range []struct{ timeout, theirs, want time.Duration }{
-		{timeout: time.Second, want: time.Second},
+		{timeout: 3 * time.Second, want: 3 * time.Second},
+		{timeout: time.Millisecond, want: time.Second},
 		{timeout: time.Minute, want: refresh},
 		{timeout: time.Second, theirs: time.Hour, want: time.Hour},
 	} {
