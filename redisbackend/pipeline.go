@@ -182,12 +182,17 @@ func (p *pipeline) serve() {
 // the next waiter of the same process, are executed one after the other.
 const minBatch = 8
 
-// takeLocked takes what can be sent together, in order. Where another sender can take the rest, it
+// maxBatch bounds a batch. It is answered as a whole, and until then nobody hears of the server: of thousands
+// that give up at once, those in flight are cut off when it has been silent for a moment, and a place that is
+// written after its release stays.
+const maxBatch = 128
+
+// takeLocked takes what can be sent together, in order, up to maxBatch. Where another sender can take the rest, it
 // takes at most half of all that wait or are sent, or minBatch if that is more: so the server has one
 // half to execute while the callers of the other run. (All at once, 128 goroutines had 0.7 of the
 // rate: they took turns with the server.)
 func (p *pipeline) takeLocked() []*request {
-	n, most := 0, len(p.queue)
+	n, most := 0, min(len(p.queue), maxBatch) // safeguard: batch-bound
 	if p.most > 1 {
 		most = min(most, max((len(p.queue)+p.sent+1)/2, minBatch))
 	}

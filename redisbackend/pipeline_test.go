@@ -122,6 +122,8 @@ func TestPipelineTakesHalf(t *testing.T) {
 		{queue: 16, sent: 0, want: 1, own: 0},
 		{queue: 16, sent: 0, want: 1, own: -1, alone: true},
 		{queue: 16, sent: 0, want: 16, own: -1, single: true}, // nobody else would take the rest
+		{queue: 5000, sent: 0, want: maxBatch, own: -1},
+		{queue: 5000, sent: 0, want: maxBatch, own: -1, single: true},
 	} {
 		p := &pipeline{sent: tt.sent, alone: tt.alone, most: 2}
 		if tt.single {
