@@ -21,3 +21,5 @@ func TestSilentPrimary(t *testing.T) {
 	set := testserver.Cluster(t)
 	redistest.SilentPrimary(t, set, set.URL())
 }
+
+func TestHungPrimary(t *testing.T) { redistest.HungPrimary(t, "redis") }

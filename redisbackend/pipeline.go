@@ -183,8 +183,8 @@ func (p *pipeline) serve() {
 const minBatch = 8
 
 // maxBatch bounds a batch. It is answered as a whole, and until then nobody hears of the server: of thousands
-// that give up at once, those in flight are cut off when it has been silent for a moment, and a place that is
-// written after its release stays.
+// that give up at once, those in flight are cut off when it has been silent for a moment; and a store bars only
+// 32 of those from the key (tombstones.lua), so that a place which is written after its release stays.
 const maxBatch = 128
 
 // takeLocked takes what can be sent together, in order, up to maxBatch. Where another sender can take the rest, it

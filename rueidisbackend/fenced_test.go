@@ -22,3 +22,5 @@ func TestSilentPrimary(t *testing.T) {
 	set := testserver.Cluster(t)
 	redistest.SilentPrimary(t, set, "rueidis"+strings.TrimPrefix(set.URL(), "redis"))
 }
+
+func TestHungPrimary(t *testing.T) { redistest.HungPrimary(t, "rueidis") }

@@ -114,8 +114,10 @@ func (s *Store) findings(v server, sent, got time.Time) (all []backend.Finding) 
 	if s.cluster {
 		find("failover", backend.Warn, "a failover may lose the newest grants, and then a lock is granted twice: a Cluster has no guard against that",
 			"let the resource check tokens; or keep locks on one server or on Sentinel, with max_ttl in the URL, on a quorum, or on etcd")
-		ok("ttl", fmt.Sprintf("a hold outlasts a primary that hangs if its TTL is %v or more (with cluster-node-timeout %v, Redis' default)",
-			s.ttlOnCluster(nodeTimeout).Round(time.Second), nodeTimeout))
+		if v.number("connected_slaves") > 0 { // else none takes over; safeguard: ttl-on-cluster
+			ok("ttl", fmt.Sprintf("a hold outlasts a primary that hangs if its TTL is %v or more (with cluster-node-timeout %v, Redis' default)",
+				s.ttlOnCluster(nodeTimeout).Round(time.Second), nodeTimeout))
+		}
 	}
 
 	if us, err := strconv.ParseInt(v.text("server_time_usec"), 10, 64); err == nil {

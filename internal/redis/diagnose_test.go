@@ -143,24 +143,30 @@ func TestClusterHasNoGuard(t *testing.T) {
 	if err := s.OnCluster(); err != nil {
 		t.Fatal(err)
 	}
-	var text, ttl string
-	for _, f := range s.findings(server("redis_version:8.4.0\r\nrole:master\r\ncluster_enabled:1\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:1\r\n"), time.Now(), time.Now()) {
-		switch f.Check {
-		case "failover":
-			text = f.Text
-		case "ttl":
-			ttl = f.Text
-		case "replicas":
-			if f.Level != backend.Warn || strings.Contains(f.Change, "max_ttl") {
-				t.Errorf("%+v", f)
+	const node = "redis_version:8.4.0\r\nrole:master\r\ncluster_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
+	for info, wantTTL := range map[string]string{
+		node + "connected_slaves:1\r\n": " 40s ", // (15s + 2·3s + 4s)·8/5
+		node + "connected_slaves:0\r\n": "",      // none takes over
+	} {
+		var text, ttl string
+		for _, f := range s.findings(server(info), time.Now(), time.Now()) {
+			switch f.Check {
+			case "failover":
+				text = f.Text
+			case "ttl":
+				ttl = f.Text
+			case "replicas":
+				if strings.Contains(f.Change, "max_ttl") || (f.Level == backend.Warn) != (wantTTL != "") {
+					t.Errorf("%+v", f)
+				}
 			}
 		}
-	}
-	if !strings.Contains(text, "a lock is granted twice") {
-		t.Errorf("a failover is said to be %q", text)
-	}
-	if !strings.Contains(ttl, " 40s ") { // (15s + 2·3s + 4s)·8/5
-		t.Errorf("the TTL that is needed is said to be %q", ttl)
+		if !strings.Contains(text, "a lock is granted twice") {
+			t.Errorf("a failover is said to be %q", text)
+		}
+		if (ttl == "") != (wantTTL == "") || !strings.Contains(ttl, wantTTL) {
+			t.Errorf("the TTL that is needed is said to be %q, want %q", ttl, wantTTL)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/locker"
 )
 
 // HungServer lets 200 callers come and go, each for 50 ms, while the server is there and silent:
@@ -162,5 +163,55 @@ func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
 		if err != nil {
 			t.Fatalf("while %d requests wait for another primary: %v", requests, err)
 		}
+	}
+}
+
+// HungPrimary holds a lock while the primary that it is on hangs for good: a replica of it takes over, and
+// a renewal that it answers keeps the hold. The TTL is what [locker.Client] has by itself, twice what
+// doctor says for these nodes.
+//
+// covers: R11, R13
+func HungPrimary(t *testing.T, scheme string) {
+	testserver.OnlyInAll(t, "a cluster and its failover")
+	t.Parallel()
+	set := testserver.Cluster(t, testserver.WithReplicas(1))
+	url := of(set.URL(), scheme)
+	l, other := Quiet(t, Closing(t, url), locker.Config{}), Quiet(t, Closing(t, url), locker.Config{})
+	name := layout(t).Key("k")
+	old, err := set.Owner(name)
+	storetest.Want(t, "owner", err, nil)
+	g, err := l.Lock(t.Context(), "k")
+	storetest.Want(t, "lock", err, nil)
+	storetest.Eventually(t, "the grant on a replica", func() error {
+		for _, n := range set.Nodes {
+			if n != old && n.MustDo("DBSIZE") != "0" {
+				return nil
+			}
+		}
+		return errors.New("on none")
+	})
+	if err := g.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old.Stop()
+	defer old.Cont()
+	until := g.Until() // only another server answers from here on
+	set.AwaitFailover(t, name, old)
+	served := time.Now()
+	storetest.Eventually(t, "a renewal by the new primary", func() error {
+		if err := g.Check(t.Context()); errors.Is(err, locker.ErrLost) {
+			t.Fatalf("%v after another serves: %v", time.Since(served), err)
+		}
+		if !g.Until().After(until) {
+			return errors.New("not renewed")
+		}
+		return nil
+	})
+	t.Logf("renewed %v after another serves", time.Since(served))
+	if _, err := other.TryLock(t.Context(), "k"); !errors.Is(err, locker.ErrNotAcquired) {
+		t.Errorf("TryLock of another client = %v, want ErrNotAcquired", err)
+	}
+	if err := g.Unlock(); err != nil {
+		t.Error(err)
 	}
 }
