@@ -124,7 +124,7 @@ func TestWhoAndForHowLong(t *testing.T) {
 func seconds(attrs []attribute.KeyValue, key attribute.Key) time.Duration {
 	for _, a := range attrs {
 		if a.Key == key {
-			return time.Duration(a.Value.AsFloat64() * float64(time.Second)).Round(time.Millisecond)
+			return time.Duration(a.Value.AsFloat64() * float64(time.Second)).Round(time.Microsecond)
 		}
 	}
 	return 0

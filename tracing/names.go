@@ -19,7 +19,7 @@ const (
 	SpanLease   = "lock.lease"
 	SpanRenew   = "lock.renew"
 	SpanRelease = "lock.release"
-	SpanHeldBy  = "held by " // below lock.wait, followed by the holder's service: when it held meanwhile; or by "others ×3"
+	SpanHeldBy  = "held by " // below lock.wait, followed by the holder's service: when it held meanwhile
 
 	SpanStore = "store." // followed by the request: acquire, renew, release, watch, inspect
 )
@@ -59,6 +59,8 @@ const (
 	AttrHolderEnd     = attribute.Key("holdfast.holder.end")   // of a bar: how the hold ended, if that is known; of a wait if one expired; see the ends
 	AttrContended     = attribute.Key("holdfast.contended")    // (m) of MetricWait alone: whether the key was found held
 	AttrHolders       = attribute.Key("holdfast.holders")      // of a wait: how many are known to have held meanwhile
+	AttrOthers        = attribute.Key("holdfast.others")       // of a wait: how many of them are not drawn, as they are more than maxBars
+	AttrOthersHeld    = attribute.Key("holdfast.others_held")  // of a wait: for how long those held in sum, in seconds
 	AttrUnheld        = attribute.Key("holdfast.unheld")       // of a wait: for how long nobody held, in seconds
 	AttrUnexplained   = attribute.Key("holdfast.unexplained")  // of a wait: for how long it is not known who held, in seconds
 	AttrWaiters       = attribute.Key("holdfast.waiters")      // of a hold: how many waited: of its process meanwhile, and at the store when it ended
@@ -84,12 +86,13 @@ const (
 
 // The ends of holds, as values of AttrHolderEnd.
 const (
-	EndReleased = "released" // by Unlock, in this process
+	EndReleased = "released" // by Unlock
+	EndHanded   = "handed"   // likewise, in another process, and the next of the store's queue had the key at once
 	EndHolding  = "holding"  // it held when the wait came to nothing
 	EndExpired  = "expired"  // its lease ran out: whoever held died, or was stopped or cut off for too long
 )
 
-// maxBars is how many holders of a wait are drawn; the others are one bar together.
+// maxBars is how many holders of a wait are drawn, those that held for the longest.
 const maxBars = 16
 
 // nextOver is for how long a claim has waited to which a lock links that kept it waiting: longer than docs/tracing.md has tail

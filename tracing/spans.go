@@ -130,6 +130,7 @@ func (p *op) end(took time.Duration, what string, err error) {
 // A lock is one Lock or TryLock, from the call to the end of the hold.
 type lock struct {
 	op
+	alone bool   // it is exclusive
 	tells string // its claim: the traceparent of its own span or, if that is put off, of the caller's
 
 	attempts int  // with a claim of its own
@@ -142,7 +143,7 @@ type lock struct {
 }
 
 func (o *Observer) beginLock(ctx context.Context, h locker.Hold) (context.Context, func(locker.Hold, error)) {
-	l := &lock{op: op{o: o, class: o.class(h), key: h.Key}}
+	l := &lock{op: op{o: o, class: o.class(h), key: h.Key}, alone: h.Mode == backend.Exclusive}
 	l.lock, l.name = l, l.class.lock
 	ctx = l.begin(ctx)
 	l.tells = traceparent(l.named())
@@ -180,7 +181,7 @@ func (l *lock) grant(lease locker.Lease) {
 		l.o.metrics.takenOver.Add(l.ctx, 1, l.class.all)
 		l.span.SetAttributes(AttrTakenOver.Int64(int64(lease.TookOver))) //nolint:gosec // as in token
 	}
-	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l, From: now}
+	l.hold = blame.Hold{Meta: lease.Claim, Token: lease.Token, Here: l, Alone: l.alone, From: now}
 	l.o.blame.Begin(l.key, &l.hold)
 	if !l.span.IsRecording() {
 		return
@@ -255,11 +256,14 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 			if took >= l.o.cfg.BarsOver {
 				unheld, unknown := blame.Gaps(all, on.Since, now, err == nil && l.passed)
 				w.span.SetAttributes(AttrHolders.Int(len(all)), AttrUnheld.Float64(unheld.Seconds()), AttrUnexplained.Float64(unknown.Seconds()))
+				if len(all) > maxBars {
+					w.others(all[maxBars:])
+				}
 			}
 		}
 		w.end(took, result, err)
 		if took >= l.o.cfg.BarsOver && w.span.SpanContext().IsSampled() {
-			w.bars(all, err != nil, h.Mode)
+			w.bars(all[:min(len(all), maxBars)], err != nil, h.Mode)
 		}
 	}
 }
@@ -296,47 +300,51 @@ func (p *op) blockedBy(all []blame.Interval) {
 	}
 }
 
-// bars draws who was in the way: a finished span below the wait for each hold, the longest maxBars of them, and one for the others, which
-// begins with the first of them and is as long as they are in sum. A link leads to the holder's span, if that was sampled
-// and is kept.
+// others says of those that are not drawn how many they are, and for how long they held in sum.
+func (p *op) others(all []blame.Interval) {
+	var sum time.Duration
+	for i := range all {
+		sum += all[i].For()
+	}
+	p.span.SetAttributes(AttrOthers.Int(len(all)), AttrOthersHeld.Float64(sum.Seconds()))
+}
+
+// bars draws who was in the way: a finished span below the wait for each hold, with a link to the holder's, if
+// that was sampled and is kept.
 func (p *op) bars(all []blame.Interval, inVain bool, mode backend.Mode) {
 	ctx := trace.ContextWithSpan(p.ctx, p.span)
-	bar := func(name string, from time.Time, d time.Duration, opts ...trace.SpanStartOption) {
-		_, s := p.o.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(from))...)
-		s.End(trace.WithTimestamp(from.Add(d)))
-	}
-	rest := all[min(len(all), maxBars):]
-	for i := range all[:len(all)-len(rest)] {
+	for i := range all {
 		c := &all[i]
 		sc := holderSpan(&c.Who)
 		attrs := whom(&c.Who, sc)
 		if c.Who.Token != 0 {
 			attrs = append(attrs, AttrHolderToken.Int64(int64(c.Who.Token))) //nolint:gosec // as in token
 		}
-		switch {
-		case inVain && !c.Who.Over():
-			attrs = append(attrs, AttrHolderEnd.String(EndHolding))
-		case c.Who.Lapsed:
-			attrs = append(attrs, AttrHolderEnd.String(EndExpired))
-		case c.Who.Here != nil && c.Who.Over():
-			attrs = append(attrs, AttrHolderEnd.String(EndReleased))
+		if end := ending(&c.Who, inVain); end != "" {
+			attrs = append(attrs, AttrHolderEnd.String(end))
 		}
-		opts := []trace.SpanStartOption{trace.WithAttributes(attrs...)}
+		opts := []trace.SpanStartOption{trace.WithAttributes(attrs...), trace.WithTimestamp(c.From)}
 		if sc.IsSampled() && spanKept(&c.Who, inVain, mode) {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{AttrLink.String(LinkBlockedBy)}}))
 		}
-		bar(SpanHeldBy+cmp.Or(c.Who.Meta.Service, "unknown"), c.From, c.For(), opts...)
+		_, s := p.o.tracer.Start(ctx, SpanHeldBy+cmp.Or(c.Who.Meta.Service, "unknown"), opts...)
+		s.End(trace.WithTimestamp(c.To))
 	}
-	if len(rest) > 0 {
-		from, sum := rest[0].From, time.Duration(0)
-		for i := range rest {
-			sum += rest[i].For()
-			if rest[i].From.Before(from) {
-				from = rest[i].From
-			}
-		}
-		bar(fmt.Sprintf("%sothers ×%d", SpanHeldBy, len(rest)), from, sum)
+}
+
+// ending is how a hold ended, as far as is known.
+func ending(who *blame.Hold, inVain bool) string {
+	switch {
+	case inVain && !who.Over():
+		return EndHolding
+	case who.Lapsed:
+		return EndExpired
+	case who.Knew:
+		return EndHanded
+	case who.Told, who.Here != nil && who.Over():
+		return EndReleased
 	}
+	return ""
 }
 
 // spanKept reports whether the span of a holder is known to have ended, and to say that somebody waited, for which tail sampling keeps it

@@ -19,6 +19,7 @@ type Hold struct {
 	Meta  backend.Meta // what its claim says of the claimant
 	Token uint64       // 0 unknown
 	Here  any          // what the user knows of it; nil if it is another process's
+	Alone bool         // it is one of this process, and exclusive
 	From  time.Time    // since when it is known to hold, by this process's clock
 	Told  bool         // another process's, whose end was told when the key was handed over
 	Knew  bool         // and it knew that somebody waited
@@ -157,8 +158,43 @@ func (ks *Keys) Done(w *Wait, now time.Time) (all []Interval) {
 		w.key.joined--
 	}
 	ks.unuse(w.key)
+	all = apart(all)
 	slices.SortStableFunc(all, func(a, b Interval) int { return cmp.Compare(b.For(), a.For()) })
 	return all
+}
+
+// apart has nobody be in the way beside an exclusive hold of this process: that ends when its Unlock is told of, which
+// may be after the next one has begun, and what the store has said of another may be told of late. Such a
+// hold within another is by the same owner.
+func apart(all []Interval) []Interval {
+	var alone []*Interval // one after the other
+	slices.SortStableFunc(all, func(a, b Interval) int { return a.From.Compare(b.From) })
+	for i := range all {
+		b := &all[i]
+		switch n := len(alone); {
+		case !b.Who.Alone:
+		case n > 0 && !b.To.After(alone[n-1].To):
+			b.To = b.From
+		default:
+			if n > 0 && b.From.Before(alone[n-1].To) {
+				alone[n-1].To = b.From // safeguard: bars-apart
+			}
+			alone = append(alone, b)
+		}
+	}
+	for i := range all {
+		b := &all[i]
+		for _, a := range alone {
+			switch {
+			case b.Who.Alone || !b.To.After(a.From) || !b.From.Before(a.To):
+			case b.From.Before(a.From):
+				b.To = a.From
+			default:
+				b.From, b.To = a.To, later(a.To, b.To)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(i Interval) bool { return i.Who.Alone && i.For() == 0 })
 }
 
 func later(a, b time.Time) time.Time {

@@ -2,6 +2,7 @@ package blame
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +116,60 @@ func TestWhatIsNotKnown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nobody is in the way beside an exclusive hold of this process, however late its end, or what the store says of another, is told. Holds
+// of an owner within one another are one, and readers hold together.
+func TestNobodyBesideAHold(t *testing.T) {
+	type hold struct{ pid, from, to int }
+	for name, c := range map[string]struct {
+		holds []hold // of this process; negative: not exclusive
+		named []hold // of others
+		want  []hold
+	}{
+		"ends late":                  {holds: []hold{{10, 0, 5}, {11, 3, 8}}, want: []hold{{10, 0, 3}, {11, 3, 8}}},
+		"two of them":                {holds: []hold{{10, 0, 5}, {11, 3, 8}, {12, 4, 9}}, want: []hold{{10, 0, 3}, {11, 3, 4}, {12, 4, 9}}},
+		"by the same owner":          {holds: []hold{{10, 0, 8}, {11, 3, 5}}, want: []hold{{10, 0, 8}}},
+		"readers":                    {holds: []hold{{-10, 0, 5}, {-11, 3, 8}}, want: []hold{{-10, 0, 5}, {-11, 3, 8}}},
+		"another named before":       {holds: []hold{{10, 2, 6}}, named: []hold{{1, 0, 3}}, want: []hold{{1, 0, 2}, {10, 2, 6}}},
+		"another named too soon":     {holds: []hold{{10, 1, 6}}, named: []hold{{1, 4, 8}}, want: []hold{{10, 1, 6}, {1, 6, 8}}},
+		"another named meanwhile":    {holds: []hold{{10, 1, 6}}, named: []hold{{1, 3, 4}}, want: []hold{{10, 1, 6}, {1, 6, 6}}},
+		"another, and then the next": {holds: []hold{{10, 0, 5}, {11, 6, 9}}, named: []hold{{1, 4, 7}}, want: []hold{{10, 0, 5}, {1, 5, 6}, {11, 6, 9}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []Interval
+			began := time.Now()
+			at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+			for _, h := range slices.Concat(c.holds, c.named) {
+				all = append(all, Interval{Hold{Meta: meta(h.pid), Alone: h.pid >= 10}, at(h.from), at(h.to)})
+			}
+			var got []hold
+			for _, i := range apart(all) {
+				got = append(got, hold{i.Who.Meta.PID, int(i.From.Sub(began).Seconds()), int(i.To.Sub(began).Seconds())})
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// The same of holds that are there.
+func TestHoldThatEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		w := ks.Wait("k", backend.Meta{}, nil, false)
+		first := &Hold{Meta: meta(1), Here: t, Alone: true, From: time.Now()}
+		ks.Begin("k", first)
+		time.Sleep(3 * time.Second)
+		next := &Hold{Meta: meta(2), Here: t, Alone: true, From: time.Now()}
+		ks.Begin("k", next)
+		time.Sleep(time.Second)
+		ks.End(first, time.Now())
+		time.Sleep(time.Second)
+		ks.End(next, time.Now())
+		check(t, ks.Done(w, time.Now()), 1, 3, 2, 2)
+	})
 }
 
 // What is forgotten with one key is not remembered of the next.

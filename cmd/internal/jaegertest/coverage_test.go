@@ -3,6 +3,7 @@
 package jaegertest
 
 import (
+	"flag"
 	"fmt"
 	"net/url"
 	"slices"
@@ -140,12 +141,15 @@ var podStores = map[string]func(*testing.T) string{
 	},
 }
 
+// rounds is how many requests each process of TestPods makes. 280 are some 3,000 slow waits.
+var rounds = flag.Int("rounds", 15, "how many requests each process of TestPods makes")
+
 func pods(t *testing.T, store string) {
 	j, all := startJaeger(t), map[string]span{}
 	var workers []worker
 	for i := range 12 {
 		workers = append(workers, startWorker(t, order{
-			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 2, Rounds: 15, Hold: 50 * time.Millisecond, Keyed: true,
+			Name: fmt.Sprint("pod", i), Store: store, Jaeger: j.otlp, Goroutines: 1, Keys: 2, Rounds: *rounds, Hold: 50 * time.Millisecond, Keyed: true,
 		}))
 	}
 	for i, w := range workers {
@@ -160,7 +164,7 @@ func pods(t *testing.T, store string) {
 		}
 	}
 	var parts []float64
-	wrong, blamed, own := 0, 0, 0
+	wrong, blamed := 0, 0
 	for _, w := range all {
 		if w.OperationName != "lock.wait order" || w.took() < slow {
 			continue
@@ -177,18 +181,23 @@ func pods(t *testing.T, store string) {
 		}
 		drawn := bars(w, all)
 		parts = append(parts, covered(w, drawn))
+		slices.SortFunc(drawn, func(a, b span) int { return int(a.StartTime - b.StartTime) })
+		for i, last := 0, w.StartTime; i < len(drawn); i++ {
+			const most = 2 // as times are cut to microseconds
+			b := drawn[i]
+			if b.StartTime < last-most || b.StartTime+b.Duration > w.StartTime+w.Duration+most {
+				t.Errorf("a bar of %d µs from %d in a wait of %d, after one until %d", b.Duration, b.StartTime-w.StartTime, w.Duration, last-w.StartTime)
+			}
+			if last = b.StartTime + b.Duration; b.tagged("holdfast.holder.service") == w.service {
+				t.Errorf("%s waited for itself", w.service)
+			}
+		}
 		slices.SortFunc(drawn, func(a, b span) int { return int(b.Duration - a.Duration) })
 		for i, b := range drawn {
 			of := b.tagged("holdfast.holder.trace_id")
-			if of == "" {
-				continue // the others
-			}
 			if b.Duration-held[of] > 10_000+max(nobody, 0) {
 				blamed++
 				t.Logf("%s is drawn for %v, and held for %d µs", b.OperationName, b.took(), held[of])
-			}
-			if b.tagged("holdfast.holder.service") == w.service {
-				own++
 			}
 			if i == 0 && longest-held[of] > 5_000+max(nobody, 0) {
 				wrong++
@@ -197,11 +206,11 @@ func pods(t *testing.T, store string) {
 	}
 	slices.Sort(parts)
 	tenth, median := parts[len(parts)/10], parts[len(parts)/2]
-	t.Logf("%d slow waits, covered %.1f %% in the median, %.1f %% at the tenth percentile; %d with a wrong longest, %d blamed for over 10 ms too much, %d for own holds",
-		len(parts), 100*median, 100*tenth, wrong, blamed, own)
+	t.Logf("%d slow waits, covered %.1f %% in the median, %.1f %% at the tenth percentile; %d with a wrong longest, %d blamed for over 10 ms too much",
+		len(parts), 100*median, 100*tenth, wrong, blamed)
 	// Far from what an idle machine shows: spans end when a release was answered, and hand-overs wait for a processor. In
 	// virtual time tracing's TestBarsOfPods is exact.
-	if len(parts) < 50 || median < 0.7 || tenth < 0.4 || wrong*3 > len(parts) || blamed*3 > len(parts) || own > 0 {
+	if len(parts) < 50 || median < 0.7 || tenth < 0.4 || wrong*3 > len(parts) || blamed*3 > len(parts) {
 		t.Errorf("too little is known, or too much said")
 	}
 }
