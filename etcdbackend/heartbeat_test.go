@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,10 +33,14 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 	t.Parallel()
 	const waiters, waiterTTL = 100, 4 * time.Second
 	srv := testserver.Etcd(t)
-	var reads, others, keepalives atomic.Int64
+	var reads, others, keepalives, leases atomic.Int64
+	var kept sync.Map // leases
 	b, _ := tap{before: func(req any) {
 		switch req := req.(type) {
 		case *etcdserverpb.LeaseKeepAliveRequest:
+			if _, before := kept.LoadOrStore(req.ID, true); !before {
+				leases.Add(1)
+			}
 			keepalives.Add(1)
 		case *etcdserverpb.TxnRequest:
 			if len(req.Compare) > 0 {
@@ -80,8 +85,9 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 		last = time.Now()
 		beats++
 	}
-	if reads.Load() != beats || keepalives.Load() > beats || others.Load() > 0 {
-		t.Errorf("%d heartbeats took %d reads, %d keepalives and %d other requests", beats, reads.Load(), keepalives.Load(), others.Load())
+	// One lease, or a few on a machine so busy that it took long until all waited.
+	if n := leases.Load(); n > waiters/10 || reads.Load() != beats || keepalives.Load() > n*beats || others.Load() > 0 {
+		t.Errorf("%d heartbeats took %d reads, %d keepalives of %d leases and %d other requests", beats, reads.Load(), keepalives.Load(), n, others.Load())
 	}
 	state, err := other.Inspect(t.Context(), holder.Key)
 	want(t, "Inspect", err, nil)

@@ -239,8 +239,9 @@ func (l *lock) over(_ locker.Hold, err error) {
 func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold, error)) {
 	l.waited = true
 	w := &op{o: l.o, lock: l, class: l.class, key: l.key, name: l.class.wait}
-	on := l.o.blame.Wait(l.key, l.holder, l, l.attempts == 0)
-	return w.begin(ctx), func(h locker.Hold, err error) {
+	ctx = w.begin(ctx)
+	on := l.o.blame.Wait(l.key, l.holder, l, l.attempts == 0) // no bar begins before the span
+	return ctx, func(h locker.Hold, err error) {
 		if ended := w.ctx.Err(); ended != nil && err != nil { // which is what the store said last
 			err = fmt.Errorf("%w: %w", ended, err)
 		}

@@ -340,11 +340,14 @@ func (k *Key) named(m backend.Meta, now time.Time) {
 		return
 	}
 	h := k.find(m)
+	if h != nil && h.Here == nil && h != k.Holds[len(k.Holds)-1] { // safeguard: bars-named-again
+		h = nil // another has held since, and what this one held meanwhile is not known
+	}
 	switch {
 	case h == nil:
 		k.add(&Hold{Meta: m, From: now, seen: now})
-	case h.Here == nil:
-		h.Meta, h.to, h.seen = m, time.Time{}, now
+	case h.Here == nil: // also if a wake-up was taken for its end
+		h.Meta, h.to, h.seen, h.Told, h.Knew = m, time.Time{}, now, false, false
 	}
 }
 

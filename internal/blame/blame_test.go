@@ -154,6 +154,34 @@ func TestNobodyBesideAHold(t *testing.T) {
 	}
 }
 
+// Who is named again after another was is not said to have held meanwhile. Who is named again after its end was told of goes on: not
+// every wake-up is because of an end.
+func TestNamedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ks Keys
+		w := ks.Wait("k", meta(1), nil, false)
+		began := time.Now()
+		for _, pid := range []int{1, 2, 1, 1, 3} {
+			time.Sleep(time.Second)
+			ks.Named("k", meta(pid), nil)
+		}
+		time.Sleep(time.Second)
+		ks.Told("k", []backend.Past{{Meta: meta(3), For: 2 * time.Second}}, true)
+		for range 2 {
+			time.Sleep(time.Second)
+			ks.Named("k", meta(3), nil)
+		}
+		var got []string
+		for _, i := range ks.Done(w, time.Now()) {
+			got = append(got, fmt.Sprint(i.Who.Meta.PID, " ", i.From.Sub(began), " ", i.To.Sub(began)))
+		}
+		slices.Sort(got)
+		if want := []string{"1 0s 1s", "1 3s 4s", "2 2s 2s", "3 4s 8s"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
 // The same of holds that are there.
 func TestHoldThatEndsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

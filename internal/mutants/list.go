@@ -228,6 +228,7 @@ var redis = []mutant{
 		Test: "./redisbackend TestConformance/dialect/release-all",
 	},
 	{Name: "redis: thousands go in one batch, and are cut off together", At: "batch-bound", Find: `min\((.*), \w+\)`, Put: "min(${1}, ${1})", Test: "./redisbackend PipelineTakesHalf"},
+	{Name: "blame: who is named again held meanwhile", At: "bars-named-again", Find: condition, Put: never, Test: "./internal/blame NamedInTurn"},
 	{Name: "blame: a hold that is told of late is drawn beside the next", At: "bars-apart", Find: statement, Put: skipped, Test: "./internal/blame EndsLate"},
 	{Name: "doctor: a cluster without replicas is told the TTL of a failover", At: "ttl-on-cluster", Find: condition, Put: always, Test: "./internal/redis ClusterHasNoGuard"},
 	{Name: "redis: who the primaries are is asked once a request is over", At: "silent-primary", Find: condition, Put: never, Test: "./redisbackend SilenceHasTheCluster"},
