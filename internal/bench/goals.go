@@ -183,6 +183,14 @@ var lines = []line{
 		},
 	},
 	{
+		work: "S7 at 1 ms, ten keys at once, and fifty", goal: "≥ 0.91 × redislock's ObtainMulti, at fifty ≥ 0.77",
+		scenario: "S7-1ms", n: 1, metric: "rate", ours: oursPlain + impl.Ten,
+		checks: []check{
+			{ns: []int{1}, metric: "rate", against: "bsm-redislock" + impl.Ten, goal: 0.91},
+			{scenario: "S7-50-1ms", ns: []int{1}, ours: oursPlain + impl.Fifty, metric: "rate", against: "bsm-redislock" + impl.Fifty, goal: 0.77},
+		},
+	},
+	{
 		work: "What a one-off key leaves", goal: "≤ 110 B for 15 s",
 		scenario: "keys", n: 50_000, metric: "bytes", ours: oursPlain,
 		checks: []check{

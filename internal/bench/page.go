@@ -81,6 +81,7 @@ const codes = `## What the codes mean
 | **S4** | n clients in turn on one key, each holds for 20 ms: from the call of Unlock to the return of the other's Lock |
 | **S5** | as S1 on a quorum of five servers; all well, or one killed, or one that hangs |
 | **S6** | thousands of goroutines that wait while nothing happens, on n keys |
+| **S7** | n goroutines, each with ten keys at once (or fifty, as the name says), all of them free |
 | **keys** | what n keys that were locked and unlocked once leave on the server |
 | **E1**, **E4** | as S1 and S4, on etcd |
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/bench/impl"
 	"github.com/holdfast-go/holdfast/internal/bench/worker"
 )
 
@@ -58,6 +59,8 @@ var (
 	handOffs   = []string{"floor-hand-off+goredis", "floor-hand-off+rueidis"}
 	peers      = []string{"bsm-redislock", "redsync+goredis", "redsync+rueidis", "rueidislock"}
 	quorums    = []string{"raw-redlock", "holdfast+redlock+goredis", "holdfast+redlock+rueidis", "redsync-5+rueidis"}
+	tens       = []string{"holdfast+goredis" + impl.Ten, "holdfast+rueidis" + impl.Ten, "bsm-redislock" + impl.Ten}
+	fifties    = []string{"holdfast+goredis" + impl.Fifty, "holdfast+rueidis" + impl.Fifty, "bsm-redislock" + impl.Fifty}
 	etcds      = []string{"holdfast+etcd", "etcd-concurrency"}
 )
 
@@ -124,6 +127,10 @@ func scenarios() []scenario {
 			ns: []int{1}, quick: []int{}, length: 3 * time.Second,
 			who: []string{"holdfast+goredis-shared", "holdfast+goredis-permit", "holdfast+goredis-reentrant"},
 		},
+		{name: "S7", title: "n goroutines, ten keys at once", ns: []int{1}, quick: []int{}, who: tens},
+		{name: "S7-1ms", title: "the same, 1 ms away", roundTrip: ms, ns: []int{1}, who: tens},
+		{name: "S7-50", title: "n goroutines, fifty keys at once", ns: []int{1}, quick: []int{}, who: fifties},
+		{name: "S7-50-1ms", title: "the same, 1 ms away", roundTrip: ms, ns: []int{1}, quick: []int{}, who: fifties},
 		{
 			name: "keys", title: "what n keys leave on the server that were locked and unlocked once", mode: worker.Once, counts: true,
 			ns: []int{50_000}, quick: []int{}, who: bothOurs,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,20 @@ const (
 	Permit    = "-permit"
 	Reentrant = "-reentrant"
 	Holder    = "-holder" // renews so rarely that no cell sees it
+
+	// What any name of those ends in that lock several keys at once, for each that they are asked for.
+	Ten   = "-all10"
+	Fifty = "-all50"
 )
+
+// several are the keys for one that a participant of that name locks; nil if that alone.
+func several(name, key string) (all []string) {
+	n := map[bool]int{strings.HasSuffix(name, Ten): 10, strings.HasSuffix(name, Fifty): 50}[true]
+	for i := range n {
+		all = append(all, key+"/"+strconv.Itoa(i))
+	}
+	return all
+}
 
 func init() {
 	register(
@@ -36,6 +50,10 @@ func init() {
 		holdfast("holdfast+rueidis"+Strict, Rueidis, "rueidis://"),
 		holdfast("holdfast+goredis"+Holder, Goredis, "redis://"),
 		holdfast("holdfast+rueidis"+Holder, Rueidis, "rueidis://"),
+		holdfast("holdfast+goredis"+Ten, Goredis, "redis://"),
+		holdfast("holdfast+rueidis"+Ten, Rueidis, "rueidis://"),
+		holdfast("holdfast+goredis"+Fifty, Goredis, "redis://"),
+		holdfast("holdfast+rueidis"+Fifty, Rueidis, "rueidis://"),
 		holdfast("holdfast+goredis"+Traced, Goredis, "redis://"),
 		holdfast("holdfast+goredis"+Shared, Goredis, "redis://", locker.Shared()),
 		holdfast("holdfast+goredis"+Permit, Goredis, "redis://", locker.Permit(2)),
@@ -87,6 +105,13 @@ func holdfast(name, client, scheme string, opts ...locker.Option) Impl {
 				return nil, err
 			}
 			return lockFunc(func(ctx context.Context, key string) (Held, error) {
+				if keys := several(name, key); keys != nil {
+					g, err := locker.All(ctx, l, keys, opts...)
+					if err != nil {
+						return nil, err
+					}
+					return &held{0, g.Unlock}, nil
+				}
 				g, err := l.Lock(ctx, key, opts...)
 				if err != nil {
 					return nil, err

@@ -25,11 +25,7 @@ var scripts = []string{"set", "evalsha", "eval"}
 
 func init() {
 	register(
-		Impl{
-			Name: "bsm-redislock", Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock", Sent: scripts[1:],
-			Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 tries; no renewal",
-			Open:     openBsm,
-		},
+		newBsm("bsm-redislock"), newBsm("bsm-redislock"+Ten), newBsm("bsm-redislock"+Fifty),
 		newRedsync("redsync", Goredis), newRedsync("redsync", Rueidis),
 		newRedsync("redsync-5", Rueidis),
 		Impl{
@@ -43,16 +39,26 @@ func init() {
 	)
 }
 
-func openBsm(_ context.Context, addr string) (Client, error) {
-	l := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))
-	retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
-	return lockFunc(func(ctx context.Context, key string) (Held, error) {
-		h, err := l.Obtain(ctx, key, TTL, retry)
-		if err != nil {
-			return nil, err
-		}
-		return &held{0, func() error { return h.Release(context.Background()) }}, nil
-	}), nil
+func newBsm(name string) Impl {
+	return Impl{
+		Name: name, Role: Peer, Client: Goredis, Module: "github.com/bsm/redislock", Sent: scripts[1:],
+		Settings: "TTL 8s, LinearBackoff(100ms) as in its README, without the limit of 3 tries; no renewal",
+		Open: func(_ context.Context, addr string) (Client, error) {
+			l := redislock.New(redis.NewClient(&redis.Options{Addr: addr}))
+			retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
+			return lockFunc(func(ctx context.Context, key string) (Held, error) {
+				keys := several(name, key)
+				if keys == nil {
+					keys = []string{key}
+				}
+				h, err := l.ObtainMulti(ctx, keys, TTL, retry)
+				if err != nil {
+					return nil, err
+				}
+				return &held{0, func() error { return h.Release(context.Background()) }}, nil
+			}), nil
+		},
+	}
 }
 
 func newRedsync(name, client string) Impl {
