@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -16,14 +17,15 @@ type Guards[T any] struct {
 	guards []*Guard[T] // in the order of keys
 }
 
-// All locks every one of keys, or none. It takes them in sorted order, so that two calls of All
-// cannot wait for each other, and gives up what it has, last first, when it fails. ctx and a
-// [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that of the
-// key that failed; no keys at all is an *[backend.InvalidError].
+// All locks every one of keys, or none. Keys that are free are asked for at once, 64 at a time, so that ten of
+// them take as long as one. The first that is not free is waited for, and so on in sorted order, while those
+// before it are held and none behind it is: so two calls of All cannot wait for each other. When it fails it gives
+// up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that
+// of the key that failed; no keys at all is an *[backend.InvalidError].
 //
-// The keys are locked one after the other, each under the Context of the one before: if one is lost
-// while another is still waited for, All fails.
-func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (*Guards[T], error) {
+// Each key is locked under the Context of the one before: if one is lost while another is still waited for, All
+// fails. Where l is no *[Client], each is locked by its Lock, one after the other.
+func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (_ *Guards[T], err error) {
 	if len(keys) == 0 {
 		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, &backend.InvalidError{Field: "keys", Reason: "is empty"}}}}
 	}
@@ -32,16 +34,38 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
 	all := &Guards[T]{keys: sorted}
 	start := time.Now()
-	for _, key := range sorted {
+	var got []early[T]
+	c, ours := l.(*Client[T])
+	if ours { // another Locker has a Lock of its own
+		got = c.lockEarly(ctx, sorted, opts)
+	}
+	taken := 0
+	defer func() {
+		if err != nil || len(all.guards) < len(sorted) { // or a Binder has panicked
+			c.giveBack(got[min(taken, len(got)):])
+			err = errors.Join(err, all.unlockBehind())
+		}
+	}()
+	for i, key := range sorted {
 		each := opts
 		if o.waitLimit > 0 { // what is left of it; at least a moment, in which it runs out
 			each = append(slices.Clone(opts), WaitLimit(max(o.waitLimit-time.Since(start), 1)))
 		}
+		if i < len(got) {
+			each = append(slices.Clip(each), func(o *call) { o.early = got[i].guard })
+		}
+		taken = i + 1
 		g, err := l.Lock(ctx, key, each...)
 		if err != nil {
-			return nil, errors.Join(err, all.unlockBehind())
+			return nil, err
 		}
 		all.guards = append(all.guards, g)
+		if i < len(got) {
+			if ctx.Err() != nil { // since it was locked; else Lock has looked
+				return nil, &Error{opLock, key, notAcquired(ctx, nil)}
+			}
+			got[i].next.of.Store(&got[i].guard.handle) // safeguard: all-under-each
+		}
 		ctx = g.Context()
 	}
 	return all, nil
@@ -102,14 +126,27 @@ func (g *Guards[T]) Context() context.Context {
 	return g.guards[len(g.guards)-1].Context() // a descendant of all the others'
 }
 
-// Unlock releases all, last first, and returns the errors of [Guard.Unlock] joined.
+// Unlock releases all, and returns the errors of [Guard.Unlock] joined, the last key's first. The requests to the
+// store are made at once. What a Binder does at the end of a hold is done one after the other, last first.
 func (g *Guards[T]) Unlock() error {
 	if g == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
-	var errs []error
-	for _, guard := range slices.Backward(g.guards) {
-		errs = append(errs, guard.Unlock())
+	errs := make([]error, len(g.guards))
+	var rest sync.WaitGroup
+	places := make(chan struct{}, maxWorkers)
+	for i, guard := range slices.Backward(g.guards) {
+		to := &errs[len(errs)-1-i]
+		if i == 0 || guard.h.hooked() {
+			*to = guard.Unlock()
+			continue
+		}
+		places <- struct{}{}
+		rest.Go(func() {
+			*to = guard.Unlock()
+			<-places
+		})
 	}
+	rest.Wait()
 	return errors.Join(errs...)
 }

@@ -99,7 +99,10 @@ func TestAllEndsWithTheFirstLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-all.Context().Done()
+		select {
+		case <-all.Context().Done():
+		case <-time.After(time.Minute):
+		}
 		wantErr(t, context.Cause(all.Context()), locker.ErrLost)
 		_, err = all.Values()
 		wantErr(t, err, locker.ErrLost)

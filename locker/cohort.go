@@ -120,6 +120,9 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 		if co == nil {
 			return nil, ErrClosed
 		}
+		if o.try { // safeguard: all-waits-in-turn
+			return nil, errOurs
+		}
 		o.done = ctx.Done() // without mu: a guard's context has a mutex of its own
 		co.mu.Lock()
 		if co.over { // since we looked
@@ -177,8 +180,9 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 	}
 	switch known := c.holdTimes.of(co.id.key); {
 	case known == nil: // most keys
-	case !w.claim.Queue:
+	case w.claim.WaiterTTL == 0:
 		c.yieldTurn(ctx, known)
+	case o.try:
 	case c.likelyHeld(known): // so that a refusal needs no second attempt after the subscription, see run
 		w.subscribe(ctx)
 	}
@@ -209,6 +213,7 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 	if vain := wouldTimeout(o.failBy, err); vain != nil {
 		stop, why = true, vain
 	}
+	stop = stop || o.try
 	// In one step with the look at closing, so that Close finds the waiter, or this finds Close.
 	co.mu.Lock()
 	if !stop && c.closing.Err() == nil {
@@ -349,6 +354,7 @@ func (co *cohort) startAcquirer(ctx context.Context, w *wait) {
 	if co.first != nil {
 		ctx = co.first.ctx
 	}
+	w.claim.Queue = w.claim.WaiterTTL > 0 // also that of an attempt by All; safeguard: all-queues-behind
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	co.acquiring, co.cancel, co.stopped = true, cancel, make(chan struct{})
 	limit := timeout(c.cfg.StoreTimeout, co.id.ttl)

@@ -175,9 +175,14 @@ func (c *core) contended(claim *backend.Claim) {
 	c.holdTimes.remember(claim.Key).contended.Store(time.Now().UnixNano())
 }
 
+// contendedLately reports whether another's hold was in the way just now, as far as is known.
+func (s *holdTime) contendedLately() bool {
+	return s != nil && since(&s.contended, time.Now()) <= contendedFor
+}
+
 // likelyHeld reports whether a claim that queues had better subscribe before its first attempt:
 // another's hold was in the way just now. Then its place in the queue needs no second attempt. With
 // an observer that one says in whose name the process waits.
 func (c *core) likelyHeld(s *holdTime) bool {
-	return s != nil && c.cfg.Observer == nil && since(&s.contended, time.Now()) <= contendedFor
+	return c.cfg.Observer == nil && s.contendedLately()
 }

@@ -61,6 +61,20 @@ func (h *hold) atEnd(f endHook) error {
 	return h.cause
 }
 
+// setSite says where it was locked, if that was not where the store was asked.
+func (h *hold) setSite(at site) {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	h.site = at
+}
+
+// hooked reports whether something is to be done at its end.
+func (h *hold) hooked() bool {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return h.onEnd != nil
+}
+
 // goodUntil is until when belief lasts, or did: of a hold that has ended until its end.
 func (h *hold) goodUntil() time.Time {
 	l := h.lease

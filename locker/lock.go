@@ -106,6 +106,9 @@ func (c *core) obtain(ctx context.Context, op string, info Hold, o *call) (*leas
 	if o.mode == backend.Exclusive && !o.reentrant && o.weight == 0 && !o.load && !o.once {
 		l, err = c.lockTogether(limited, key, info, o)
 	} else {
+		if o.try {
+			op = opTry
+		}
 		l, err = c.lockAlone(limited, op, key, info, o)
 	}
 	if err != nil && ctx.Err() == nil {

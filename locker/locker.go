@@ -87,7 +87,9 @@ func (c *Client[T]) acquire(ctx context.Context, op, key string, opts []Option) 
 	if len(opts) > 0 {
 		o = c.core.options(op, opts)
 	}
-	if err := c.core.acquire(ctx, op, key, &o, &g.handle); err != nil {
+	if early, ok := o.early.(*Guard[T]); ok {
+		g = early
+	} else if err := c.core.acquire(ctx, op, key, &o, &g.handle); err != nil {
 		return nil, &Error{op, key, err}
 	}
 	bound := false

@@ -20,6 +20,7 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
+	try       bool          // by All, before the key's turn: not if anybody is in the way
 	ticket    string        // the hold to adopt
 	load      bool          // the state, for Store
 	every     time.Duration // of OncePer and Once, if once
@@ -27,6 +28,7 @@ type call struct {
 	waits     bool          // by Once, which waits while another runs the job
 	maxHold   time.Duration
 	waitLimit time.Duration
+	early     any // the *Guard, not bound yet, that All has for this key already
 	failFast  bool
 	failBy    time.Time       // the end of the wait, if failFast; zero for none
 	wait      waiting.Mode    // in place of Config.Wait's; empty for that

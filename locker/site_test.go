@@ -37,6 +37,10 @@ func TestLogNamesTheCaller(t *testing.T) {
 			_, err := locker.All(ctx, l, []string{"k"})
 			return line() - 1, err
 		},
+		"All of several": func(ctx context.Context, l client) (int, error) {
+			_, err := locker.All(ctx, l, []string{"k", "l"})
+			return line() - 1, err
+		},
 		"Do": func(ctx context.Context, l client) (int, error) {
 			_ = locker.Do(ctx, l, "k", wait)
 			return line() - 1, nil

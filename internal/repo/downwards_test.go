@@ -23,6 +23,7 @@ import (
 const lockerFiles = `
 all.go lead.go once.go do.go store.go
 locker.go close.go guard.go detach.go inspect.go holders.go scoped.go perkey.go
+early.go
 lock.go
 cohort.go
 hold.go
