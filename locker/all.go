@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -24,7 +23,8 @@ type Guards[T any] struct {
 // of the key that failed; no keys at all is an *[backend.InvalidError].
 //
 // Each key is locked under the Context of the one before: if one is lost while another is still waited for, All
-// fails. Where l is no *[Client], each is locked by its Lock, one after the other.
+// fails. What a key that was given back for a while has told of [Hold].TookOver, the hold of it tells then. Where l
+// is no *[Client], each is locked by its Lock, one after the other.
 func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (_ *Guards[T], err error) {
 	if len(keys) == 0 {
 		return nil, &Error{"lock", "", &causes{[]error{ErrNotAcquired, &backend.InvalidError{Field: "keys", Reason: "is empty"}}}}
@@ -34,25 +34,27 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 	sorted := slices.Compact(slices.Sorted(slices.Values(keys)))
 	all := &Guards[T]{keys: sorted}
 	start := time.Now()
-	var got []early[T]
+	var asked []early[T]
 	c, ours := l.(*Client[T])
 	if ours { // another Locker has a Lock of its own
-		got = c.lockEarly(ctx, sorted, opts)
+		asked = c.lockEarly(ctx, sorted, opts, start)
 	}
 	taken := 0
 	defer func() {
 		if err != nil || len(all.guards) < len(sorted) { // or a Binder has panicked
-			c.giveBack(got[min(taken, len(got)):])
+			c.giveBack(asked[min(taken, len(asked)):])
 			err = errors.Join(err, all.unlockBehind())
 		}
 	}()
 	for i, key := range sorted {
-		each := opts
-		if o.waitLimit > 0 { // what is left of it; at least a moment, in which it runs out
-			each = append(slices.Clone(opts), WaitLimit(max(o.waitLimit-time.Since(start), 1)))
+		each := slices.Clip(opts)
+		if o.waitLimit > 0 {
+			each = append(each, WaitLimit(leftOf(o.waitLimit, start)))
 		}
-		if i < len(got) {
-			each = append(slices.Clip(each), func(o *call) { o.early = got[i].guard })
+		var e early[T]
+		if i < len(asked) {
+			e = asked[i]
+			each = append(each, e.option)
 		}
 		taken = i + 1
 		g, err := l.Lock(ctx, key, each...)
@@ -60,11 +62,11 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 			return nil, err
 		}
 		all.guards = append(all.guards, g)
-		if i < len(got) {
+		if e.guard != nil {
 			if ctx.Err() != nil { // since it was locked; else Lock has looked
 				return nil, &Error{opLock, key, notAcquired(ctx, nil)}
 			}
-			got[i].next.of.Store(&got[i].guard.handle) // safeguard: all-under-each
+			e.next.of.Store(&g.handle) // safeguard: all-under-each
 		}
 		ctx = g.Context()
 	}
@@ -132,21 +134,17 @@ func (g *Guards[T]) Unlock() error {
 	if g == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
-	errs := make([]error, len(g.guards))
-	var rest sync.WaitGroup
-	places := make(chan struct{}, maxWorkers)
+	errs, quiet := make([]error, len(g.guards)), []int(nil)
 	for i, guard := range slices.Backward(g.guards) {
-		to := &errs[len(errs)-1-i]
-		if i == 0 || guard.h.hooked() {
-			*to = guard.Unlock()
-			continue
+		if guard != nil && guard.h != nil && !guard.h.hooked() {
+			quiet = append(quiet, i)
+		} else {
+			errs[len(errs)-1-i] = guard.Unlock()
 		}
-		places <- struct{}{}
-		rest.Go(func() {
-			*to = guard.Unlock()
-			<-places
-		})
 	}
-	rest.Wait()
+	atOnce(len(quiet), func(i int) bool {
+		errs[len(errs)-1-quiet[i]] = g.guards[quiet[i]].Unlock()
+		return true
+	})
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package locker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,18 +22,33 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// remote is a store each request to which takes a round trip.
+// remote is a store each request to which takes a round trip, or until its ctx ends.
 func remote(rtt time.Duration) *hooked {
 	b := hook()
+	half := func(ctx context.Context) error {
+		select {
+		case <-time.After(rtt / 2):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	b.acquire = func(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-		time.Sleep(rtt / 2)
-		defer time.Sleep(rtt / 2)
-		return b.Backend.TryAcquire(ctx, c)
+		if err := half(ctx); err != nil {
+			return backend.Grant{}, err
+		}
+		g, err := b.Backend.TryAcquire(context.WithoutCancel(ctx), c)
+		if late := half(ctx); late != nil {
+			return backend.Grant{}, late
+		}
+		return g, err
 	}
 	b.release = func(ctx context.Context, c backend.Claim) error {
-		time.Sleep(rtt / 2)
-		defer time.Sleep(rtt / 2)
-		return storetest.Release(ctx, b.Backend, c)
+		if err := half(ctx); err != nil {
+			return err
+		}
+		err := storetest.Release(context.WithoutCancel(ctx), b.Backend, c)
+		return cmp.Or(half(ctx), err)
 	}
 	return b
 }
@@ -290,6 +306,66 @@ func TestAllTellsTheObserver(t *testing.T) {
 		}
 		_ = other.Shutdown(t.Context())
 	})
+}
+
+// A limit bounds all attempts together, also where the store answers each of very many within it.
+func TestAllWithinItsLimit(t *testing.T) {
+	b := remote(600 * time.Millisecond)
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		began := time.Now()
+		_, err := locker.All(t.Context(), l, keysOf(200), locker.WaitLimit(time.Second))
+		wantErr(t, err, locker.ErrNotAcquired, context.DeadlineExceeded)
+		if took := time.Since(began); took > 2*time.Second { // with what is withdrawn and given back
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Minute)
+		for _, key := range keysOf(200) {
+			wantHeld(t, b, key, false)
+		}
+	})
+}
+
+// That the holder before has died is not forgotten by giving a key back.
+func TestAllTellsWhoDied(t *testing.T) {
+	b := remote(10 * time.Millisecond)
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g, err := b.TryAcquire(t.Context(), backend.Claim{Key: "b", Owner: backend.NewOwner(), TTL: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		other, err := locker.New(b, locker.Bare, locker.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := mustLock(t, other, "a")
+		time.AfterFunc(time.Second, func() { _ = first.Unlock() })
+		all, err := locker.All(t.Context(), l, []string{"a", "b", "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range map[string]uint64{"a": 0, "b": g.Token, "c": 0} {
+			if got := all.Guard(key).Hold().TookOver; got != want {
+				t.Errorf("%s took over %d, want %d", key, got, want)
+			}
+		}
+		wantErr(t, all.Unlock(), nil)
+		_ = other.Shutdown(t.Context())
+	})
+}
+
+// forgetful is a Locker that grants nothing.
+type forgetful struct{ locker.Locker[struct{}] }
+
+func (forgetful) Lock(context.Context, string, ...locker.Option) (*locker.Guard[struct{}], error) {
+	return nil, nil //nolint:nilnil // as a careless fake
+}
+
+// Guards of which one was never held are unlocked as such a one is.
+func TestAllOfNothing(t *testing.T) {
+	all, err := locker.All(t.Context(), forgetful{}, []string{"a", "b"})
+	wantErr(t, err, nil)
+	wantErr(t, all.Unlock(), locker.ErrUnlocked)
 }
 
 // overridden is a Locker with a Lock of its own.

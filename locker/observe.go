@@ -121,7 +121,8 @@ type Hold struct {
 
 	// TookOver, of an exclusive hold, is the last token of the hold before if its lease ran out before
 	// the store had its release: as a rule that holder died, or was stopped or cut off for too long, and
-	// may have left its work half done (EOWNERDEAD of a robust mutex). The first hold since is told. 0
+	// may have left its work half done (EOWNERDEAD of a robust mutex). The first hold since is told; by
+	// [All], which may have to give a key back at first, also the hold that it gets after that. 0
 	// proves nothing: see [backend.Capabilities].TookOver for which stores tell.
 	TookOver uint64
 

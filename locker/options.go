@@ -20,7 +20,8 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
-	try       bool          // by All, before the key's turn: not if anybody is in the way
+	try       bool          // by All, before the key's turn: it does not wait
+	tookOver  uint64        // of a hold that All gave back
 	ticket    string        // the hold to adopt
 	load      bool          // the state, for Store
 	every     time.Duration // of OncePer and Once, if once

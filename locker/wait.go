@@ -483,8 +483,8 @@ func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backen
 		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
 	}
 	if op == opLock && c.caps.Queue && c.caps.Fencing && (o.wait == waiting.Handoff || o.wait == waiting.Auto) {
-		// Three heartbeats within the time that a place lasts, so that one may be lost. A refusal of what does
-		// not wait leaves nothing that is to be withdrawn; safeguard: all-in-order
+		// Three heartbeats within the time that a place lasts, so that one may be lost. An attempt of
+		// All before the key's turn takes no place, and so its refusal leaves nothing to withdraw; safeguard: all-in-order
 		claim.Queue, claim.WaiterTTL = !o.try, min(3*c.cfg.Wait.Fallback, backend.MaxTTL)
 	}
 	if c.cfg.Observer != nil {

@@ -258,7 +258,7 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 				unheld, unknown := blame.Gaps(all, on.Since, now, err == nil && l.passed)
 				w.span.SetAttributes(AttrHolders.Int(len(all)), AttrUnheld.Float64(unheld.Seconds()), AttrUnexplained.Float64(unknown.Seconds()))
 				if len(all) > maxBars {
-					w.others(all[maxBars:])
+					w.others(all[maxBars:]) // safeguard: bars-others
 				}
 			}
 		}
@@ -340,7 +340,7 @@ func ending(who *blame.Hold, inVain bool) string {
 		return EndHolding
 	case who.Lapsed:
 		return EndExpired
-	case who.Knew:
+	case who.Knew: // safeguard: bars-handed
 		return EndHanded
 	case who.Told, who.Here != nil && who.Over():
 		return EndReleased

@@ -167,8 +167,8 @@ func SilentPrimary(t *testing.T, set *testserver.ClusterSet, url string) {
 }
 
 // HungPrimary holds a lock while the primary that it is on hangs for good: a replica of it takes over, and
-// a renewal that it answers keeps the hold. The TTL is what [locker.Client] has by itself, twice what
-// doctor says for these nodes.
+// a renewal that it answers keeps the hold. The TTL is the default, half as long again as what
+// doctor reckons with for the time-out of these nodes.
 //
 // covers: R11, R13
 func HungPrimary(t *testing.T, scheme string) {
