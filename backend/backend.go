@@ -25,6 +25,16 @@ type Backend interface {
 	// lapses unless refreshed.
 	TryAcquire(ctx context.Context, c Claim) (Grant, error)
 
+	// TryAcquireAll makes an attempt for each of claims, in their order, in one request to the store, and
+	// ends at the first that it does not grant at once: because another holds or waits, or for any
+	// other reason. grants are those of the claims before it. Of all others there is nothing in the store,
+	// and TryAcquire says why. A grant is as one by TryAcquire, which may repeat the claim. With an
+	// error each claim may have been granted, or may yet be, as after a TryAcquire with that error. Claims are
+	// exclusive and ask for nothing else: without Queue, Reentrant, Load, NotBefore and MinToken; at most
+	// [MaxTryAll]. An error that is [errors.ErrUnsupported] says that the store has no such request, also if
+	// it is asked about none.
+	TryAcquireAll(ctx context.Context, claims []Claim) (grants []Grant, err error)
+
 	// Heartbeat keeps the places of claims that wait, of any keys, in as few requests as the store
 	// allows: a place that is still in its queue lasts for its claim's WaiterTTL from now, as by a
 	// repeated TryAcquire. answers are in the order of claims, and say what TryAcquire would, but
@@ -54,6 +64,13 @@ type Backend interface {
 	// With a yes it tells who waited, as far as the store has that in hand: it makes no request and
 	// no write for it. With an error it tells nothing: [Released] is zero.
 	Release(ctx context.Context, c Claim) (Released, error)
+
+	// TryReleaseAll releases those of claims that hold alone and that nobody waits for, in one request to
+	// the store, and says which: each of them as Release does. Nothing was done about the
+	// others, and Release says what there is to say of them. With an error each may have been released. Claims have
+	// NoneInFlight and leave nothing: no Save, no NotBefore; at most [MaxTryAll]. It is supported
+	// where TryAcquireAll is.
+	TryReleaseAll(ctx context.Context, claims []Claim) (released []bool, err error)
 
 	// ReleaseAll releases claims, of any keys, each as Release does, in as few requests as the store
 	// allows. answers are in the order of claims, and each is that of one claim alone: some may be
@@ -134,6 +151,16 @@ func (Base) Identity(context.Context) (string, error) {
 // Saved says that there is no stored state.
 func (Base) Saved(context.Context, string) ([]byte, error) {
 	return nil, Capabilities{}.Missing(Capabilities{State: true})
+}
+
+// TryAcquireAll says that each claim has to be asked for by itself.
+func (Base) TryAcquireAll(context.Context, []Claim) ([]Grant, error) {
+	return nil, fmt.Errorf("%w: one attempt for several claims", errors.ErrUnsupported)
+}
+
+// TryReleaseAll says that each claim has to be released by itself.
+func (Base) TryReleaseAll(context.Context, []Claim) ([]bool, error) {
+	return nil, fmt.Errorf("%w: one release of several claims", errors.ErrUnsupported)
 }
 
 // Heartbeat says that each claim has to repeat TryAcquire.

@@ -22,6 +22,7 @@ const (
 	MaxReserve    = 1 << 10   // tokens of one claim
 	MaxPermits    = 1<<31 - 1 // of one semaphore
 	MaxHeartbeat  = 1 << 8    // claims of one Heartbeat
+	MaxTryAll     = 1 << 8    // claims of one TryAcquireAll or TryReleaseAll
 	MaxReleaseAll = 1 << 8    // claims of one ReleaseAll
 	MaxBefore     = 16        // past holds that a release tells of
 	MaxMinToken   = 1 << 52   // of a token: in microseconds the year 2112, and still exact where stores count in float64
@@ -232,6 +233,41 @@ func ValidateHeartbeat(claims []Claim, caps Capabilities) error {
 		}
 		if err := c.Validate(caps); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// ValidateTryAcquireAll is Validate for TryAcquireAll: claims are plain, and at most [MaxTryAll].
+func ValidateTryAcquireAll(claims []Claim, caps Capabilities) error {
+	if n := len(claims); n > MaxTryAll {
+		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxTryAll))
+	}
+	for i := range claims {
+		c := &claims[i]
+		if err := c.Validate(caps); err != nil {
+			return err
+		}
+		if c.Mode != Exclusive || c.Reentrant || c.Queue || c.Load || c.Save != nil || c.NotBefore != 0 || c.MinToken != 0 {
+			return invalid("claims", c.Key, "are to be exclusive, and ask for nothing else")
+		}
+	}
+	return nil
+}
+
+// ValidateTryReleaseAll is ValidateRelease for TryReleaseAll: claims leave nothing, not even a tombstone, and
+// are at most [MaxTryAll].
+func ValidateTryReleaseAll(claims []Claim, caps Capabilities) error {
+	if n := len(claims); n > MaxTryAll {
+		return invalid("claims", strconv.Itoa(n), "are over "+strconv.Itoa(MaxTryAll))
+	}
+	for i := range claims {
+		c := &claims[i]
+		if err := c.ValidateRelease(caps); err != nil {
+			return err
+		}
+		if !c.NoneInFlight || c.Save != nil || c.NotBefore != 0 {
+			return invalid("claims", c.Key, "are to leave nothing, with no attempt in flight")
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ type Guards[T any] struct {
 }
 
 // All locks every one of keys, or none. Keys that are free are asked for at once, 64 at a time, so that ten of
-// them take as long as one. The first that is not free is waited for, and so on in sorted order, while those
+// them take as long as one; a Redis that is no Cluster takes them in one request. The first that is not free is waited for, and so on in sorted order, while those
 // before it are held and none behind it is: so two calls of All cannot wait for each other. When it fails it gives
 // up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that
 // of the key that failed; no keys at all is an *[backend.InvalidError].
@@ -129,22 +129,21 @@ func (g *Guards[T]) Context() context.Context {
 }
 
 // Unlock releases all, and returns the errors of [Guard.Unlock] joined, the last key's first. The requests to the
-// store are made at once. What a Binder does at the end of a hold is done one after the other, last first.
+// store are made at once, or are one, as All's. What a Binder does at the end of a hold is done one after the other, last first.
 func (g *Guards[T]) Unlock() error {
 	if g == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
-	errs, quiet := make([]error, len(g.guards)), []int(nil)
+	errs, quiet, holds := make([]error, len(g.guards)), []int(nil), []*hold(nil)
 	for i, guard := range slices.Backward(g.guards) {
 		if guard != nil && guard.h != nil && !guard.h.hooked() {
-			quiet = append(quiet, i)
+			quiet, holds = append(quiet, i), append(holds, guard.h)
 		} else {
 			errs[len(errs)-1-i] = guard.Unlock()
 		}
 	}
-	atOnce(len(quiet), func(i int) bool {
-		errs[len(errs)-1-quiet[i]] = g.guards[quiet[i]].Unlock()
-		return true
+	unlockTogether(holds, func(i int, store backend.Backend) {
+		errs[len(errs)-1-quiet[i]] = g.guards[quiet[i]].unlock(byUnlock, store)
 	})
 	return errors.Join(errs...)
 }

@@ -195,7 +195,7 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 			co.firstEnds(ctx, w)
 		}
 	}()
-	l, err := w.attempt(ctx)
+	l, err := w.attempt(ctx, cmp.Or(o.store, c.b))
 	answered = true
 	if err == nil {
 		if w.wakes != nil {
@@ -411,7 +411,7 @@ func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
 	}
 	co.mu.Unlock()
 	if err == nil {
-		_ = l.release(ctx, nil) // everybody left at the last moment; safeguard: unwanted-grant
+		_ = l.release(ctx, nil, nil) // everybody left at the last moment; safeguard: unwanted-grant
 	} else {
 		w.withdraw(ctx)
 		w.finish(w.info, err)
@@ -569,7 +569,7 @@ func (co *cohort) removed(ctx context.Context, l *lease) {
 func (co *cohort) passOrRelease(ctx context.Context, l *lease) {
 	c := co.core
 	if !co.pass(l, c.now()) {
-		_ = l.release(ctx, nil)
+		_ = l.release(ctx, nil, nil)
 	}
 }
 

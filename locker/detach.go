@@ -53,7 +53,7 @@ func (h *hold) detach() (t Ticket, err error) {
 	if err := h.valid(); err != nil {
 		return t, err
 	}
-	if err := h.unlock(byDetach); err != nil {
+	if err := h.unlock(byDetach, nil); err != nil {
 		return t, err
 	}
 	if h.how != byDetach { // an Unlock was first

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,8 +48,9 @@ func (e *early[T]) option(o *call) {
 	}
 }
 
-// lockEarly asks for all keys at once, each by one request: so those that are free take one round trip, where one after
-// the other takes one for each. It keeps what comes before the first that is not free, and gives back the rest.
+// lockEarly asks for all keys at once, where the store can by one request for 64 of them, and elsewhere by one for
+// each: so those that are free take one round trip, where one after the other takes one for each. It keeps what comes
+// before the first that is not free, and gives back the rest.
 //
 // Safety: whoever waits for a key holds only keys before it, in the order that everybody takes them in. So nobody
 // waits for whoever waits for him: an attempt before the key's turn takes no place in a queue and does not
@@ -60,30 +62,32 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 	if o.err != nil || len(keys) == 1 {
 		return nil // Lock tells
 	}
+	o.try = true
 	all := make([]early[T], len(keys))
 	for i := range all {
 		all[i].next = &turn{Context: ctx}
 	}
-	atOnce(len(keys), func(i int) bool {
-		if c.core.holdTimes.of(backend.Namespaced(c.core.cfg.Namespace, keys[i])).contendedLately() {
-			return false
-		}
-		one, under := o, ctx
-		one.try = true
-		one.waitLimit = leftOf(o.waitLimit, began) // safeguard: all-in-its-limit
-		if i > 0 {
-			under = all[i-1].next
-		}
-		g := &Guard[T]{}
-		if c.core.acquire(under, opLock, keys[i], &one, &g.handle) != nil { // Lock asks again, and tells
-			return false
-		}
-		all[i].guard = g
-		return true
-	})
 	got := 0
-	for got < len(all) && all[got].guard != nil {
-		got++
+	for some := range slices.Chunk(all, maxWorkers) {
+		t := newTogether(c.core.b, len(some), acquireTogether)
+		first := got
+		atOnce(len(some), func(i int) {
+			at, under := first+i, ctx
+			if at > 0 {
+				under = all[at-1].next
+			}
+			defer t.seats[i].leave()
+			one := o
+			one.store = &t.seats[i]
+			one.waitLimit = leftOf(o.waitLimit, began) // safeguard: all-in-its-limit
+			some[i].guard = c.tryEarly(under, keys[at], &one)
+		})
+		for got < len(all) && all[got].guard != nil {
+			got++
+		}
+		if got < first+len(some) {
+			break
+		}
 	}
 	c.giveBack(all[got:]) // safeguard: all-given-back
 	var at site
@@ -92,6 +96,19 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 		e.guard.h.setSite(at)
 	}
 	return all
+}
+
+// tryEarly asks for one key, unless it is likely to be held. It returns nil if it is not to be had now: Lock asks
+// again, and tells.
+func (c *Client[T]) tryEarly(ctx context.Context, key string, o *call) *Guard[T] {
+	if c.core.holdTimes.of(backend.Namespaced(c.core.cfg.Namespace, key)).contendedLately() {
+		return nil
+	}
+	g := &Guard[T]{}
+	if c.core.acquire(ctx, opLock, key, o, &g.handle) != nil {
+		return nil
+	}
+	return g
 }
 
 // earlySkip is how many frames are between lockEarly and the caller of All.
@@ -108,8 +125,29 @@ func (c *Client[T]) giveBack(all []early[T]) {
 		all[i].guard = nil
 	}
 	if len(held) > 0 {
+		c.core.add()
 		behind(func() {
-			atOnce(len(held), func(i int) bool { c.core.unlockUnseen(held[i]); return true })
+			defer c.core.done()
+			unlockTogether(held, func(i int, store backend.Backend) { _ = held[i].unlock(byUnlock, store) })
+		})
+	}
+}
+
+// unlockTogether unlocks holds, all at once, by unlock with a seat in the place of the store; and those of another
+// Client than the first, which a Locker of the user's may have, without.
+func unlockTogether(holds []*hold, unlock func(i int, store backend.Backend)) {
+	for first := 0; first < len(holds); first += maxWorkers {
+		c := holds[first].lease.core
+		t := newTogether(c.b, min(len(holds)-first, maxWorkers), releaseTogether)
+		atOnce(len(t.seats), func(i int) {
+			s := &t.seats[i]
+			defer s.leave()
+			if holds[first+i].lease.core != c { // safeguard: all-own-store
+				s.leave()
+				unlock(first+i, nil)
+				return
+			}
+			unlock(first+i, s)
 		})
 	}
 }
@@ -122,25 +160,26 @@ func leftOf(limit time.Duration, began time.Time) time.Duration {
 	return max(limit-time.Since(began), 1)
 }
 
-// atOnce calls f with 0 to n-1, maxWorkers of them at a time, and begins no other when one has returned false.
-func atOnce(n int, f func(i int) bool) {
-	var next atomic.Int64
-	var stopped atomic.Bool
-	work := func() {
-		for !stopped.Load() {
-			i := int(next.Add(1)) - 1
-			if i >= n {
-				return
-			}
-			if !f(i) {
-				stopped.Store(true)
-			}
-		}
-	}
+// atOnce calls f with 0 to n-1, each in a goroutine of its own but for the last.
+func atOnce(n int, f func(i int)) {
 	var others sync.WaitGroup
-	for range min(n, maxWorkers) - 1 {
-		others.Go(work)
+	for i := range n - 1 {
+		others.Go(func() {
+			roomOnStack()
+			f(i)
+		})
 	}
-	work()
+	if n > 0 {
+		f(n - 1)
+	}
 	others.Wait()
+}
+
+// roomOnStack has the stack of a new goroutine grow once, while nothing is on it, to what a lock and an unlock need: else
+// it grows twice, and each time all frames are looked at, which is a third of what many keys at once cost.
+//
+//go:noinline
+func roomOnStack() {
+	var room [6 << 10]byte
+	runtime.KeepAlive(&room)
 }

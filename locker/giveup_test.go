@@ -168,7 +168,7 @@ func TestCrowdsWithContextsOfTheirOwn(t *testing.T) {
 		t.Fatalf("%d wait, want %d", n, 3*each)
 	}
 	gaveUp(0)
-	if err := l.core.allLeases()[0].hold.unlock(byUnlock); err != nil {
+	if err := l.core.allLeases()[0].hold.unlock(byUnlock, nil); err != nil {
 		t.Error(err)
 	}
 	for _, i := range []int{1, 3} {

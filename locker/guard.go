@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
 )
 
 // A Guard is a held lock and the value it protects. It is safe for concurrent use. Unlock it.
@@ -99,18 +101,18 @@ func (g *Guard[T]) Check(ctx context.Context) error {
 // the hold ended earlier, which means that work under it may have overlapped with another holder's.
 // Any other error means that the store did not confirm: the lease then runs out by itself. Further
 // calls return the same.
-func (g *Guard[T]) Unlock() error { return g.unlock(byUnlock) }
+func (g *Guard[T]) Unlock() error { return g.unlock(byUnlock, nil) }
 
 // Forgo is [Guard.Unlock] for a job that was not done: it gives the period of [OncePer] back, so
 // that another may run the job in it. Without OncePer it is Unlock. If Unlock was called before, it
 // does nothing more.
-func (g *Guard[T]) Forgo() error { return g.unlock(byForgo) }
+func (g *Guard[T]) Forgo() error { return g.unlock(byForgo, nil) }
 
-func (g *Guard[T]) unlock(how way) error {
+func (g *Guard[T]) unlock(how way, store backend.Backend) error {
 	if g == nil || g.h == nil {
 		return &Error{"unlock", "", ErrUnlocked}
 	}
-	if err := g.h.unlock(how); err != nil {
+	if err := g.h.unlock(how, store); err != nil {
 		return &Error{"unlock", g.h.info.Key, err}
 	}
 	return nil

@@ -91,7 +91,7 @@ func (h *hold) goodUntil() time.Time {
 // say, and none that comes after Unlock has. A lease that MaxHold has ended counts as released from
 // here on, so that its deadline, which may come meanwhile, is no loss. (Not a sync.Once: a goroutine
 // that waits for a mutex stops the clock of a synctest bubble.)
-func (h *hold) unlock(how way) error {
+func (h *hold) unlock(how way, store backend.Backend) error {
 	l := h.lease
 	l.mu.Lock()
 	if h.state >= holdUnlocking {
@@ -111,7 +111,7 @@ func (h *hold) unlock(how way) error {
 		l.state = leaseReleased
 	}
 	l.mu.Unlock()
-	err := h.unlockFirst()
+	err := h.unlockFirst(store)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.state, h.outcome = holdUnlocked, err
@@ -132,7 +132,7 @@ func (h *hold) unlock(how way) error {
 // and its answer finds the lease released, which is for good (TestUnlockIsNoLoss,
 // TestRenewalIsJoinedBeforeRelease, TestScopedClosesInUnlockBeforeTheRelease,
 // TestLeaseRefutedDuringUnlockIsNotHandedOn).
-func (h *hold) unlockFirst() error {
+func (h *hold) unlockFirst(store backend.Backend) error {
 	now, lasted := h.endByUnlock()
 	cause := h.settle(now, lasted)
 	claim := &h.lease.claim
@@ -155,7 +155,7 @@ func (h *hold) unlockFirst() error {
 	case cause == nil && h.how == byDetach && hookErr == nil: // safeguard: detached-closed
 		h.lease.remove(h.parent)()
 	default:
-		err = h.unlockReleased(now, cause, claim)
+		err = h.unlockReleased(now, cause, claim, store)
 	}
 	h.finish(err)
 	if hookErr != nil {
@@ -220,15 +220,15 @@ func (h *hold) unlockLost(cause error) error {
 	return cause
 }
 
-// unlockReleased tells the store, with claim, in which the hook may have put what the release takes
+// unlockReleased tells the store, or store if All has others beside it, with claim, in which the hook may have put what the release takes
 // along. cause is nil or ErrMaxHold.
-func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim) error {
+func (h *hold) unlockReleased(now instant, cause error, claim *backend.Claim, store backend.Backend) error {
 	l, c := h.lease, h.lease.core
 	lasted := time.Duration(now - l.granted)
 	if lasted >= briefHold || !l.claim.Queue || c.holdTimes.of(l.claim.Key) != nil { // without a queue: see yieldTurn
 		c.holdTimes.remember(l.claim.Key).add(l.passes+1, lasted, time.Now())
 	}
-	err := l.release(h.parent, claim)
+	err := l.release(h.parent, claim, store)
 	switch lost := l.cause; { // which nobody sets any more, as the lease is released by now
 	case errors.Is(lost, backend.ErrLost) || errors.Is(lost, backend.ErrForeign): // a renewal said so; safeguard: refuted-unlock
 		err = lost // whatever the release came to, which found no hold either
@@ -295,6 +295,6 @@ func (c *core) unlockUnseen(h *hold) {
 	c.add()
 	behind(func() {
 		defer c.done()
-		_ = h.unlock(byUnlock)
+		_ = h.unlock(byUnlock, nil)
 	})
 }

@@ -440,12 +440,12 @@ func (l *lease) remove(ctx context.Context) (finish func()) {
 // nothing but this lease however late the store executes it; a lease that another has got by then
 // is another owner's (TestUnlockOfATakenLockSaysSo, TestUnlockClaimsNoLossAfterAnOutage,
 // backendtest release).
-func (l *lease) release(ctx context.Context, claim *backend.Claim) error {
+func (l *lease) release(ctx context.Context, claim *backend.Claim, store backend.Backend) error {
 	defer l.remove(ctx)()
 	if claim == nil {
 		claim = l.core.claimForRelease(l)
 	}
-	err := l.core.release(ctx, claim, Hold{Key: l.info.Key, Class: l.info.Class, Mode: l.info.Mode, Token: l.token})
+	err := l.core.release(ctx, claim, store, Hold{Key: l.info.Key, Class: l.info.Class, Mode: l.info.Mode, Token: l.token})
 	if errors.Is(err, errReleasedBefore) && claim.Save == nil && !l.expired(l.core.now()) { // safeguard: mark-unconfirmed
 		return nil // until now only that release can have ended the hold, and left its mark
 	}

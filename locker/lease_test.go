@@ -49,7 +49,7 @@ func TestSlowHandOver(t *testing.T) {
 			if err := k.valid(); err != nil {
 				t.Errorf("taken up after %v: %v", slow, err)
 			}
-			if err := k.unlock(byUnlock); err != nil {
+			if err := k.unlock(byUnlock, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestSlowHandOver(t *testing.T) {
 		if err := k.valid(); !errors.Is(err, ErrLost) {
 			t.Errorf("taken up after the lease was over: %v", err)
 		}
-		_ = k.unlock(byUnlock)
+		_ = k.unlock(byUnlock, nil)
 		alone, err := l.TryLock(t.Context(), "another")
 		if err != nil || alone.Unlock() != nil {
 			t.Errorf("trylock, and unlock: %v", err)

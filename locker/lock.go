@@ -182,7 +182,7 @@ func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
 	if err == nil { // safeguard: ticket
 		return nil
 	}
-	_ = l.release(ctx, nil)
+	_ = l.release(ctx, nil, nil)
 	if errors.Is(err, backend.ErrLost) {
 		return lostBecause(fmt.Errorf("the ticket was used before, or its lease has ended: %w", err))
 	}

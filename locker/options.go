@@ -20,13 +20,14 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
-	try       bool          // by All, before the key's turn: it does not wait
-	tookOver  uint64        // of a hold that All gave back
-	ticket    string        // the hold to adopt
-	load      bool          // the state, for Store
-	every     time.Duration // of OncePer and Once, if once
-	once      bool          // the mark of a job is heeded and left
-	waits     bool          // by Once, which waits while another runs the job
+	try       bool            // by All, before the key's turn: it does not wait
+	store     backend.Backend // and what a plain claim asks then; nil: the store itself
+	tookOver  uint64          // of a hold that All gave back
+	ticket    string          // the hold to adopt
+	load      bool            // the state, for Store
+	every     time.Duration   // of OncePer and Once, if once
+	once      bool            // the mark of a job is heeded and left
+	waits     bool            // by Once, which waits while another runs the job
 	maxHold   time.Duration
 	waitLimit time.Duration
 	early     any // the *Guard, not bound yet, that All has for this key already

@@ -58,9 +58,10 @@ var errReleasedBefore = errors.New("the lease is over, and a release before was 
 // writes only if it ends a hold by it; so what a holder saves that was lost is refused however late
 // it comes (TestUnlockOfATakenLockSaysSo, TestStoreSaveThatComesTooLate, backendtest release).
 //
+// The first request is made by store, if that is not nil: then All has others beside it, see together.
 // Nearly every release is answered at once, and the backend bounds each request: so the first has
 // a ctx that never ends, unless a timeout is configured that may be shorter.
-func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (err error) {
+func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.Backend, info Hold) (err error) {
 	ctx, end := c.observe(context.WithoutCancel(ctx), OpRelease, info)
 	defer func() { end(info, err) }()
 	if c.cfg.ReleaseTimeout > 0 {
@@ -69,7 +70,7 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, info Hold) (er
 		defer cancel()
 	}
 	began := time.Now() // what the first takes counts against the timeout of all
-	told, err := c.b.Release(ctx, *claim)
+	told, err := cmp.Or(store, c.b).Release(ctx, *claim)
 	if err != nil && !released(err) {
 		return c.releaseAgain(ctx, claim, info, err, c.releaseTimeout(claim)-time.Since(began)) // safeguard: first-release
 	}

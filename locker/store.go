@@ -148,7 +148,7 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.C
 		return nil
 	})
 	defer func() { // which also keeps g, without which the lease would be renewed no more
-		unlocked := g.h.unlock(byUnlock)
+		unlocked := g.h.unlock(byUnlock, nil)
 		if state != nil && unlocked != nil && !errors.Is(unlocked, ErrLost) && !errors.Is(unlocked, ErrMaxHold) {
 			unlocked = &causes{[]error{ErrUnknown, unlocked}}
 		}

@@ -41,9 +41,9 @@ type wait struct {
 
 // once is TryLock: one attempt, and another one with the same claim if the first was not answered.
 func (w *wait) once(ctx context.Context) (*lease, error) {
-	l, err := w.attempt(ctx)
+	l, err := w.attempt(ctx, w.core.b)
 	if err != nil && backend.AnswerOf(err) == backend.Unknown && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
-		l, err = w.attempt(ctx)
+		l, err = w.attempt(ctx, w.core.b)
 	}
 	if err != nil {
 		w.withdraw(ctx)
@@ -65,7 +65,7 @@ func (w *wait) once(ctx context.Context) (*lease, error) {
 // would be late: the same claim is asked for again, which extends it
 // (TestDeadlineCountsFromBeforeTheRequest, TestGrantThatRacedWithCancelIsPutBack,
 // TestGrantThatComesTooLateIsAskedForAgain, TestSimulation).
-func (w *wait) attempt(ctx context.Context) (*lease, error) {
+func (w *wait) attempt(ctx context.Context, store backend.Backend) (*lease, error) {
 	c := w.core
 	ctx, end := c.observe(ctx, OpAttempt, w.info)
 	began := time.Now()
@@ -79,7 +79,7 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 	if w.cohort == nil && w.claim.Queue { // of a cohort no more than one attempt is in flight
 		send, answered = w.patient(ctx)
 	}
-	g, err := c.b.TryAcquire(send, w.claim)
+	g, err := store.TryAcquire(send, w.claim)
 	answered()
 	if err == nil {
 		until, now := deadlineOf(sent, max(g.TTL, w.claim.TTL)), c.now() // safeguard: grant-deadline
@@ -96,7 +96,7 @@ func (w *wait) attempt(ctx context.Context) (*lease, error) {
 		}
 	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errNotAsked):
 	case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrQuarantined):
 		w.since = began
 		err = w.refused(sent, err)
@@ -264,13 +264,13 @@ func (w *wait) subscribed(ctx context.Context) bool {
 func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 	if w.cohort != nil {
 		w.cohort.noteAttempt()
-		return w.attempt(ctx)
+		return w.attempt(ctx, w.core.b)
 	}
 	// Its answer may be a grant all the same: then attempt finds Close begun, and takes it for unsure.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.core.closing, func() { cancel(ErrClosed) })()
-	return w.attempt(ctx)
+	return w.attempt(ctx, w.core.b)
 }
 
 // shouldStop reports whether to stop retrying: nobody waits any more, the store refuses, or has

@@ -20,8 +20,8 @@ import (
 // TestEquivalence runs random operations on one key of the reference and of Redis: the answers
 // must be the same. Leases and places last longer than the test, as the two clocks are not one;
 // what lapses is tested in internal/redis/script. Claims are queued as soon as the reference
-// lets them. The clients of Redis are of both kinds: those that take and free plain locks without
-// scripts where the server lets them, and one that never does.
+// lets them. The clients of Redis are of all kinds: those that take and free plain locks without
+// scripts where the server lets them, one that never does, and one that asks as for many keys first.
 //
 // covers: W6, W7, W11, W15, Q12, I9, A4, A10
 func TestEquivalence(t *testing.T) {
@@ -29,7 +29,7 @@ func TestEquivalence(t *testing.T) {
 	b, another := redistest.Dial(t, srv.URL()), redistest.Dial(t, srv.URL())
 	defer b.Close()
 	defer another.Close()
-	clients := []backend.Backend{b, b, another, redistest.Scripts(t, srv, b)}
+	clients := []backend.Backend{b, b, another, redistest.Scripts(t, srv, b), byMany{another}}
 	rounds := 400
 	if testing.Short() {
 		rounds = 100
@@ -48,6 +48,25 @@ func TestEquivalence(t *testing.T) {
 			t.Fatalf("round %d:\n%s", i, strings.Join(p.log, "\n"))
 		}
 	}
+}
+
+// byMany asks in one request for many keys, where a claim may, and by itself for what that left.
+type byMany struct{ backend.Backend }
+
+func (b byMany) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
+	grants, err := b.TryAcquireAll(ctx, []backend.Claim{c})
+	if err == nil && len(grants) == 1 {
+		return grants[0], nil
+	}
+	return b.Backend.TryAcquire(ctx, c)
+}
+
+func (b byMany) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
+	released, err := b.TryReleaseAll(ctx, []backend.Claim{c})
+	if err == nil && released[0] {
+		return backend.Released{}, nil
+	}
+	return b.Backend.Release(ctx, c)
 }
 
 // A pair is a key in both stores.

@@ -21,6 +21,8 @@ func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "redis
 
 func TestForbiddenKeys(t *testing.T) { redistest.ForbiddenKeys(t, "redis") }
 
+func TestAll(t *testing.T) { redistest.All(t, "redis") }
+
 func TestNative(t *testing.T) { redistest.Native(t, "redis") }
 
 func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "redis") }

@@ -71,6 +71,15 @@ func TestHeldAnswers(t *testing.T) {
 	if _, now := b.held.look(name); now == changes {
 		t.Error("what is known of a key outlasts a release of two claims")
 	}
+	_, changes = b.held.look(name)
+	_, err = b.TryReleaseAll(t.Context(), strangers)
+	want(t, "release of many keys", err, nil)
+	_, released := b.held.look(name)
+	_, err = b.TryAcquireAll(t.Context(), strangers)
+	want(t, "acquire of many keys", err, nil)
+	if _, now := b.held.look(name); released == changes || now == released {
+		t.Error("what is known of a key outlasts a request for many keys")
+	}
 }
 
 // A refusal is not remembered if something has changed since it was asked for; and what is

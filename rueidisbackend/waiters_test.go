@@ -21,6 +21,8 @@ func TestNoHeartbeatInTheDialect(t *testing.T) { redistest.NoHeartbeat(t, "rueid
 
 func TestForbiddenKeys(t *testing.T) { redistest.ForbiddenKeys(t, "rueidis") }
 
+func TestAll(t *testing.T) { redistest.All(t, "rueidis") }
+
 func TestNative(t *testing.T) { redistest.Native(t, "rueidis") }
 
 func TestReadersGiveUp(t *testing.T) { redistest.ReadersGiveUp(t, "rueidis") }

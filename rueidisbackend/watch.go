@@ -451,13 +451,31 @@ func (a answering) Release(ctx context.Context, c backend.Claim) (backend.Releas
 	return told, err
 }
 
+// TryAcquireAll is that of the store. What is said of these keys may be older than what it did.
+func (a answering) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+	grants, err := a.Store.TryAcquireAll(ctx, claims)
+	a.forget(claims) // safeguard: rueidis-try-all
+	return grants, err
+}
+
+// TryReleaseAll is that of the store, likewise.
+func (a answering) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	released, err := a.Store.TryReleaseAll(ctx, claims)
+	a.forget(claims) // safeguard: rueidis-try-release-all
+	return released, err
+}
+
 // ReleaseAll is that of the store, likewise.
 func (a answering) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
 	answers, err := a.Store.ReleaseAll(ctx, claims)
-	for i := range claims {
-		a.b.held.forget(a.Layout.Key(claims[i].Key)) // safeguard: rueidis-release-all
-	}
+	a.forget(claims) // safeguard: rueidis-release-all
 	return answers, err
+}
+
+func (a answering) forget(claims []backend.Claim) {
+	for i := range claims {
+		a.b.held.forget(a.Layout.Key(claims[i].Key))
+	}
 }
 
 func (h *heldKeys) look(name string) (held bool, changes uint64) {

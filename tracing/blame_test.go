@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/locker"
 	"github.com/holdfast-go/holdfast/tracing"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -217,5 +219,76 @@ func TestScopeAndServer(t *testing.T) {
 		if err := close(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// together is a store that takes many keys in one request; of an odd one that is refused.
+type together struct {
+	backend.Backend
+	fails error
+}
+
+func (s together) TryAcquireAll(ctx context.Context, claims []backend.Claim) (grants []backend.Grant, err error) {
+	for i := 0; i < len(claims) && err == nil; i++ {
+		var g backend.Grant
+		if g, err = s.TryAcquire(ctx, claims[i]); err == nil {
+			grants = append(grants, g)
+		}
+	}
+	return grants, s.fails
+}
+
+func (s together) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	released := make([]bool, len(claims))
+	for i, c := range claims {
+		_, err := s.Release(ctx, c)
+		released[i] = err == nil
+	}
+	return released, s.fails
+}
+
+// A request for many keys is one span, which says for how many, and what became of it without the name of any. Where the
+// store has no such request, each key has a span of its own.
+func TestManyKeysInOneRequest(t *testing.T) {
+	secret := errors.New("connection reset while asking for key-b")
+	for name, test := range map[string]struct {
+		b                  backend.Backend
+		held               bool
+		acquires, releases []string // the results of spans for many keys
+	}{
+		"granted":     {together{mem(), nil}, false, []string{tracing.ResultGranted}, []string{tracing.ResultConfirmed}},
+		"held":        {together{mem(), nil}, true, []string{tracing.ResultHeld}, nil},
+		"unanswered":  {together{mem(), secret}, false, []string{tracing.ResultUnanswered}, []string{tracing.ResultUnanswered}},
+		"unsupported": {mem(), false, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func() backend.Backend { return test.b }, setup{}, func(t *testing.T, one, two *process) {
+				if test.held {
+					g := two.lock(t, "key-b")
+					defer func() { _ = g.Unlock() }()
+				}
+				all, err := locker.All(t.Context(), one.Client, []string{"key-a", "key-b", "key-c"}, locker.WaitLimit(time.Second))
+				if (err != nil) != test.held {
+					t.Fatal(err)
+				}
+				_ = all.Unlock()
+				for request, want := range map[string][]string{"acquire": test.acquires, "release": test.releases} {
+					var got []string
+					for _, s := range one.named(tracing.SpanStore + request) {
+						if n := attr(s.Attributes, tracing.AttrBatch); n == "3" {
+							got = append(got, attr(s.Attributes, tracing.AttrResult))
+						} else if n != "" {
+							t.Errorf("%s of %s keys", request, n)
+						}
+						if strings.Contains(s.Status.Description, "key-b") {
+							t.Errorf("%s: %q", request, s.Status.Description)
+						}
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("%s of three keys: %v, want %v", request, got, want)
+					}
+				}
+			})
+		})
 	}
 }

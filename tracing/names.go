@@ -69,9 +69,10 @@ const (
 	AttrPlaces   = attribute.Key("holdfast.deadlock.places")   // where each called Lock: file and line
 	AttrKeys     = attribute.Key("holdfast.deadlock.keys")     // what each holds, with Config.ShowKeys
 
-	AttrSystem    = attribute.Key("db.system.name")    // as OpenTelemetry has them
-	AttrOperation = attribute.Key("db.operation.name") // the request, as in the span's name
-	AttrError     = attribute.Key("error.type")        // the result, where it is an error
+	AttrSystem    = attribute.Key("db.system.name")          // as OpenTelemetry has them
+	AttrOperation = attribute.Key("db.operation.name")       // the request, as in the span's name
+	AttrBatch     = attribute.Key("db.operation.batch.size") // how many keys a request was for, if it was for several
+	AttrError     = attribute.Key("error.type")              // the result, where it is an error
 	AttrServer    = attribute.Key("server.address")
 	AttrPort      = attribute.Key("server.port")
 )

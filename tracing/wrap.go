@@ -3,6 +3,7 @@ package tracing
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -30,9 +31,9 @@ type Store struct {
 	Address string // of the server, host or host:port, for server.address and server.port; default none
 }
 
-// Wrap returns b with a span for each request to the store, but for heartbeats and releases of several
-// claims at once, which are nobody's in particular. It forwards everything, and closes b when it is closed. Wrap the nodes of a quorum
-// one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
+// Wrap returns b with a span for each request to the store, but for heartbeats and for releases of what
+// several gave up, which are nobody's in particular. It forwards everything, and closes b when it is closed. Wrap the
+// nodes of a quorum one by one to see each one's answer. Whoever knows b by its type must look at it before wrapping.
 func Wrap(b backend.Backend, s Store) backend.Backend {
 	if s.Name == "" {
 		s.Name, _, _ = strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
@@ -102,6 +103,33 @@ func (b *wrapped) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 		span.SetAttributes(token(g.Token))
 	}
 	return g, err
+}
+
+func (b *wrapped) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+	return several(ctx, b, "acquire", claims, b.Backend.TryAcquireAll, ResultGranted)
+}
+
+func (b *wrapped) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	return several(ctx, b, "release", claims, b.Backend.TryReleaseAll, ResultConfirmed)
+}
+
+// several makes a request about claims of several keys, in a span of all of them, unless the store has none.
+func several[A any](
+	ctx context.Context, b *wrapped, request string, claims []backend.Claim,
+	send func(context.Context, []backend.Claim) ([]A, error), good string,
+) ([]A, error) {
+	if _, err := send(ctx, nil); errors.Is(err, errors.ErrUnsupported) { // it asks nobody
+		return nil, err
+	}
+	ctx, span := b.start(ctx, request)
+	span.SetAttributes(AttrBatch.Int(len(claims)))
+	answers, err := send(ctx, claims)
+	if len(answers) < len(claims) {
+		good = ResultHeld
+	}
+	result := resultOf(err, good)
+	end(span, "", result, errors.New(result)) // the error may name any of the keys
+	return answers, err
 }
 
 func (b *wrapped) Renew(ctx context.Context, c backend.Claim) (err error) {

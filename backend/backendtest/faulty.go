@@ -147,28 +147,44 @@ func (f *FaultyBackend) Renew(ctx context.Context, c backend.Claim) error {
 
 // Release releases over the bad network.
 func (f *FaultyBackend) Release(ctx context.Context, c backend.Claim) (backend.Released, error) {
-	var told backend.Released
-	first, answered := error(nil), false
-	err := f.request(ctx, "Release", c, func(ctx context.Context) error {
-		got, err := f.Backend.Release(ctx, c)
-		if !answered {
-			first, answered = keep(f, &told, got, err), true
-		}
-		return first
-	})
-	return kept(f, &told, err)
+	return firstOf(ctx, f, "Release", c, func(ctx context.Context) (backend.Released, error) { return f.Backend.Release(ctx, c) })
 }
 
 // ReleaseAll releases claims over the bad network, in one request. The answers that arrive are those of
 // its first execution.
 func (f *FaultyBackend) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
+	return firstOfAll(ctx, f, "ReleaseAll", claims, f.Backend.ReleaseAll)
+}
+
+// TryAcquireAll makes attempts over the bad network, in one request. Of one that is executed twice the first
+// grants what is free, and the second would find that held.
+func (f *FaultyBackend) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+	return firstOfAll(ctx, f, "TryAcquireAll", claims, f.Backend.TryAcquireAll)
+}
+
+// TryReleaseAll releases claims over the bad network, in one request, likewise.
+func (f *FaultyBackend) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	return firstOfAll(ctx, f, "TryReleaseAll", claims, f.Backend.TryReleaseAll)
+}
+
+// firstOfAll makes a request about claims, without a network if there are none.
+func firstOfAll[T any](
+	ctx context.Context, f *FaultyBackend, verb string, claims []backend.Claim, send func(context.Context, []backend.Claim) (T, error),
+) (T, error) {
 	if len(claims) == 0 {
-		return f.Backend.ReleaseAll(ctx, claims)
+		return send(ctx, claims)
 	}
-	var told []error
+	return firstOf(ctx, f, verb, claims[0], func(ctx context.Context) (T, error) { return send(ctx, claims) })
+}
+
+// firstOf makes a request that is answered by its first execution.
+func firstOf[T any](
+	ctx context.Context, f *FaultyBackend, verb string, c backend.Claim, send func(context.Context) (T, error),
+) (T, error) {
+	var told T
 	first, answered := error(nil), false
-	err := f.request(ctx, "ReleaseAll", claims[0], func(ctx context.Context) error {
-		got, err := f.Backend.ReleaseAll(ctx, claims)
+	err := f.request(ctx, verb, c, func(ctx context.Context) error {
+		got, err := send(ctx)
 		if !answered {
 			first, answered = keep(f, &told, got, err), true
 		}

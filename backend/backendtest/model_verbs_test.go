@@ -379,6 +379,74 @@ func (m *model) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 	return answers, nil
 }
 
+func (m *model) TryAcquireAll(ctx context.Context, claims []backend.Claim) (grants []backend.Grant, err error) {
+	if m.is("try-all: says that it cannot when it is asked") && len(claims) > 0 {
+		return m.Base.TryAcquireAll(ctx, claims)
+	}
+	if err := backend.ValidateTryAcquireAll(claims, m.caps); err != nil && !m.is("try-all: of anything") {
+		return nil, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	for i, c := range claims {
+		switch {
+		case m.is("try-all: no tombstones"):
+			m.mu.Lock()
+			delete(m.key(c.Key).tombs, c.ID())
+			m.mu.Unlock()
+		case m.is("try-all: whoever holds"):
+			m.mu.Lock()
+			m.key(c.Key).holds = nil
+			m.mu.Unlock()
+		}
+		g, err := m.acquire(c)
+		switch {
+		case err == nil:
+			grants = append(grants, g)
+			if m.is("try-all: the last is not kept") && i > 0 && i == len(claims)-1 {
+				_, _ = m.release(c)
+			}
+		case m.is("try-all: goes on behind what is held"):
+		default:
+			return grants, nil
+		}
+	}
+	if m.is("try-all: another's grant") && len(grants) > 1 {
+		grants[0], grants[1] = grants[1], grants[0]
+	}
+	return grants, nil
+}
+
+func (m *model) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	if err := backend.ValidateTryReleaseAll(claims, m.caps); err != nil && !m.is("try-release-all: of anything") {
+		return nil, err
+	}
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	released := make([]bool, len(claims))
+	for i, c := range claims {
+		m.mu.Lock()
+		k := m.key(c.Key)
+		m.expire(k)
+		if m.is("try-release-all: whoever holds") && len(k.holds) > 0 {
+			c = k.holds[0].claim
+		}
+		mine := k.of(c.ID()) != nil && (len(k.line) == 0 || m.is("try-release-all: lets in who waits"))
+		m.mu.Unlock()
+		if mine {
+			_, err := m.release(c)
+			released[i] = err == nil
+		}
+		if mine && !m.is("try-release-all: no wake-up") {
+			m.signal(c.Key)
+		}
+		released[i] = released[i] || m.is("try-release-all: always yes")
+	}
+	return released, nil
+}
+
 func (m *model) release(c backend.Claim) (told backend.Released, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

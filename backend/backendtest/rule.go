@@ -22,7 +22,7 @@ type rule struct {
 // rules returns the whole suite. In bubbles, where they cost little, more seeds are tried.
 func rules(bubble bool) []rule {
 	return slices.Concat(
-		exclusiveRules, repeatRules, releaseRules, releaseAllRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, tookOverRules, watchRules, lossRules,
+		exclusiveRules, repeatRules, releaseRules, releaseAllRules, tryAllRules, tombstoneRules, renewRules, tokenRules, minTokenRules, expiryRules, tookOverRules, watchRules, lossRules,
 		once(inputRules), once(keyRules), contextRules, inspectRules, closeRules, once(capabilityRules), toolRules, observeRules, modeRules, stateRules, earlyRules, queueRules, handoffRules,
 		heartbeatRules, fairRules, readerRules, permitRules, ownerRules, mixedRules, once(mutexRules()), foreignRules,
 		once(lockerRules), once(guardRules), once(scopedRules), storeRules, adoptRules, leftoverRules, contentionRules, faultRules, stormRules(bubble),

@@ -442,6 +442,9 @@ func (f *unreplicated) Run(ctx context.Context, r Request) (any, int, error) {
 	if r.Script == f.l.Renew(backend.Claim{}).Script || r.Script == f.l.Release(backend.Claim{}).Script {
 		return int64(1), 0, nil
 	}
+	if r.Script == f.l.TryAcquireAll(nil).Script {
+		return []any{int64(1), int64(7), int64(9)}, 0, nil
+	}
 	return f.fake.Run(ctx, r)
 }
 
@@ -458,7 +461,10 @@ func TestReplicasAreNeeded(t *testing.T) {
 	_, err = s.TryAcquire(t.Context(), c)
 	saves := c
 	saves.Save = []byte("state")
-	for what, err := range map[string]error{"TryAcquire": err, "Renew": s.Renew(t.Context(), c), "a save": storetest.Release(t.Context(), s, saves)} {
+	_, errAll := s.TryAcquireAll(t.Context(), []backend.Claim{fresh(), fresh()})
+	for what, err := range map[string]error{
+		"TryAcquire": err, "TryAcquireAll": errAll, "Renew": s.Renew(t.Context(), c), "a save": storetest.Release(t.Context(), s, saves),
+	} {
 		if backend.AnswerOf(err) != backend.Unknown {
 			t.Errorf("%s without a replica = %v, want that nobody knows", what, err)
 		}

@@ -146,6 +146,50 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	return g, err
 }
 
+// TryAcquireAll is that of [backend.Backend], in one script. In the string dialect, and in a cluster, where a
+// script is about one slot, it is not supported.
+//
+// Safety: as of an attempt for each claim, of which nothing is repeated. What this client knows of a lock is
+// forgotten before it is about to be another.
+func (s *Store) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+	if s.cfg.Dialect != "" || s.cluster {
+		return s.Base.TryAcquireAll(ctx, claims)
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	err := backend.ValidateTryAcquireAll(claims, s.caps)
+	for i := 0; i < len(claims) && err == nil; i++ {
+		err = s.validate(&claims[i])
+	}
+	if err == nil && !s.checked.Load() {
+		err = s.Check(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.forget(claims)
+	reply, replicas, err := s.run(ctx, s.Layout.TryAcquireAll(claims), s.cfg.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := script.DecodeTryAcquireAll(reply, claims)
+	if err == nil && len(grants) > 0 && replicas < s.cfg.Replicas { // safeguard: replicas-try-all
+		return nil, s.lacksReplicas(replicas)
+	}
+	return grants, err
+}
+
+// forget forgets what is known of the locks of claims, whose values are about to be others.
+func (s *Store) forget(claims []backend.Claim) {
+	if !s.native.on.Load() {
+		return
+	}
+	for i := range claims {
+		s.native.take(s.Layout.Key(claims[i].Key), s.Layout.OwnerID(claims[i]))
+	}
+}
+
 // Renew is that of [backend.Backend].
 func (s *Store) Renew(ctx context.Context, c backend.Claim) error {
 	if err := s.validate(&c); err != nil {
@@ -188,6 +232,24 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 	return told, err
 }
 
+// TryReleaseAll is that of [backend.Backend], in one script, and supported where TryAcquireAll is.
+//
+// Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
+func (s *Store) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
+	if s.cfg.Dialect != "" || s.cluster {
+		return s.Base.TryReleaseAll(ctx, claims)
+	}
+	if err := backend.ValidateTryReleaseAll(claims, s.caps); err != nil || len(claims) == 0 {
+		return nil, err
+	}
+	s.forget(claims)
+	reply, _, err := s.run(ctx, s.Layout.TryReleaseAll(claims), 0)
+	if err != nil {
+		return nil, err
+	}
+	return script.DecodeTryReleaseAll(reply, len(claims))
+}
+
 // ReleaseAll is that of [backend.Backend]; in the string dialect it is not supported. One script
 // releases the claims of a lock, except for those that leave something.
 func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error, error) {
@@ -227,9 +289,7 @@ func (s *Store) ReleaseAll(ctx context.Context, claims []backend.Claim) ([]error
 //
 // Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
 func (s *Store) releaseTogether(ctx context.Context, lock []backend.Claim) ([]error, error) {
-	for i := range lock { // the value that is known of the lock is about to be another
-		s.native.take(s.Layout.Key(lock[i].Key), s.Layout.OwnerID(lock[i]))
-	}
+	s.forget(lock)
 	reply, _, err := s.run(ctx, s.Layout.ReleaseAll(lock), 0)
 	if err != nil {
 		return nil, err

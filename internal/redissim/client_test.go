@@ -186,7 +186,7 @@ func (c *client) owner() string { return fmt.Sprint("owner ", c.index%2) }
 // work locks and unlocks, in all ways that there are.
 func (c *client) work(name string, r *rand.Rand) {
 	w := c.w
-	for range rounds {
+	for round := range rounds {
 		time.Sleep(w.length(r)/2 + time.Duration(1+r.IntN(1000)))
 		key := w.keys[r.IntN(len(w.keys))]
 		if key[0] == 'v' {
@@ -194,9 +194,14 @@ func (c *client) work(name string, r *rand.Rand) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), workerKey{}, name))
-		if w.kind.quorum && len(w.keys) > 1 && r.IntN(4) == 0 {
-			if err := c.lockAll(ctx, name, 8*w.ttl, w.length(r)); err != nil {
-				w.unserved(w.keys[0], err)
+		// Not first of all, when the server is looked at: by which of All's keys Go chooses.
+		if pair := w.pair(); pair != nil && r.IntN(4) == 0 && (w.kind.quorum || round > 0) {
+			most := 8 * w.ttl
+			if !w.kind.quorum { // else who holds one and waits for the other says so in the store, under a key that is random
+				most = w.ttl * 9 / 20
+			}
+			if err := c.lockAll(ctx, pair, name, most, w.length(r)); err != nil {
+				w.unserved(pair[0], err)
 			}
 			cancel()
 			continue

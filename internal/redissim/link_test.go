@@ -181,10 +181,33 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 	if len(words) > 0 {
 		id = words[0]
 	}
+	var ids []string // of the claims of a request for many keys, whose tail begins with the margin and the name
+	switch verb {
+	case "TRYACQUIREALL":
+		for i := 2; i < len(words); i += 3 {
+			ids = append(ids, strings.Fields(words[i])[1])
+		}
+		id = ids[0]
+	case "TRYRELEASEALL":
+		for pair := range slices.Chunk(words, 2) {
+			ids = append(ids, pair[0])
+		}
+	}
 	reply, err := l.at(ctx, r.Keys[0], verb+" "+r.Keys[0]+" "+strings.Join(r.Args, " "), id, func(s *server) (any, error) {
 		reply, err := s.redis.Eval(l.c.w.v.edited(r.Script.Source()), r.Keys, r.Args)
 		switch {
 		case err != nil:
+		case verb == "TRYACQUIREALL":
+			for i := range tokens(reply) {
+				s.executed("ACQUIRE", ids[i], true)
+			}
+			s.w.many++
+		case verb == "TRYRELEASEALL":
+			for i, done := range tokens(reply) {
+				if done == int64(1) {
+					s.executed("RELEASE", ids[i], true)
+				}
+			}
 		case verb == "RELEASEALL":
 			for pair := range slices.Chunk(r.Args[1:], 2) {
 				s.executed("RELEASE", pair[0], true)
@@ -195,6 +218,14 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 		return reply, err
 	})
 	return reply, 0, err
+}
+
+// tokens are what a script answers after a yes.
+func tokens(reply any) []any {
+	if !grant(reply) {
+		return nil
+	}
+	return reply.([]any)[1:]
 }
 
 // grant reports whether the reply to an acquire is one.
@@ -382,6 +413,7 @@ func named() map[string]string {
 	var c backend.Claim
 	for name, r := range map[string]script.Request{
 		"ACQUIRE": own.Acquire(c), "RENEW": own.Renew(c), "RELEASE": own.Release(c),
+		"TRYACQUIREALL": own.TryAcquireAll(nil), "TRYRELEASEALL": own.TryReleaseAll(nil),
 		"RELEASEALL": own.ReleaseAll([]backend.Claim{c}), "HEARTBEAT": own.Heartbeat(), "INSPECT": own.Inspect(),
 		"DIALECT": dialect.Acquire(c), // one for all verbs
 	} {

@@ -147,19 +147,42 @@ func (w *world) alone() {
 	work.Wait()
 }
 
-// lockAll is locker.All on two keys.
-func (c *client) lockAll(ctx context.Context, name string, most, d time.Duration) error {
+// pair are two keys for exclusive locks that are locked by All, nil if there are none. Where All takes more than one
+// request, and is not a quorum's, Go chooses which is the first.
+func (w *world) pair() (pair []string) {
+	if !w.kind.many && !w.kind.quorum {
+		return nil
+	}
+	for _, key := range w.keys {
+		if key[0] == 'x' {
+			pair = append(pair, key)
+		}
+	}
+	if len(pair) < 2 {
+		return nil
+	}
+	return pair[:2]
+}
+
+// lockAll is locker.All on two keys, which are unlocked together, or one after the other.
+func (c *client) lockAll(ctx context.Context, pair []string, name string, most, d time.Duration) error {
 	w := c.w
 	asked := time.Since(w.net.start)
-	all, err := locker.All(ctx, c.locker, w.keys[:2], locker.WaitLimit(most))
+	all, err := locker.All(ctx, c.locker, pair, locker.WaitLimit(most))
 	if err != nil {
 		return err
 	}
 	var holds sync.WaitGroup
-	for i, key := range all.Keys() { // which end one after the other, as Unlock has them
-		holds.Go(func() { c.hold(all.Guard(key), name, 1, asked, d+time.Duration(i)) })
+	for i, key := range all.Keys() {
+		g := all.Guard(key)
+		unlock := g.Unlock
+		if d%2 == 0 {
+			unlock = func() error { return nil }
+		}
+		holds.Go(func() { c.use(g, name, 1, asked, d+time.Duration(i), unlock) })
 	}
 	holds.Wait()
+	_ = all.Unlock()
 	return nil
 }
 

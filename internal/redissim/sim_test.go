@@ -45,17 +45,22 @@ func TestSimulation(t *testing.T) {
 			}
 			n := few(k, 100, 10)
 			began := time.Now()
-			var holds, natives atomic.Int64
+			var holds, natives, many atomic.Int64
 			each(t, n, func(t *testing.T, seed uint64) bool {
 				w := run(t, k, seed, variant{})
 				holds.Add(int64(w.holds))
 				natives.Add(int64(w.natives))
+				many.Add(int64(w.many))
 				if len(w.found) > 0 {
 					report(t, again(t, w))
 				}
 				return true
 			})
-			t.Logf("%d seeds, %d holds, %d native commands, %.0f holds a second", n, holds.Load(), natives.Load(), float64(holds.Load())/time.Since(began).Seconds())
+			t.Logf("%d seeds, %d holds, %d native commands, %d attempts for two keys, %.0f holds a second", n, holds.Load(), natives.Load(), many.Load(),
+				float64(holds.Load())/time.Since(began).Seconds())
+			if k.many && many.Load() == 0 {
+				t.Error("no attempt for two keys at once")
+			}
 			if k.native && natives.Load() < holds.Load()/20 {
 				t.Errorf("only %d native commands", natives.Load())
 			}

@@ -26,6 +26,7 @@ import (
 type kind struct {
 	name    string
 	native  bool          // servers have SET … IFEQ, and some clients use it
+	many    bool          // one request is for several keys
 	servers int           // primaries
 	apart   time.Duration // how far their clocks may be set apart
 	moves   bool          // or slots move from one to another
@@ -38,10 +39,10 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "one", native: true, servers: 1},
-	{name: "scripts", servers: 1},
+	{name: "one", native: true, many: true, servers: 1},
+	{name: "scripts", many: true, servers: 1},
 	{name: "cluster", native: true, servers: 3, apart: 30 * time.Second, moves: true},
-	{name: "failover", servers: 1, guard: true, lag: 500 * time.Millisecond},
+	{name: "failover", many: true, servers: 1, guard: true, lag: 500 * time.Millisecond},
 	{name: "slower", native: true, servers: 1, slower: 8 * time.Second},
 	{name: "record", servers: 1, records: true},
 	{name: "dialect", servers: 1, dialect: true},
@@ -100,6 +101,7 @@ type world struct {
 	late    sync.WaitGroup // of writes that come late
 	holds   int
 	natives int // commands without a script that wrote
+	many    int // requests for several keys that were executed
 }
 
 func (w *world) violate(format string, args ...any) {
@@ -283,8 +285,8 @@ func (w *world) goesOn() {
 		most += 2*w.ttl + w.kind.lag + 3*time.Second
 	}
 	for _, c := range w.clients {
-		if w.kind.quorum && len(w.keys) > 1 {
-			if err := c.lockAll(context.Background(), fmt.Sprintf("%d.end", c.index), most, 0); err != nil {
+		if pair := w.pair(); pair != nil && w.kind.quorum {
+			if err := c.lockAll(context.Background(), pair, fmt.Sprintf("%d.end", c.index), most, 0); err != nil {
 				w.violate("all faults are over, and still All of client %d = %v", c.index, err)
 			}
 		}
@@ -335,6 +337,11 @@ func (w *world) nothingLeft() {
 
 // hold records a belief that lasts for d, or until it is lost.
 func (c *client) hold(g *locker.Guard[struct{}], worker string, weight int, asked, d time.Duration) {
+	c.use(g, worker, weight, asked, d, g.Unlock)
+}
+
+// use is hold with another end.
+func (c *client) use(g *locker.Guard[struct{}], worker string, weight int, asked, d time.Duration, unlock func() error) {
 	w, h := c.w, g.Hold()
 	e := history.Event{Worker: worker, Key: h.Key, Token: h.Token, Asked: asked, Start: time.Since(w.net.start), Weight: weight}
 	if h.Key[0] == 'r' {
@@ -354,7 +361,7 @@ func (c *client) hold(g *locker.Guard[struct{}], worker string, weight int, aske
 	case <-g.Lost():
 	}
 	e.End = min(time.Since(w.net.start), g.Until().Sub(w.net.start))
-	_ = g.Unlock()
+	_ = unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, e)

@@ -28,6 +28,7 @@ lock.go
 cohort.go
 hold.go
 wait.go
+together.go
 deadlock.go heartbeat.go
 renewal.go
 lease.go

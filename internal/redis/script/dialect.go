@@ -50,6 +50,10 @@ func (d *dialect) Release(c backend.Claim) Request {
 	return d.request(c.Key, "release", inName.escape(c.ID()), millis(d.Keep(c)), d.tombstone(c))
 }
 
+func (*dialect) TryAcquireAll([]backend.Claim) Request { return Request{} }
+
+func (*dialect) TryReleaseAll([]backend.Claim) Request { return Request{} }
+
 func (*dialect) ReleaseAll([]backend.Claim) Request { return Request{} }
 
 func (*dialect) Heartbeat(...[]backend.Claim) Request { return Request{} }

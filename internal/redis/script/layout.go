@@ -48,6 +48,10 @@ type kind interface {
 	// Acquire returns the request for a claim that is valid; [DecodeAcquire] reads the reply.
 	Acquire(c backend.Claim) Request
 
+	// TryAcquireAll returns the request for plain exclusive claims of different locks, in their order;
+	// [DecodeTryAcquireAll] reads the reply. The string dialect has none.
+	TryAcquireAll(claims []backend.Claim) Request
+
 	// Renew returns the request for a claim that is valid; [DecodeRenew] reads the reply.
 	Renew(c backend.Claim) Request
 
@@ -55,6 +59,10 @@ type kind interface {
 	// flight gets a tombstone that outlasts both the lease that a late attempt would have got and the
 	// time for which the network may hold that attempt back.
 	Release(c backend.Claim) Request
+
+	// TryReleaseAll returns the request for claims of different locks that leave nothing;
+	// [DecodeTryReleaseAll] reads the reply. The string dialect has none.
+	TryReleaseAll(claims []backend.Claim) Request
 
 	// ReleaseAll returns the request for claims of one lock that leave nothing, not even who held
 	// before; [DecodeReleaseAll] reads the reply. The string dialect has none.

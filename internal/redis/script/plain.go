@@ -52,6 +52,19 @@ func (p *plain) Acquire(c backend.Claim) Request {
 	return r
 }
 
+func (p *plain) TryAcquireAll(claims []backend.Claim) Request {
+	r := Request{own.TryAcquireAll, make([]string, 0, len(claims)+1), make([]string, 1, 2+3*len(claims))}
+	r.Args[0] = strconv.Itoa(len(claims))
+	for i := range claims {
+		c := &claims[i]
+		keep, count := p.Keep(*c), max(c.Reserve, 1)
+		tail := tailOf(millis(keep), inName.escape(c.ID()), count, &c.Meta)
+		r.Keys = append(r.Keys, p.Key(c.Key))
+		r.Args = append(r.Args, millis(c.TTL+keep+time.Millisecond), tail, strconv.Itoa(count))
+	}
+	return r
+}
+
 // useState adds the keys of lib/state.lua, for a claim that uses them.
 func (r *Request) useState() {
 	r.Keys = append(r.Keys, r.Keys[0]+":state", r.Keys[0]+":early", r.Keys[0]+":ran")
@@ -141,6 +154,16 @@ func (p *plain) Release(c backend.Claim) Request {
 	return r
 }
 
+func (p *plain) TryReleaseAll(claims []backend.Claim) Request {
+	r := Request{own.TryReleaseAll, make([]string, 0, len(claims)), make([]string, 0, 2*len(claims))}
+	for i := range claims {
+		c := &claims[i]
+		r.Keys = append(r.Keys, p.Key(c.Key))
+		r.Args = append(r.Args, inName.escape(c.ID()), millis(p.Keep(*c)))
+	}
+	return r
+}
+
 func (p *plain) ReleaseAll(claims []backend.Claim) Request {
 	r := Request{own.ReleaseAll, []string{p.Key(claims[0].Key)}, append(make([]string, 0, 2+2*len(claims)), "")}
 	var keep time.Duration
@@ -224,6 +247,10 @@ type guarded struct {
 func (g *guarded) named(n names) kind { return &guarded{plain{n, true}, g.rule} }
 
 func (g *guarded) Acquire(c backend.Claim) Request { return g.guard(g.plain.Acquire(c), 1) }
+
+func (g *guarded) TryAcquireAll(claims []backend.Claim) Request {
+	return g.guard(g.plain.TryAcquireAll(claims), len(claims))
+}
 
 func (g *guarded) Renew(c backend.Claim) Request { return g.guard(g.plain.Renew(c), 1) }
 

@@ -60,6 +60,24 @@ func DecodeAcquire(reply any, c backend.Claim) (backend.Grant, error) {
 	return backend.Grant{}, no(r, code, reply)
 }
 
+// DecodeTryAcquireAll reads the reply to a TryAcquireAll for claims: the grants of the first of them.
+func DecodeTryAcquireAll(reply any, claims []backend.Claim) ([]backend.Grant, error) {
+	r, code := open(reply)
+	if code != codeOK {
+		return nil, no(r, code, reply)
+	}
+	told := elements{r: r}
+	grants := make([]backend.Grant, 0, len(claims))
+	for i := range r[1:] {
+		token := told.number(1 + i)
+		if told.bad || token == 0 || i == len(claims) {
+			return nil, unexpected(reply)
+		}
+		grants = append(grants, Granted(uint64(token), claims[i]))
+	}
+	return grants, nil
+}
+
 // decodeGrant reads the long reply of a grant: with the state, for a claim that loads it, and then
 // perhaps with the token of a hold that ran out.
 func decodeGrant(told elements, c backend.Claim) (g backend.Grant, ok bool) {
@@ -175,6 +193,32 @@ func DecodeRelease(reply any) (told backend.Released, err error) {
 		return told, fmt.Errorf("the lease had run out: %w", backend.ErrLost)
 	}
 	return told, no(r, code, reply)
+}
+
+// DecodeTryReleaseAll reads the reply to a TryReleaseAll of n claims: which were released.
+func DecodeTryReleaseAll(reply any, n int) ([]bool, error) {
+	r, code := open(reply)
+	if code != codeOK {
+		return nil, no(r, code, reply)
+	}
+	if len(r) != 1+n {
+		return nil, unexpected(reply)
+	}
+	told := elements{r: r}
+	released := make([]bool, n)
+	for i := range released {
+		switch told.number(1 + i) {
+		case 0:
+		case 1:
+			released[i] = true
+		default:
+			told.bad = true
+		}
+	}
+	if told.bad {
+		return nil, unexpected(reply)
+	}
+	return released, nil
 }
 
 // DecodeReleaseAll reads the reply to a ReleaseAll of n claims: what Release would return for each.

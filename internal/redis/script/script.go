@@ -30,8 +30,9 @@ func (a *assembly) SHA1() string { a.once.Do(a.assemble); return a.sha1 }
 var files embed.FS
 
 var (
-	own = struct{ Acquire, Renew, Release, ReleaseAll, Heartbeat, Inspect Script }{
-		load("acquire"), load("renew"), load("release"), load("releaseall"), load("heartbeat"), load("inspect"),
+	own = struct{ Acquire, TryAcquireAll, Renew, Release, TryReleaseAll, ReleaseAll, Heartbeat, Inspect Script }{
+		load("acquire"), load("tryacquireall"), load("renew"), load("release"), load("tryreleaseall"), load("releaseall"),
+		load("heartbeat"), load("inspect"),
 	}
 	stringDialect = load("dialect")
 )

@@ -21,7 +21,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 var scripts = map[string]Script{
-	"acquire": own.Acquire, "renew": own.Renew, "release": own.Release, "releaseall": own.ReleaseAll, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
+	"acquire": own.Acquire, "tryacquireall": own.TryAcquireAll, "tryreleaseall": own.TryReleaseAll,
+	"renew": own.Renew, "release": own.Release, "releaseall": own.ReleaseAll, "heartbeat": own.Heartbeat, "inspect": own.Inspect,
 	"dialect": stringDialect, "probe": Probe, "mark": Mark, "saved": Saved,
 	"fenced": Fenced("return redis.call('SET', KEYS[1], ARGV[1])"),
 }
