@@ -144,6 +144,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 		if c == nil {
 			return refuse("is nil")
 		}
+		b.store.OnOneServer()
 		o := c.Options()
 		b.store.Secrets = []string{o.Password}
 		if !o.ContextTimeoutEnabled {

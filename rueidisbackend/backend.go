@@ -148,6 +148,8 @@ func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
 			_ = b.Close()
 			return nil, err
 		}
+	} else {
+		b.store.OnOneServer()
 	}
 	return b, nil
 }

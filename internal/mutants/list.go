@@ -252,6 +252,7 @@ var redis = []mutant{
 		Name: "lua: anybody may release with others", At: "try-all-owner", Find: `string\.find\((\w+), .*\) == (\w+) \+ 1`, Put: "#$1 > $2",
 		Test: "./internal/redis/script TryReleaseAllLeaves",
 	},
+	{Name: "redis: many keys go to the server of the first", At: "try-all-one-server", Find: ` \|\| .* \{`, Put: " {", Test: "./internal/redis ManyKeysAreOn"},
 	{Name: "redis: many keys are held that no replica has", At: "replicas-try-all", Find: condition, Put: never, Test: "./internal/redis ReplicasAreNeeded"},
 	{Name: "rueidis: a key that was asked for among many is still held", At: "rueidis-try-all", Find: statement, Put: skipped, Test: "./rueidisbackend HeldAnswers"},
 	{Name: "rueidis: a key that was released among many is still held", At: "rueidis-try-release-all", Find: statement, Put: skipped, Test: "./rueidisbackend HeldAnswers"},

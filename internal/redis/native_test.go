@@ -448,6 +448,43 @@ func (f *unreplicated) Run(ctx context.Context, r Request) (any, int, error) {
 	return f.fake.Run(ctx, r)
 }
 
+// Several keys are in one request only where all are known to be on one server: a client of another kind may send it by
+// its first key, to a server that has not the others.
+//
+// covers: B1
+func TestManyKeysAreOnOneServer(t *testing.T) {
+	claims := []backend.Claim{fresh(), fresh()}
+	for name, test := range map[string]struct {
+		cfg  Config
+		know func(*Store) error
+		many bool
+	}{
+		"one server": {Config{}, func(s *Store) error { s.OnOneServer(); return nil }, true},
+		"not known":  {Config{}, func(*Store) error { return nil }, false},
+		"a cluster":  {Config{}, (*Store).OnCluster, false},
+		"dialect":    {Config{Dialect: DialectString}, func(s *Store) error { s.OnOneServer(); return nil }, false},
+	} {
+		s, err := New(&test.cfg, "redis")
+		if err == nil {
+			err = test.know(s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &unreplicated{fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}}
+		s.Use(f)
+		s.checked.Store(true)
+		_, errAcquire := s.TryAcquireAll(t.Context(), claims)
+		_, errNone := s.TryAcquireAll(t.Context(), nil)
+		_, errRelease := s.TryReleaseAll(t.Context(), claims)
+		for what, err := range map[string]error{"TryAcquireAll": errAcquire, "of none": errNone, "TryReleaseAll": errRelease} {
+			if errors.Is(err, errors.ErrUnsupported) == test.many {
+				t.Errorf("%s: %s = %v", name, what, err)
+			}
+		}
+	}
+}
+
 // With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a state
 // that is saved. A release that saves nothing needs none.
 func TestReplicasAreNeeded(t *testing.T) {
@@ -455,6 +492,7 @@ func TestReplicasAreNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.OnOneServer()
 	f := &unreplicated{fake{l: s.Layout, clock: func() uint64 { return uint64(time.Now().UnixMicro()) }}}
 	s.Use(f)
 	c := fresh()

@@ -75,6 +75,7 @@ type Store struct {
 	caps      backend.Capabilities
 	waiters   *Subscription
 	cluster   bool           // see OnCluster
+	single    bool           // see OnOneServer
 	dials     *atomic.Uint64 // see Counts; and requests without an answer, as then a connection may be lost
 	one       bool           // dials has all, so while it stays, a server that answers is the one that did before
 	checked   atomic.Bool    // the server was found fit, see Check
@@ -117,6 +118,10 @@ func (s *Store) OnCluster() error {
 	return s.cfg.RefuseCluster()
 }
 
+// OnOneServer says that all keys are on one server, whichever that is at the time, before the first verb. A client
+// of which that is not known may route each request by its first key.
+func (s *Store) OnOneServer() { s.single = true }
+
 // Capabilities are all there are; in the string dialect exclusive locks, without a queue.
 func (s *Store) Capabilities() backend.Capabilities { return s.caps }
 
@@ -146,13 +151,13 @@ func (s *Store) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gran
 	return g, err
 }
 
-// TryAcquireAll is that of [backend.Backend], in one script. In the string dialect, and in a cluster, where a
-// script is about one slot, it is not supported.
+// TryAcquireAll is that of [backend.Backend], in one script. In the string dialect, and where not all keys are
+// known to be on one server, it is not supported.
 //
 // Safety: as of an attempt for each claim, of which nothing is repeated. What this client knows of a lock is
 // forgotten before it is about to be another.
 func (s *Store) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
-	if s.cfg.Dialect != "" || s.cluster {
+	if s.cfg.Dialect != "" || !s.single { // safeguard: try-all-one-server
 		return s.Base.TryAcquireAll(ctx, claims)
 	}
 	if len(claims) == 0 {
@@ -236,7 +241,7 @@ func (s *Store) Release(ctx context.Context, c backend.Claim) (told backend.Rele
 //
 // Safety: as of a release alone. The script compares each claim's id, so none of another's is ended.
 func (s *Store) TryReleaseAll(ctx context.Context, claims []backend.Claim) ([]bool, error) {
-	if s.cfg.Dialect != "" || s.cluster {
+	if s.cfg.Dialect != "" || !s.single {
 		return s.Base.TryReleaseAll(ctx, claims)
 	}
 	if err := backend.ValidateTryReleaseAll(claims, s.caps); err != nil || len(claims) == 0 {

@@ -116,6 +116,8 @@ func newStore(l link, guard bool) store {
 		if err := s.OnCluster(); err != nil {
 			panic(err)
 		}
+	} else {
+		s.OnOneServer()
 	}
 	return store{s}
 }
