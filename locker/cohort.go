@@ -179,10 +179,9 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 		w.claim.Reserve = min(c.cfg.Wait.Passes+1, fewTokens)
 	}
 	switch known := c.holdTimes.of(co.id.key); {
-	case known == nil: // most keys
+	case known == nil, o.try: // most keys
 	case w.claim.WaiterTTL == 0:
 		c.yieldTurn(ctx, known)
-	case o.try:
 	case c.likelyHeld(known): // so that a refusal needs no second attempt after the subscription, see run
 		w.subscribe(ctx)
 	}
@@ -209,11 +208,10 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 		co.mu.Unlock()
 		return l, nil
 	}
-	stop, why := w.shouldStop(ctx, err), cmp.Or(w.last, err)
+	stop, why := o.try || w.shouldStop(ctx, err), cmp.Or(w.last, err)
 	if vain := wouldTimeout(o.failBy, err); vain != nil {
 		stop, why = true, vain
 	}
-	stop = stop || o.try
 	// In one step with the look at closing, so that Close finds the waiter, or this finds Close.
 	co.mu.Lock()
 	if !stop && c.closing.Err() == nil {

@@ -14,27 +14,23 @@ import (
 // told what the store answers for it. So there is one way only to get a lease and to end it. The request is sent by
 // the last who has come or left. A store that has no such request is asked by each of them itself.
 type together struct {
-	store backend.Backend
-	send  func(t *together)
-	seats []seat // in the order of keys
+	store  backend.Backend
+	send   func(t *together)
+	seats  []seat          // in the order of keys
+	claims []backend.Claim // of those who have come, each in its seat's place
 
 	mu       sync.Mutex
 	away     int           // how many have not come yet, nor left
 	answered chan struct{} // closed when the seats have their answers
 }
 
-// A request is what came for a key.
-type request struct {
-	ctx   context.Context
-	claim backend.Claim
-}
-
 // A seat is one key's. Who has come reads it when it is answered.
 type seat struct {
 	backend.Backend // for all else
 	at              *together
-	settled         bool // somebody has come, or left
-	came            *request
+	i               int             // its place
+	ctx             context.Context // of who has come
+	settled, came   bool            // somebody has come, or left
 
 	grant    backend.Grant
 	released bool
@@ -51,36 +47,41 @@ var (
 )
 
 func newTogether(store backend.Backend, n int, send func(*together)) *together {
-	t := &together{store: store, send: send, seats: make([]seat, n), away: n, answered: make(chan struct{})}
+	t := &together{
+		store: store, send: send, seats: make([]seat, n), claims: make([]backend.Claim, n), away: n, answered: make(chan struct{}),
+	}
 	for i := range t.seats {
-		t.seats[i] = seat{Backend: store, at: t, err: errNoAnswer}
+		t.seats[i] = seat{Backend: store, at: t, i: i, err: errNoAnswer}
 	}
 	return t
 }
 
 // leave says that nobody comes for the key, or comes any more.
-func (s *seat) leave() { s.settle(nil) }
+func (s *seat) leave() { s.settle(context.Background(), nil) }
 
 // come brings a claim, and returns when it is answered. It reports false if that is to be asked for without
 // the others, as the seat was left.
-func (s *seat) come(ctx context.Context, c backend.Claim) bool {
-	if !s.settle(&request{ctx, c}) {
+func (s *seat) come(ctx context.Context, c *backend.Claim) bool {
+	if !s.settle(ctx, c) {
 		return false
 	}
 	<-s.at.answered
 	return !errors.Is(s.err, errors.ErrUnsupported)
 }
 
-// settle has the seat settled, by a request or by none, and sends that of all when the others are. It
+// settle has the seat settled, by a claim or by none, and sends the request of all when the others are. It
 // reports false if it was settled before.
-func (s *seat) settle(came *request) bool {
+func (s *seat) settle(ctx context.Context, c *backend.Claim) bool {
 	t := s.at
 	t.mu.Lock()
 	if s.settled {
 		t.mu.Unlock()
 		return false
 	}
-	s.settled, s.came = true, came
+	s.settled = true
+	if c != nil {
+		s.ctx, s.came, t.claims[s.i] = ctx, true, *c
+	}
 	t.away--
 	last := t.away == 0
 	t.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *seat) settle(came *request) bool {
 
 // TryAcquire is an attempt of the seat's key, by TryAcquireAll.
 func (s *seat) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
-	if !s.come(ctx, c) {
+	if !s.come(ctx, &c) {
 		return s.Backend.TryAcquire(ctx, c)
 	}
 	return s.grant, s.err
@@ -104,7 +105,7 @@ func (s *seat) Release(ctx context.Context, c backend.Claim) (backend.Released, 
 	if !c.NoneInFlight || c.Save != nil || c.NotBefore != 0 { // safeguard: all-leaves
 		s.leave()
 	}
-	if !s.come(ctx, c) || !s.released && s.err == nil { // safeguard: all-not-released
+	if !s.come(ctx, &c) || !s.released && s.err == nil { // safeguard: all-not-released
 		return s.Backend.Release(ctx, c)
 	}
 	return backend.Released{}, s.err
@@ -119,9 +120,7 @@ func (s *seat) Release(ctx context.Context, c backend.Claim) (backend.Released, 
 // unsure, and withdrawn with a tombstone.
 func acquireTogether(t *together) {
 	n := 0
-	var claims []backend.Claim
-	for n < len(t.seats) && t.seats[n].came != nil {
-		claims = append(claims, t.seats[n].came.claim)
+	for n < len(t.seats) && t.seats[n].came {
 		n++
 	}
 	tell(t.seats[n:], errNotAsked) // safeguard: all-behind
@@ -129,7 +128,7 @@ func acquireTogether(t *together) {
 		tell(t.seats[:n], errors.ErrUnsupported)
 		return
 	}
-	grants, err := t.store.TryAcquireAll(t.seats[0].came.ctx, claims)
+	grants, err := t.store.TryAcquireAll(t.seats[0].ctx, t.claims[:n])
 	if err != nil {
 		tell(t.seats[:n], err)
 		return
@@ -139,7 +138,7 @@ func acquireTogether(t *together) {
 	}
 	if rest := t.seats[len(grants):n]; len(rest) > 0 {
 		first := &rest[0]
-		if first.grant, first.err = t.store.TryAcquire(first.came.ctx, first.came.claim); first.err == nil {
+		if first.grant, first.err = t.store.TryAcquire(first.ctx, t.claims[first.i]); first.err == nil {
 			tell(rest[1:], errors.ErrUnsupported)
 		} else {
 			tell(rest[1:], errNotAsked)
@@ -156,16 +155,16 @@ func tell(seats []seat, err error) {
 
 // releaseTogether sends the releases of all keys that somebody came for.
 func releaseTogether(t *together) {
-	var claims []backend.Claim
 	var of []*seat
+	claims := t.claims[:0]
 	for i := range t.seats {
-		if s := &t.seats[i]; s.came != nil {
-			claims, of = append(claims, s.came.claim), append(of, s)
+		if s := &t.seats[i]; s.came {
+			claims, of = append(claims, t.claims[i]), append(of, s)
 		}
 	}
 	released, err := []bool(nil), errors.ErrUnsupported
 	if len(of) > 1 {
-		released, err = t.store.TryReleaseAll(of[0].came.ctx, claims)
+		released, err = t.store.TryReleaseAll(of[0].ctx, claims)
 	}
 	for i, s := range of {
 		s.err = err

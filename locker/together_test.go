@@ -252,7 +252,9 @@ func TestAllIsCancelledInItsRequest(t *testing.T) {
 }
 
 // A router is a Locker that has a Client for each key, on a store of its own.
-type router struct{ of map[string]*locker.Client[struct{}] }
+type router struct {
+	of map[string]*locker.Client[struct{}]
+}
 
 func (r router) Lock(ctx context.Context, key string, opts ...locker.Option) (*locker.Guard[struct{}], error) {
 	return r.of[key].Lock(ctx, key, opts...)
