@@ -39,18 +39,27 @@ var tryAllRules = []rule{
 	},
 }
 
-// tryAll asks for claims together, and says which of them were granted. It reports false where each has to be asked
-// for by itself, and where there was no answer: then it has done that.
+// oneByOne reports whether the store has no request for many keys: then there is nothing to see.
+func (e *env) oneByOne(b backend.Backend) bool {
+	_, err := b.TryAcquireAll(e.ctx, nil)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
+	e.Log("each claim has to be asked for by itself: ", err)
+	return true
+}
+
+// tryAll asks for claims together, and says which of them were granted. It reports false where there was no answer:
+// then it has asked for each by itself, up to the first that was refused.
 func (e *env) tryAll(b backend.Backend, claims ...backend.Claim) ([]backend.Grant, bool) {
 	e.Helper()
 	for _, c := range claims {
 		e.forget(b, c)
 	}
 	grants, err := b.TryAcquireAll(e.ctx, claims)
-	unsupported := errors.Is(err, errors.ErrUnsupported)
 	switch {
-	case unsupported, slowness > 1.5 && !e.h.Bubble && !answer(err):
-		e.Log("each claim has to be asked for by itself: ", err)
+	case slowness > 1.5 && !e.h.Bubble && !answer(err):
+		e.Log("each claim is asked for by itself: ", err)
 		for i := range claims {
 			var g backend.Grant
 			if err := e.answered(func() (err error) { g, err = b.TryAcquire(e.ctx, claims[i]); return err }); err != nil {
@@ -65,8 +74,8 @@ func (e *env) tryAll(b backend.Backend, claims ...backend.Claim) ([]backend.Gran
 	return grants, true
 }
 
-// tryReleaseAll releases claims together, and then those by themselves that were not. It says which were, and
-// reports false where none can be, or where there was no answer.
+// tryReleaseAll releases claims together, and says which were. It reports false where there was no answer: then it has
+// released each by itself.
 func (e *env) tryReleaseAll(b backend.Backend, claims ...backend.Claim) ([]bool, bool) {
 	e.Helper()
 	claims = slices.Clone(claims)
@@ -75,8 +84,8 @@ func (e *env) tryReleaseAll(b backend.Backend, claims ...backend.Claim) ([]bool,
 	}
 	released, err := b.TryReleaseAll(e.ctx, claims)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported), slowness > 1.5 && !e.h.Bubble && !answer(err):
-		e.Log("each claim has to be released by itself: ", err)
+	case slowness > 1.5 && !e.h.Bubble && !answer(err):
+		e.Log("each claim is released by itself: ", err)
 		for i := range claims {
 			_ = e.answered(func() error { _, err := b.Release(e.ctx, claims[i]); return err })
 		}
@@ -99,6 +108,9 @@ func (e *env) claims(name string, n int) []backend.Claim {
 // covers: B1, C1, C3
 func tryAllFree(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	claims := e.claims("k", 5)
 	claims[4].Reserve = 3
 	var before uint64
@@ -108,7 +120,8 @@ func tryAllFree(e *env) {
 			e.Fatalf("TryAcquireAll of free keys = %+v", grants)
 		}
 		for i, c := range claims {
-			if held := e.held(b, e.claim(c.Key)); held.Token != grants[i].Token+uint64(max(grants[i].Reserved, 1))-1 {
+			first, last := grants[i].Token, grants[i].Token+uint64(max(grants[i].Reserved, 1))-1
+			if held := e.held(b, e.claim(c.Key)); held.Token != 0 && (held.Token < first || held.Token > last) {
 				e.Errorf("%s is held with token %d, and %+v was granted", short(c.Key), held.Token, grants[i])
 			}
 			if again := e.acquire(a, c); again.Token != grants[i].Token || again.Reserved > max(c.Reserve, 1) {
@@ -135,6 +148,9 @@ func tryAllFree(e *env) {
 // covers: B1, D3
 func tryAllFirst(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	for at := range 3 {
 		claims := e.claims(fmt.Sprint(at, "-"), 3)
 		holder := e.claim(claims[at].Key)
@@ -149,7 +165,7 @@ func tryAllFirst(e *env) {
 		if err := b.Renew(e.ctx, holder); err != nil {
 			e.Errorf("Renew of who held before = %v", err)
 		}
-		if found := e.held(a, claims[at]); e.caps.Fencing && found.Token != held.Token {
+		if found := e.held(a, claims[at]); found.Token != 0 && found.Token != held.Token {
 			e.Errorf("token %d is held, want %d", found.Token, held.Token)
 		}
 		want := []bool{true, true, true}
@@ -169,6 +185,9 @@ func tryAllFirst(e *env) {
 // covers: A4, C9
 func tryAllLate(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	claims := e.claims("k", 2)
 	if _, err := a.Release(e.ctx, claims[0]); !errors.Is(err, backend.ErrLost) { // with a tombstone
 		e.Fatalf("Release of what never held = %v", err)
@@ -193,6 +212,9 @@ func tryAllLate(e *env) {
 // covers: C1, C2
 func tryAllOwn(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	mine, theirs, lapsed := e.claim(e.key("mine")), e.claim(e.key("theirs")), e.brief(e.key("lapsed"))
 	for _, c := range []backend.Claim{mine, lapsed} {
 		e.acquire(a, c)
@@ -220,6 +242,9 @@ func tryAllOwn(e *env) {
 // covers: W5, W7
 func tryAllWaited(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	claims := e.claims("k", 2)
 	for _, c := range claims {
 		e.acquire(a, c)
@@ -231,9 +256,6 @@ func tryAllWaited(e *env) {
 		together[i].NoneInFlight = true
 	}
 	released, err := a.TryReleaseAll(e.ctx, together)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return
-	}
 	if want := []bool{false, true}; err != nil || !slices.Equal(released, want) {
 		e.Fatalf("TryReleaseAll with a waiter behind the first = %v, %v, want %v", released, err, want)
 	}
@@ -252,6 +274,9 @@ func tryAllWaited(e *env) {
 // covers: W1
 func tryAllWakes(e *env) {
 	a, b := e.open(), e.open()
+	if e.oneByOne(a) {
+		return
+	}
 	claims := e.claims("k", 2)
 	for _, c := range claims {
 		e.acquire(a, c)
