@@ -69,16 +69,16 @@ func (c *Client[T]) lockEarly(ctx context.Context, keys []string, opts []Option,
 	}
 	got := 0
 	for some := range slices.Chunk(all, maxWorkers) {
-		t := newTogether(c.core.b, len(some), acquireTogether)
+		b := newBatch(c.core.b, len(some), sendAttempts)
 		first := got
 		atOnce(len(some), func(i int) {
 			at, under := first+i, ctx
 			if at > 0 {
 				under = all[at-1].next
 			}
-			defer t.seats[i].leave()
+			defer b.parts[i].leave()
 			one := o
-			one.store = &t.seats[i]
+			one.store = &b.parts[i]
 			one.waitLimit = leftOf(o.waitLimit, began) // safeguard: all-in-its-limit
 			some[i].guard = c.tryEarly(under, keys[at], &one)
 		})
@@ -133,21 +133,21 @@ func (c *Client[T]) giveBack(all []early[T]) {
 	}
 }
 
-// unlockTogether unlocks holds, all at once, by unlock with a seat in the place of the store; and those of another
+// unlockTogether unlocks holds, all at once, by unlock with a part of a batch in the place of the store; and those of another
 // Client than the first, which a Locker of the user's may have, without.
 func unlockTogether(holds []*hold, unlock func(i int, store backend.Backend)) {
 	for first := 0; first < len(holds); first += maxWorkers {
 		c := holds[first].lease.core
-		t := newTogether(c.b, min(len(holds)-first, maxWorkers), releaseTogether)
-		atOnce(len(t.seats), func(i int) {
-			s := &t.seats[i]
-			defer s.leave()
+		b := newBatch(c.b, min(len(holds)-first, maxWorkers), sendReleases)
+		atOnce(len(b.parts), func(i int) {
+			p := &b.parts[i]
+			defer p.leave()
 			if holds[first+i].lease.core != c { // safeguard: all-own-store
-				s.leave()
+				p.leave()
 				unlock(first+i, nil)
 				return
 			}
-			unlock(first+i, s)
+			unlock(first+i, p)
 		})
 	}
 }
@@ -165,7 +165,7 @@ func atOnce(n int, f func(i int)) {
 	var others sync.WaitGroup
 	for i := range n - 1 {
 		others.Go(func() {
-			roomOnStack()
+			growStack()
 			f(i)
 		})
 	}
@@ -175,11 +175,11 @@ func atOnce(n int, f func(i int)) {
 	others.Wait()
 }
 
-// roomOnStack has the stack of a new goroutine grow once, while nothing is on it, to what a lock and an unlock need: else
+// growStack has the stack of a new goroutine grow once, while nothing is on it, to what a lock and an unlock need: else
 // it grows twice, and each time all frames are looked at, which is a third of what many keys at once cost.
 //
 //go:noinline
-func roomOnStack() {
+func growStack() {
 	var room [6 << 10]byte
 	runtime.KeepAlive(&room)
 }

@@ -103,6 +103,7 @@ func (h *hold) unlock(how way, store backend.Backend) error {
 		}
 		done := h.done
 		l.mu.Unlock()
+		leave(store)
 		<-done
 		return h.outcome
 	}

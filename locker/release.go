@@ -58,7 +58,7 @@ var errReleasedBefore = errors.New("the lease is over, and a release before was 
 // writes only if it ends a hold by it; so what a holder saves that was lost is refused however late
 // it comes (TestUnlockOfATakenLockSaysSo, TestStoreSaveThatComesTooLate, backendtest release).
 //
-// The first request is made by store, if that is not nil: then All has others beside it, see together.
+// The first request is made by store, if that is not nil: then All has others beside it, see batch.
 // Nearly every release is answered at once, and the backend bounds each request: so the first has
 // a ctx that never ends, unless a timeout is configured that may be shorter.
 func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.Backend, info Hold) (err error) {

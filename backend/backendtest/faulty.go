@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -167,12 +168,12 @@ func (f *FaultyBackend) TryReleaseAll(ctx context.Context, claims []backend.Clai
 	return firstOfAll(ctx, f, "TryReleaseAll", claims, f.Backend.TryReleaseAll)
 }
 
-// firstOfAll makes a request about claims, without a network if there are none.
+// firstOfAll makes a request about claims, without a network if there are none or the store has no such request.
 func firstOfAll[T any](
 	ctx context.Context, f *FaultyBackend, verb string, claims []backend.Claim, send func(context.Context, []backend.Claim) (T, error),
 ) (T, error) {
-	if len(claims) == 0 {
-		return send(ctx, claims)
+	if none, err := send(ctx, nil); len(claims) == 0 || errors.Is(err, errors.ErrUnsupported) {
+		return none, err
 	}
 	return firstOf(ctx, f, verb, claims[0], func(ctx context.Context) (T, error) { return send(ctx, claims) })
 }

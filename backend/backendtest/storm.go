@@ -112,9 +112,14 @@ func (s *storm) config(client uint64) locker.Config {
 // work is what one worker does. Its choices are its own, and depend on the seed alone.
 func (s *storm) work(worker int) {
 	r, weights := rand.New(rand.NewPCG(s.seed, uint64(1000+worker))), rand.New(rand.NewPCG(s.seed, uint64(2000+worker)))
+	many := rand.New(rand.NewPCG(s.seed, uint64(3000+worker)))
 	l := s.lockers[worker%stormClients]
 	time.Sleep(fraction(r, s.ttl/4))
 	for round := range stormRounds {
+		if many.IntN(4) == 0 {
+			s.lockAll(many, worker, l)
+			continue
+		}
 		key, own := s.keys[r.IntN(len(s.keys))], false
 		if r.IntN(5) == 0 {
 			key, own = s.key(fmt.Sprintf("own-%d-%d", worker, round)), true // nobody else asks for it, ever
@@ -133,6 +138,30 @@ func (s *storm) work(worker int) {
 			continue
 		}
 		s.hold(r, worker, weight, g)
+	}
+}
+
+// lockAll locks all keys at once, and unlocks them so, or each by itself.
+func (s *storm) lockAll(r *rand.Rand, worker int, l *locker.Client[struct{}]) {
+	all, err := locker.All(s.ctx, l, s.keys, locker.WaitLimit(fraction(r, 20*s.ttl)))
+	if err != nil {
+		if !errors.Is(err, locker.ErrNotAcquired) {
+			s.Errorf("All = %v, want an error that is ErrNotAcquired", err)
+		}
+		return
+	}
+	together := r.IntN(2) == 0
+	seed := r.Uint64()
+	parallel(len(s.keys), func(i int) {
+		g := all.Guard(s.keys[i])
+		unlock := g.Unlock
+		if together {
+			unlock = func() error { return nil }
+		}
+		s.use(rand.New(rand.NewPCG(seed, uint64(i))), worker, everybody, g, unlock)
+	})
+	if err := all.Unlock(); backend.Refused(err) {
+		s.Errorf("Unlock of all = %v, which no fault explains", err)
 	}
 }
 
@@ -167,6 +196,11 @@ func (s *storm) excuse(err error, own bool) {
 // hold works under a guard for a while, sometimes for longer than the lease, and records what it
 // believed.
 func (s *storm) hold(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}]) {
+	s.use(r, worker, weight, g, g.Unlock)
+}
+
+// use is hold with another end.
+func (s *storm) use(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}], unlock func() error) {
 	event := history.Event{
 		Worker: fmt.Sprint(worker), Key: g.Hold().Key, Token: g.Hold().Token, Start: time.Since(s.start), Weight: weight,
 	}
@@ -182,7 +216,7 @@ func (s *storm) hold(r *rand.Rand, worker, weight int, g *locker.Guard[struct{}]
 	}
 	until := g.Until()
 	event.End = min(time.Since(s.start), until.Sub(s.start))
-	err := g.Unlock()
+	err := unlock()
 	s.log.Add(event)
 	s.mu.Lock()
 	s.holds++

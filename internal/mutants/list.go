@@ -238,6 +238,7 @@ var redis = []mutant{
 	{Name: "locker: a grant of many goes to another's claim", At: "all-own-grant", Find: `= (\w+)\[(\w+)\]`, Put: "= $1[len($1)-1-$2]", Test: "./locker AllIsOne"},
 	{Name: "locker: what was not released with others is", At: "all-not-released", Find: ` \|\| .* \{`, Put: " {", Test: "./locker AllUnlocksWhatIsLost"},
 	{Name: "locker: All releases at one of several stores", At: "all-own-store", Find: condition, Put: never, Test: "./locker AllUnlocksAtEach"},
+	{Name: "locker: two who unlock the same keys wait for each other", At: "all-unlocked-twice", Find: statement, Put: skipped, Test: "./locker AllIsUnlockedTwice"},
 	{Name: "locker: who goes with others leaves no tombstone", At: "all-leaves", Find: condition, Put: never, Test: "./locker AllLeaves"},
 	{
 		Name: "lua: what another holds is taken with others", At: "try-all-free", Find: `if not (\w+) then .* end`, Put: "$1 = $1 or 0",

@@ -28,7 +28,7 @@ lock.go
 cohort.go
 hold.go
 wait.go
-together.go
+batch.go
 deadlock.go heartbeat.go
 renewal.go
 lease.go

@@ -66,6 +66,9 @@ func DecodeTryAcquireAll(reply any, claims []backend.Claim) ([]backend.Grant, er
 	if code != codeOK {
 		return nil, no(r, code, reply)
 	}
+	if _, alone := reply.(int64); alone { // which would say that nothing was granted
+		return nil, unexpected(reply)
+	}
 	told := elements{r: r}
 	grants := make([]backend.Grant, 0, len(claims))
 	for i := range r[1:] {

@@ -291,7 +291,7 @@ func TestDecodeTryAll(t *testing.T) {
 	for name, reply := range map[string]any{
 		"nothing": nil, "not an array": "OK", "empty": []any{}, "another code": []any{int64(2), int64(7), int64(1)},
 		"too many": []any{int64(1), int64(1), int64(1), int64(1)}, "a text": []any{int64(1), "7", int64(1)},
-		"negative": []any{int64(1), int64(-1), int64(1)}, "a number": int64(9),
+		"negative": []any{int64(1), int64(-1), int64(1)}, "a number": int64(9), "a code alone": int64(1),
 	} {
 		if grants, err := DecodeTryAcquireAll(reply, claims); backend.AnswerOf(err) != backend.Unknown || len(grants) != 0 {
 			t.Errorf("%s: granted %+v, %v", name, grants, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -373,5 +374,26 @@ func TestAllLeavesTombstones(t *testing.T) {
 			wantHeld(t, b, key, false)
 		}
 		_ = other.Shutdown(t.Context())
+	})
+}
+
+// Two who unlock the same keys at once wait for each other's requests, and not for each other.
+func TestAllIsUnlockedTwiceAtOnce(t *testing.T) {
+	b := many()
+	bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		for range 50 {
+			all, err := locker.All(t.Context(), l, keysOf(40))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var both sync.WaitGroup
+			for range 4 {
+				both.Go(func() { wantErr(t, all.Unlock(), nil) })
+			}
+			both.Wait()
+			for _, key := range all.Keys() {
+				wantHeld(t, b, key, false)
+			}
+		}
 	})
 }
