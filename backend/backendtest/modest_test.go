@@ -20,6 +20,14 @@ func (m modest) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant,
 	return g, err
 }
 
+func (m modest) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]backend.Grant, error) {
+	grants, err := m.Backend.TryAcquireAll(ctx, claims)
+	for i := range grants {
+		grants[i].Token = 0
+	}
+	return grants, err
+}
+
 func (modest) Watch(context.Context, backend.Claim) (<-chan backend.Wake, error) {
 	return nil, errors.ErrUnsupported
 }
