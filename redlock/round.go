@@ -85,18 +85,19 @@ func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) 
 	return r
 }
 
-// askable returns which nodes a round goes to: those that are healthy. If those of them that may
-// hold cannot be a majority, but together with the others they can, it goes to all. Every node may
-// come to hold by an acquire. The caller has mu.
+// askable returns which nodes a round goes to: those that are healthy. If those of them that hold, as far as
+// is known, are no majority, but with all that may hold they can be, it goes to all. Every node may come to hold by an
+// acquire. The caller has mu.
 func (c *claim) askable(v verb) []bool {
 	ask, healthy, all := c.red.healthy(), 0, 0
 	for i := range c.shares {
 		s := &c.shares[i]
-		if v == acquire || !c.complete || s.busy || !s.absent() || s.gone {
+		holds := v == acquire || !c.complete || s.holds || s.gone
+		if holds || s.busy || s.inFlight {
 			all++
-			if ask[i] {
-				healthy++
-			}
+		}
+		if holds && ask[i] { // safeguard: enough-that-hold
+			healthy++
 		}
 	}
 	if healthy < c.red.quorum && all >= c.red.quorum {
@@ -196,7 +197,7 @@ func (r *round) decide() {
 			r.c.withdrawAll()
 		}
 	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
-		r.end(r.inconclusive()) // and no answer to come makes it another
+		r.end(r.undecided()) // and no answer to come makes it another
 	}
 }
 
@@ -249,6 +250,16 @@ func (r *round) decideAcquire() {
 		r.end(why)
 		c.withdrawAll()
 	}
+}
+
+// undecided is the error of a round in which no majority said yes, or no. A release never says so that it was not
+// made: a node that has not confirmed it is told again behind the caller, and says to a repeat that it does not hold.
+func (r *round) undecided() error {
+	err := r.inconclusive()
+	if r.verb == release && errors.Is(err, backend.ErrUnavailable) { // safeguard: release-is-owed
+		return r.failed()
+	}
+	return err
 }
 
 func (r *round) end(err error) {

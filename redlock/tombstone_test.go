@@ -331,6 +331,50 @@ func TestReleaseNeedsABusyNode(t *testing.T) {
 	})
 }
 
+// So it is beside a node whose grant is still to come: that may turn out to be a refusal.
+// covers: Q14
+func TestReleaseNeedsABusyNodeBesideAnAttempt(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		late, busy, c := q.peers[0], q.peers[1], claim("k")
+		if _, err := late.Backend.TryAcquire(q.Context(), claim("k")); err != nil {
+			q.Fatal(err)
+		}
+		late.set(func() { late.slow = 40 * time.Millisecond })
+		q.acquire(c)
+		synctest.Wait()
+		late.set(func() { late.slow = 0 })
+		busy.set(func() { busy.slow = 50 * time.Millisecond })
+		for range 40 { // its backlog
+			go func() { _, _ = q.TryAcquire(q.Context(), claim("other")) }()
+		}
+		synctest.Wait()
+		q.release(c)
+	})
+}
+
+// A node that refuses a release is told again behind the caller. So nobody knows whether a release that had no
+// majority is yet to be executed: that it does not hold, said to a repeat, is no loss.
+// covers: Q14, C4
+func TestReleaseThatIsOwedIsUnknown(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		refuses, lapsed, c := q.peers[0], q.peers[2], claim("k")
+		q.acquire(c)
+		synctest.Wait()
+		if err := storetest.Release(q.Context(), lapsed.Backend, c); err != nil {
+			q.Fatal(err)
+		}
+		refuses.set(func() { refuses.refuse = true })
+		if _, err := q.Release(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+			q.Errorf("Release beside a node that refuses it = %v, want an unknown answer", err)
+		}
+		refuses.set(func() { refuses.refuse = false })
+		time.Sleep(5 * time.Second)
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("%d holds left 5s after the node serves again", n)
+		}
+	})
+}
+
 // A quorum has no line, so readers would keep a writer out for as long as they come: it does not
 // take any.
 // covers: Q13

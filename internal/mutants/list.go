@@ -332,6 +332,14 @@ var quorum = []mutant{
 	},
 	{Name: "a minority can renew", At: "majority-renews", Find: `case (__) >= __:`, Put: "case $1 > 0:", Test: "./redlock RenewByMajority"},
 	{
+		Name: "a node is not needed for a release beside one that may not hold", At: "enough-that-hold", Find: `__ && `, Put: "",
+		Test: "./redlock ReleaseNeedsABusyNodeBesideAnAttempt",
+	},
+	{
+		Name: "a release that a quorum's node is told again was not made", At: "release-is-owed", Find: condition, Put: never,
+		Test: "./redlock ReleaseThatIsOwedIsUnknown",
+	},
+	{
 		Name: "who did not answer said no", At: "vote-unknown", Find: `backend\.No:`, Put: "backend.No, backend.Unknown:",
 		Test: "./redlock MajorityDown",
 	},
