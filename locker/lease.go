@@ -103,16 +103,17 @@ type endHook func(cause error, claim *backend.Claim) error
 type lease struct {
 	core  *core
 	claim backend.Claim
-	info  Hold // key, class and mode, for the observer, and what the next hold took over
+	info  Hold // key, class and mode, for the observer; never changes
 
 	cohort sharer // nil without one
 
 	// In a cohort, guarded by its mutex; without one, only its hold uses them.
-	token   uint64 // the present hold's
-	spare   int    // how many tokens above that belong to the grant: one for each time it is handed on
-	passes  int    // how often it was handed on
-	granted instant
-	waiter  *waiter // that got the lease for the present hold; nil for the first
+	token    uint64 // the present hold's
+	spare    int    // how many tokens above that belong to the grant: one for each time it is handed on
+	passes   int    // how often it was handed on
+	tookOver uint64 // by the present hold, see Hold.TookOver
+	granted  instant
+	waiter   *waiter // that got the lease for the present hold; nil for the first
 
 	stored []byte // what was stored when the lease was granted, for a Store
 
@@ -458,7 +459,7 @@ func (c *core) observeLease(ctx context.Context, kind string, l *lease) {
 	granted := Lease{Claim: l.claim.Meta}
 	if kind == EventGrant {
 		granted.Until = c.toTime(l.deadline())
-		granted.Token, granted.Passes, granted.TookOver = l.token, l.passes, l.info.TookOver
+		granted.Token, granted.Passes, granted.TookOver = l.token, l.passes, l.tookOver
 	}
 	c.events.Event(ctx, Event{Kind: kind, Lease: granted})
 }

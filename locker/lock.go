@@ -51,7 +51,7 @@ func (c *core) acquire(ctx context.Context, op, key string, o *call, g *handle) 
 		end(info, err)
 		return err
 	}
-	info.Token, info.StoreKey, info.TookOver = l.token, l.claim.Key, cmp.Or(l.info.TookOver, o.tookOver)
+	info.Token, info.StoreKey, info.TookOver = l.token, l.claim.Key, cmp.Or(l.tookOver, o.tookOver)
 	if c.events != nil {
 		c.observeLease(ctx, EventGrant, l)
 	}

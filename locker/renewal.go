@@ -34,7 +34,7 @@ func (w *wait) leaseOf(g backend.Grant, until, now instant) *lease {
 	}
 	l.core, l.claim, l.info, l.finish, l.cohort = c, w.claim, w.info, w.finish, w.cohort
 	l.token, l.spare, l.granted, l.until = g.Token, max(g.Reserved-1, 0), now, until
-	l.info.TookOver = g.TookOver
+	l.tookOver = g.TookOver
 	l.claim.NoneInFlight = !w.unsure // all that follows names this claim: its release says whether a tombstone is needed
 	l.claim.Before, l.queued = w.before, w.refToken != 0
 	l.claim.Load, l.claim.NotBefore, l.claim.Awaited, l.stored = false, 0, 0, g.State // what a claim asks for it asks once

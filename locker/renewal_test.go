@@ -217,3 +217,52 @@ func TestWatchedLeasesAreBounded(t *testing.T) {
 		_ = store.Close()
 	})
 }
+
+// A renewal that begins while an Unlock is at work reads nothing of the lease that handing it on writes. It shows
+// under the race detector alone.
+func TestRenewalBesideAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renews atomic.Int64
+		b := &turnBackend{Backend: membackend.New()}
+		b.renew = func(ctx context.Context, c backend.Claim) error {
+			renews.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		l, err := New(b, Bare, Config{TTL: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan error, 1)
+		go func() {
+			g, err := l.Lock(t.Context(), "k")
+			if err == nil {
+				err = g.Unlock()
+			}
+			next <- err
+		}()
+		synctest.Wait() // it waits
+		if err := g.h.atEnd(func(_ error, claim *backend.Claim) error {
+			if claim != nil { // the lease is about to be handed on
+				time.Sleep(1100 * time.Millisecond)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Unlock(); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+		if err := <-next; err != nil {
+			t.Errorf("the next one: %v", err)
+		}
+		if renews.Load() == 0 {
+			t.Error("no renewal was under way")
+		}
+		_ = l.Shutdown(context.Background())
+	})
+}
