@@ -127,10 +127,12 @@ func (a *attempt) next(ctx context.Context, q *queue) (result, error) {
 //
 // Safety: at the write's revision nobody holds and nobody waits. From then on its own entry keeps
 // out all who must be.
-func (a *attempt) takeFree(ctx context.Context) (result, error) {
-	p := a.paths
-	empty := p.unchanged(0) // safeguard: etcd-queue-empty
-	return a.write(ctx, write{guards: empty, key: p.entry(a.c, a.local.slot), ttl: a.c.TTL})
+func (a *attempt) takeFree(ctx context.Context) (result, error) { return a.write(ctx, a.ifFree()) }
+
+// ifFree is the write of takeFree.
+func (a *attempt) ifFree() write {
+	empty := a.paths.unchanged(0) // safeguard: etcd-queue-empty
+	return write{guards: empty, key: a.paths.entry(a.c, a.local.slot), ttl: a.c.TTL}
 }
 
 // join creates the entry of a claim that fits into the queue as it was read, if nothing was
@@ -364,6 +366,11 @@ type write struct {
 	waits   bool          // the entry is not known to hold
 	also    []clientv3.Op // made with it
 	read    bool          // read the queue after the write: that decides then, not the write
+
+	// By ready: the lease of the entry, its value, and what the transaction does.
+	on     *lease
+	record record
+	then   []clientv3.Op
 }
 
 // A result is what one transaction of an attempt came to.
@@ -390,44 +397,68 @@ func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	return w
 }
 
-// write makes the transaction: the entry, or else a read of the queue and of the claim's
-// tombstone. No entry is ever created for a claim that was released.
-func (a *attempt) write(ctx context.Context, w write) (result, error) {
+// ready makes out of w what its transaction compares and does: no entry is ever created for a claim that was
+// released.
+func (a *attempt) ready(ctx context.Context, w *write) (err error) {
 	b, p := a.b, a.paths
-	on, err := b.leasesFor(ctx, &w)
-	if err != nil {
-		return result{}, err
+	if w.on, err = b.leasesFor(ctx, w); err != nil {
+		return err
 	}
-	record := record{
+	w.record = record{
 		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least, Held: !w.waits, Meta: a.c.Meta,
 	}
 	b.mu.Lock()
-	record.Lease, record.Term = int64(on.ttl/time.Second), on.term
-	b.keep(on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
+	w.record.Lease, w.record.Term = int64(w.on.ttl/time.Second), w.on.term
+	b.keep(w.on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
 	b.mu.Unlock()
 	if w.over != nil {
-		record.Created = w.over.created
+		w.record.Created = w.over.created
 	}
-	value, err := json.Marshal(record)
+	value, err := json.Marshal(w.record)
 	if err != nil {
-		return result{}, &backend.InvalidError{Field: "meta", Reason: err.Error()}
+		return &backend.InvalidError{Field: "meta", Reason: err.Error()}
 	}
 	if w.over == nil {
 		w.guards = append(w.guards, absent(p.tombstone(a.c))) // safeguard: etcd-tombstone
 	}
-	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}, p.reads()...)
-	if a.heeds(w) {
-		w.guards = append(w.guards, a.asSeen()...)
-		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()), clientv3.OpGet(p.ran()))
-	}
-	put := clientv3.OpPut(w.key, "", clientv3.WithLease(on.id))
+	put := clientv3.OpPut(w.key, "", clientv3.WithLease(w.on.id))
 	put.WithValueBytes(value)
 	if w.shadow != nil {
 		shadow := clientv3.OpPut(p.shadow(w.key), "", clientv3.WithLease(w.shadow.id))
 		shadow.WithValueBytes(value)
 		w.also = append(w.also, shadow) // safeguard: etcd-shadow
 	}
-	then := append([]clientv3.Op{put}, w.also...)
+	w.then = append([]clientv3.Op{put}, w.also...)
+	return nil
+}
+
+// settled notes what became of w's transaction. Without a lease that it needs, nothing was written.
+func (a *attempt) settled(w *write, reply *clientv3.TxnResponse, resent bool, err error) {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	if isNoLease(err) {
+		for _, l := range []*lease{w.on, w.counter, w.shadow} { // it is not said which
+			if l != nil {
+				l.gone = true
+			}
+		}
+	}
+	a.local.wrote(w, err == nil && reply.Succeeded, resent || err != nil && !isNoLease(err))
+}
+
+// write makes the transaction: the entry, or else a read of the queue and of the claim's
+// tombstone.
+func (a *attempt) write(ctx context.Context, w write) (result, error) {
+	b, p := a.b, a.paths
+	if err := a.ready(ctx, &w); err != nil {
+		return result{}, err
+	}
+	otherwise := append([]clientv3.Op{clientv3.OpGet(p.tombstone(a.c), clientv3.WithKeysOnly())}, p.reads()...)
+	if a.heeds(w) {
+		w.guards = append(w.guards, a.asSeen()...)
+		otherwise = slices.Insert(otherwise, 1, clientv3.OpGet(p.early()), clientv3.OpGet(p.ran()))
+	}
+	then := w.then
 	if a.c.Load {
 		then = append(then, clientv3.OpGet(p.state()))
 	}
@@ -435,56 +466,50 @@ func (a *attempt) write(ctx context.Context, w write) (result, error) {
 		then = append(then, p.reads()...)
 	}
 	reply, resent, err := b.commit(ctx, w.guards, then, otherwise)
-	made := err == nil && reply.Succeeded
-	b.mu.Lock()
-	if isNoLease(err) {
-		for _, l := range []*lease{on, w.counter, w.shadow} { // it is not said which
-			if l != nil {
-				l.gone = true
-			}
-		}
-	}
-	a.local.wrote(w, on, made, resent || err != nil && !isNoLease(err))
-	b.mu.Unlock()
+	a.settled(&w, reply, resent, err)
 	switch {
 	case isNoLease(err): // nothing was written
 		return result{queue: &queue{}}, nil
 	case err != nil:
 		return result{}, err
 	}
-	return a.wrote(ctx, w, on, record, reply)
+	return a.wrote(ctx, &w, reply)
 }
 
-// wrote reads the reply to a write's transaction, with the record and the lease that it would have
-// written.
-func (a *attempt) wrote(ctx context.Context, w write, on *lease, record record, reply *clientv3.TxnResponse) (result, error) {
+// wrote reads the reply to a write's transaction.
+func (a *attempt) wrote(ctx context.Context, w *write, reply *clientv3.TxnResponse) (result, error) {
 	b, p, made := a.b, a.paths, reply.Succeeded
 	switch {
 	case !made && reply.Responses[0].GetResponseRange().Count > 0:
 		return result{}, fmt.Errorf("%w: it was released before", backend.ErrLost)
-	case !made && a.heeds(w):
+	case !made && a.heeds(*w):
 		err := a.tooEarly(ctx, reply.Responses[1].GetResponseRange().Kvs, reply.Responses[2].GetResponseRange().Kvs)
 		if err != nil {
 			return result{}, err
 		}
 	}
-	r := result{written: made, revision: reply.Header.Revision, lease: on}
+	r := result{written: made, revision: reply.Header.Revision, lease: w.on}
 	if made && a.c.Load { // as of the write's own revision, at which the claim holds if it does
-		r.state = stateIn(reply.Responses[1+len(w.also)].GetResponseRange().Kvs)
+		r.state = stateIn(reply.Responses[len(w.then)].GetResponseRange().Kvs)
 	}
 	if made && !w.read {
-		e := &entry{record: record, key: w.key, attached: int64(on.id), granted: true}
-		e.created, e.modified = r.revision, r.revision
-		e.kind, _ = p.kind(w.key)
-		if w.over != nil {
-			e.created = w.over.created
-		}
-		r.granted = e
+		r.granted = a.entered(w, r.revision)
 		return r, nil
 	}
 	var err error
 	r.queue, err = b.read(p, reply.Header, p.lastRead(reply))
 	return r, err
+}
+
+// entered is the entry, which holds, of a write that was made at a revision.
+func (a *attempt) entered(w *write, revision int64) *entry {
+	e := &entry{record: w.record, key: w.key, attached: int64(w.on.id), granted: true}
+	e.created, e.modified = revision, revision
+	e.kind, _ = a.paths.kind(w.key)
+	if w.over != nil {
+		e.created = w.over.created
+	}
+	return e
 }
 
 // stateIn is the stored state that was read, or nil. An empty value comes as nil, and is a state.

@@ -121,9 +121,10 @@ func (b *Backend) forgetEnded() {
 	}
 }
 
-// wrote notes the outcome of a write of the entry that attaches it to l: made, or pending if it
-// may have been made or may yet be. The caller has mu.
-func (lc *localClaim) wrote(w write, l *lease, made, pending bool) {
+// wrote notes the outcome of a write of the entry: made, or pending if it may have been made or may
+// yet be. The caller has mu.
+func (lc *localClaim) wrote(w *write, made, pending bool) {
+	l := w.on
 	if !made && !pending {
 		return
 	}

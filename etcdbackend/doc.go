@@ -23,9 +23,9 @@
 // # What it promises, and what not
 //
 // Mutual exclusion, first come first served, and fencing tokens that rise over all locks of the
-// cluster, as long as a majority of members keeps its disks and no member's clock runs faster than
-// the clients' by more than the locker allows for. Without a majority nothing is granted or
-// renewed, and holds end. A cluster that is restored from a snapshot counts revisions anew, and so
+// cluster (those that All takes in one write have the same), as long as a majority of members keeps
+// its disks and no member's clock runs faster than the clients' by more than the locker allows for.
+// Without a majority nothing is granted or renewed, and holds end. A cluster that is restored from a snapshot counts revisions anew, and so
 // tokens: bump the revision when restoring.
 //
 // A token is the create revision of the hold's key, shifted; see [Revision].

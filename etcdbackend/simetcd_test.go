@@ -56,6 +56,7 @@ type simEtcd struct {
 	changed chan struct{} // closed when somebody was paused, goes on or was elected, and made anew
 	watches []*simWatch
 	revoked []int64 // leases that a leader of the past has revoked early
+	many    int     // attempts for several locks that were executed
 }
 
 // simFaults are what may go wrong. The zero value is a cluster in which nothing does but by order.
@@ -354,19 +355,47 @@ func (t *simStep) read(r *pb.RangeRequest) *pb.RangeResponse {
 	return reply
 }
 
-// txn makes a transaction, or nothing of it if a lease is not there to which it attaches a key.
-func (t *simStep) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	reply := &pb.TxnResponse{Succeeded: !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !t.compare(c) })}
-	ops := r.Failure
-	if reply.Succeeded {
-		ops = r.Success
+// A simPlan is what a transaction does, by its compares: those of transactions in it, too, come before anything is
+// done.
+type simPlan struct {
+	succeeded bool
+	ops       []*pb.RequestOp
+	within    []*simPlan // of each that is a transaction
+}
+
+func (t *simStep) plan(r *pb.TxnRequest) *simPlan {
+	p := &simPlan{ops: r.Failure}
+	if p.succeeded = !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !t.compare(c) }); p.succeeded {
+		p.ops = r.Success
 	}
-	for _, op := range ops {
-		if put := op.GetRequestPut(); put != nil && put.Lease != 0 && t.s.leases[put.Lease] == nil {
-			return nil, rpctypes.ErrGRPCLeaseNotFound
+	for _, op := range p.ops {
+		if one := op.GetRequestTxn(); one != nil {
+			p.within = append(p.within, t.plan(one))
 		}
 	}
-	for _, op := range ops {
+	return p
+}
+
+// lacksLease reports whether a lease is not there to which a plan attaches a key.
+func (t *simStep) lacksLease(p *simPlan) bool {
+	return slices.ContainsFunc(p.within, t.lacksLease) || slices.ContainsFunc(p.ops, func(op *pb.RequestOp) bool {
+		lease := op.GetRequestPut().GetLease()
+		return lease != 0 && t.s.leases[lease] == nil
+	})
+}
+
+// txn makes a transaction, or nothing of it if it lacks a lease.
+func (t *simStep) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	p := t.plan(r)
+	if t.lacksLease(p) {
+		return nil, rpctypes.ErrGRPCLeaseNotFound
+	}
+	return t.execute(p), nil
+}
+
+func (t *simStep) execute(p *simPlan) *pb.TxnResponse {
+	reply := &pb.TxnResponse{Succeeded: p.succeeded}
+	for _, op := range p.ops {
 		one := &pb.ResponseOp{}
 		switch op := op.Request.(type) {
 		case *pb.RequestOp_RequestPut:
@@ -375,12 +404,15 @@ func (t *simStep) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: t.read(op.RequestRange)}
 		case *pb.RequestOp_RequestDeleteRange:
 			one.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: t.delete(op.RequestDeleteRange)}
+		case *pb.RequestOp_RequestTxn:
+			one.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: t.execute(p.within[0])}
+			p.within = p.within[1:]
 		default:
 			panic("simetcd: an operation that is not simulated")
 		}
 		reply.Responses = append(reply.Responses, one)
 	}
-	return reply, nil
+	return reply
 }
 
 // compare says whether all keys of a range compare. One that is not there has all revisions 0.
@@ -596,11 +628,16 @@ func (c *simConn) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallO
 	return reply, nil
 }
 
-func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
-	about := ""
-	for _, op := range slices.Concat(r.Success, r.Failure) {
-		about += plain(op.GetRequestPut().GetKey()) + plain(op.GetRequestDeleteRange().GetKey())
+// writtenBy names what a transaction may write.
+func writtenBy(r *pb.TxnRequest) (about string) {
+	for _, op := range slices.Concat(r.GetSuccess(), r.GetFailure()) {
+		about += plain(op.GetRequestPut().GetKey()) + plain(op.GetRequestDeleteRange().GetKey()) + writtenBy(op.GetRequestTxn())
 	}
+	return about
+}
+
+func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	about, many := writtenBy(r), slices.ContainsFunc(r.Failure, func(op *pb.RequestOp) bool { return op.GetRequestTxn() != nil })
 	var reply *pb.TxnResponse
 	var refused error
 	err := c.serve(ctx, c.dice("txn", about), func(m *simMember, _ *pb.ResponseHeader) bool {
@@ -608,6 +645,9 @@ func (c *simConn) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOptio
 		if reply, refused = t.txn(r); refused == nil {
 			t.end()
 			reply.Header = c.s.applied(m)
+		}
+		if many {
+			c.s.many++
 		}
 		return true
 	})

@@ -74,7 +74,7 @@ func simulate(t *testing.T, v simVariant) {
 		}
 	}
 	var mu sync.Mutex
-	done, bad, holds, early, began := 0, 0, 0, 0, time.Now()
+	done, bad, holds, early, many, began := 0, 0, 0, 0, 0, time.Now()
 	simEach(t, n, func(t *testing.T, seed uint64) {
 		if time.Since(began) > limit {
 			return
@@ -83,6 +83,7 @@ func simulate(t *testing.T, v simVariant) {
 		mu.Lock()
 		defer mu.Unlock()
 		done, holds, early = done+1, holds+w.holds, early+w.early
+		many += w.etcd.many
 		if len(w.found) > 0 {
 			bad++
 			if *simRates == 0 {
@@ -90,9 +91,9 @@ func simulate(t *testing.T, v simVariant) {
 			}
 		}
 	})
-	t.Logf("%d seeds, in %d of them something was found, %d holds, %d leases revoked early, %.0f seeds a second",
-		done, bad, holds, early, float64(done)/time.Since(began).Seconds())
-	if holds < 10*done || early < done && !v.late {
+	t.Logf("%d seeds, in %d of them something was found, %d holds, %d attempts for two locks, %d leases revoked early, %.0f seeds a second",
+		done, bad, holds, many, early, float64(done)/time.Since(began).Seconds())
+	if holds < 10*done || many == 0 || early < done && !v.late {
 		t.Error("so little happened that it shows nothing")
 	}
 }
@@ -295,10 +296,43 @@ func (w *simWorld) work(i int, r *rand.Rand) {
 		if long {
 			d = simPart(r, 4*simTTL)
 		}
+		if i == 4 && w.use != simPermits && r.IntN(2) == 0 {
+			w.both(p, e, d)
+			continue
+		}
 		if g, err := lock(context.Background(), key, opts...); err == nil {
 			w.hold(p, g, e, d)
 		}
 	}
+}
+
+// both locks both keys at once, and records a belief in each.
+func (w *simWorld) both(p *simProcess, e history.Event, d time.Duration) {
+	all, err := locker.All(context.Background(), p.locker, []string{"a", "b"}, locker.WaitLimit(4*simTTL))
+	if err != nil {
+		return
+	}
+	start := time.Since(w.start)
+	select {
+	case <-time.After(d):
+	case <-all.Context().Done():
+	}
+	for key, weight := range map[string]int{"a": 1, "b": w.use.capacity()} {
+		g := all.Guard(key)
+		if p.conn.killed() { // it believes for as long as it may
+			<-g.Lost()
+		}
+		e.Key, e.Weight, e.Token, e.Start = key, weight, g.Hold().Token, start
+		e.End = min(time.Since(w.start), g.Until().Sub(w.start))
+		w.log.Add(e)
+		w.note("held with the other key %v", e)
+	}
+	if err := all.Unlock(); err != nil && !errors.Is(err, locker.ErrLost) {
+		w.note("%s/%s unlocks both: %v", e.Process, e.Worker, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds += 2
 }
 
 // how draws in which mode a key is locked.

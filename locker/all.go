@@ -17,7 +17,7 @@ type Guards[T any] struct {
 }
 
 // All locks every one of keys, or none. Keys that are free are asked for at once, 64 at a time, so that ten of
-// them take as long as one; a Redis that is no Cluster takes them in one request. The first that is not free is waited for, and so on in sorted order, while those
+// them take as long as one; etcd, and a Redis that is no Cluster, take them in one request. The first that is not free is waited for, and so on in sorted order, while those
 // before it are held and none behind it is: so two calls of All cannot wait for each other. When it fails it gives
 // up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that
 // of the key that failed; no keys at all is an *[backend.InvalidError].

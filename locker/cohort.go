@@ -547,7 +547,7 @@ func (co *cohort) pass(l *lease, now instant) bool {
 		l.spare--
 	}
 	l.passes++
-	l.tookOver = 0 // safeguard: took-over-first
+	l.tookOver = 0      // safeguard: took-over-first
 	co.spare = l.waiter // whose hold is over: it has got its outcome long ago
 	co.give(co.first, l)
 	return true

@@ -403,6 +403,22 @@ var etcd = []mutant{
 		Name: "etcd: a release deletes whatever has the name", At: "etcd-same-entry", Find: statement, Put: skipped,
 		Test: "./etcdbackend LateDeletion",
 	},
+	{
+		Name: "etcd: one of two claims of a key is granted beside the other", At: "etcd-key-twice", Find: `__\[.*?\] \|\| `, Put: "",
+		Test: "./etcdbackend TestConformance$/one/try-all/late",
+	},
+	{
+		Name: "etcd: one of many is released without a look at who waits", At: "etcd-alone", Find: `:= .*`, Put: ":= []clientv3.Cmp(nil)",
+		Test: "./etcdbackend TestConformance$/one/try-all/waited",
+	},
+	{
+		Name: "etcd: many that were sent twice are not there", At: "etcd-all-resent", Find: condition, Put: never,
+		Test: "./etcdbackend ManyThatAreMadeAgain",
+	},
+	{
+		Name: "etcd: many whose release was sent twice are lost", At: "etcd-all-resent-release", Find: `case (.*):`, Put: "case $1 && false:",
+		Test: "./etcdbackend ManyThatAreMadeAgain",
+	},
 	{Name: "etcd: a hold has no shadow", At: "etcd-shadow", Find: statement, Put: skipped, Test: "./etcdbackend TestEarlyRevocation"},
 	{
 		Name: "etcd: what ended without a release is over, whoever led", At: "etcd-early-end", Find: ` && __ == __$`, Put: "",

@@ -1,0 +1,98 @@
+package etcdbackend
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func claims(t *testing.T, n int) (all []backend.Claim) {
+	t.Helper()
+	for i := range n {
+		c := claim(fmt.Sprint(key(t), i))
+		c.NoneInFlight = true
+		all = append(all, c)
+	}
+	return all
+}
+
+// Fifty free keys are one write, and so is their release.
+//
+// covers: B1
+func TestOneWriteOfMany(t *testing.T) {
+	for _, layout := range []Layout{Native, Etcdctl} {
+		t.Run(string(layout), func(t *testing.T) {
+			srv := testserver.Etcd(t)
+			var sent atomic.Int64
+			b, c := tap{before: func(req any) {
+				if _, txn := req.(*etcdserverpb.TxnRequest); txn {
+					sent.Add(1)
+				}
+			}}.through(t, srv.Addr(), Config{Layout: layout})
+			all := claims(t, b.scheme.maxTogether())
+			acquired(t, b, claim(key(t))) // the lease is there
+			before, err := c.Get(t.Context(), "any")
+			want(t, "Get", err, nil)
+			sent.Store(0)
+			grants, err := b.TryAcquireAll(t.Context(), all)
+			if err != nil || len(grants) != len(all) {
+				t.Fatalf("TryAcquireAll = %d grants, %v, want %d", len(grants), err, len(all))
+			}
+			if released, err := b.TryReleaseAll(t.Context(), all); err != nil || slices.Contains(released, false) {
+				t.Errorf("TryReleaseAll = %v, %v", released, err)
+			}
+			after, err := c.Get(t.Context(), "any")
+			if n := after.Header.Revision - before.Header.Revision; err != nil || n != 2 || sent.Load() != 2 {
+				t.Errorf("%d writes by %d transactions, %v, want 2 by 2", n, sent.Load(), err)
+			}
+			if len(b.claims) != 1 {
+				t.Errorf("%d claims are remembered, want the first", len(b.claims))
+			}
+		})
+	}
+}
+
+// A request for many that is made again, as a member did not answer, is not made: the first one was. Nobody is told
+// that there is nothing of them in etcd, or that they were lost.
+//
+// covers: B8, C2
+func TestManyThatAreMadeAgain(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var lost atomic.Bool
+	b, c := tap{lose: func(req any) bool {
+		_, txn := req.(*etcdserverpb.TxnRequest)
+		return txn && lost.CompareAndSwap(true, false)
+	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
+	c.SetEndpoints(srv.Addr(), srv.Addr()) // two members, as far as the backend knows
+	acquired(t, b, claim(key(t)))          // the lease is there
+	all := claims(t, 3)
+	lost.Store(true)
+	if grants, err := b.TryAcquireAll(t.Context(), all); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("TryAcquireAll = %v, %v, want that nobody knows", grants, err)
+	}
+	for _, held := range all {
+		held.NoneInFlight = false
+		want(t, "Release of what the first request took", storetest.Release(t.Context(), b, held), nil)
+	}
+	all = claims(t, 3)
+	if grants, err := b.TryAcquireAll(t.Context(), all); err != nil || len(grants) != len(all) {
+		t.Fatalf("TryAcquireAll = %v, %v", grants, err)
+	}
+	lost.Store(true)
+	if released, err := b.TryReleaseAll(t.Context(), all); lost.Load() || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("TryReleaseAll = %v, %v, want that nobody knows", released, err)
+	}
+	reply, err := c.Get(t.Context(), b.scheme.paths(all[0].Key).queue, clientv3.WithPrefix())
+	if err != nil || reply.Count > 0 {
+		t.Errorf("%d keys of a lock are left, %v", reply.Count, err)
+	}
+}
