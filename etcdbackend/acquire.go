@@ -278,7 +278,7 @@ func (a *attempt) wait(ctx context.Context, q *queue, own *entry) (result, error
 	case errors.Is(err, backend.ErrLost):
 		return result{queue: &queue{}}, nil // the entry went with its lease
 	case err != nil:
-		return result{}, err
+		return result{}, unkept(err)
 	case !waits: // granted since the queue was read
 		q, err := b.readQueue(ctx, a.paths)
 		return result{queue: q}, err
@@ -334,13 +334,17 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 	return true
 }
 
+// unkept is why the lease is not good for long enough of a claim's entry that is there. Whatever that is, it is no
+// answer to the claim, which may hold or wait: it is to be asked again, or released.
+func unkept(err error) error {
+	return fmt.Errorf("the lease of its entry: %v", err) //nolint:errorlint // see above; safeguard: etcd-unkept
+}
+
 // granted waits until the lease is good for the whole TTL, and returns the grant.
 func (a *attempt) granted(ctx context.Context, r result) (backend.Grant, error) {
 	b, lc := a.b, a.local
-	if err := b.lasting(ctx, r.lease, a.sent, a.c.TTL); errors.Is(err, backend.ErrLost) { // unknown: to be asked again
-		return backend.Grant{}, errors.New("lease ended while the lock was granted")
-	} else if err != nil {
-		return backend.Grant{}, err
+	if err := b.lasting(ctx, r.lease, a.sent, a.c.TTL); err != nil {
+		return backend.Grant{}, unkept(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -71,6 +72,52 @@ func TestNobodyBelievesBeforeTheKeepalive(t *testing.T) {
 		if answers.Load() == 0 {
 			t.Errorf("%s was answered before the keepalive", what)
 		}
+	}
+}
+
+// A keepalive that is refused is no answer to the claim whose entry it is for: that holds, or waits, and is to be
+// released.
+//
+// covers: B8
+func TestClaimWhoseKeepaliveIsRefused(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var refused atomic.Bool
+	b, c := tap{refuse: func(req any) error {
+		if _, ok := req.(*etcdserverpb.LeaseKeepAliveRequest); ok && refused.Load() {
+			return rpctypes.ErrGRPCPermissionDenied
+		}
+		return nil
+	}}.through(t, srv.Addr(), Config{})
+	short := slackFrom - time.Second // no slack: each request needs a keepalive from after it began
+	first := claim(key(t))
+	first.TTL = short
+	acquired(t, b, first)
+	for what, acquire := range map[string]func(...backend.Claim) error{
+		"TryAcquire":    func(all ...backend.Claim) error { _, err := b.TryAcquire(t.Context(), all[0]); return err },
+		"TryAcquireAll": func(all ...backend.Claim) error { _, err := b.TryAcquireAll(t.Context(), all); return err },
+	} {
+		all := claims(t, 2)
+		for i := range all {
+			all[i].TTL = short
+		}
+		refused.Store(true)
+		if err := acquire(all...); backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s = %v, want that nobody knows", what, err)
+		}
+		refused.Store(false)
+		all[0].NoneInFlight = false
+		want(t, "Release after "+what, storetest.Release(t.Context(), b, all[0]), nil)
+	}
+	waits := inLine(first.Key)
+	waits.WaiterTTL = short
+	refused.Store(true)
+	if _, err := b.TryAcquire(t.Context(), waits); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("TryAcquire in the queue = %v, want that nobody knows", err)
+	}
+	refused.Store(false)
+	want(t, "Release of what waits", storetest.Release(t.Context(), b, waits), backend.ErrLost)
+	if reply, err := c.Get(t.Context(), b.scheme.paths(first.Key).queue+"x/", prefixOnly...); err != nil || reply.Count != 1 {
+		t.Errorf("%d entries, %v, want the holder's", reply.Count, err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (b *Backend) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gr
 			got, err = b.takeAll(ctx, some)
 			return err
 		})
-		if err != nil && (len(grants) == 0 || backend.AnswerOf(err) == backend.Unknown) {
+		if stops(len(grants), err) {
 			return nil, err
 		}
 		if grants = append(grants, got...); len(got) < len(some) {
@@ -43,6 +43,12 @@ func (b *Backend) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gr
 		}
 	}
 	return grants, nil
+}
+
+// stops reports whether an error is that of the whole call, of which so many claims are done. A no says nothing of
+// those, and is told to whoever asks for the others.
+func stops(done int, err error) bool {
+	return err != nil && (done == 0 || backend.AnswerOf(err) == backend.Unknown)
 }
 
 // checkAll is check for the keys of claims.
@@ -157,15 +163,17 @@ func (b *Backend) TryReleaseAll(ctx context.Context, claims []backend.Claim) (re
 	if err := b.scheme.checkAll(claims); err != nil {
 		return nil, err
 	}
+	released = make([]bool, 0, len(claims))
 	for some := range slices.Chunk(claims, b.scheme.maxTogether()) {
-		err := b.verb(ctx, some[0].Key, func(ctx context.Context) error {
-			got, err := b.endAll(ctx, some)
-			released = append(released, got...)
+		var got []bool
+		err := b.verb(ctx, some[0].Key, func(ctx context.Context) (err error) {
+			got, err = b.endAll(ctx, some)
 			return err
 		})
-		if err != nil {
+		if stops(len(released), err) {
 			return nil, err
 		}
+		released = append(released, append(got, make([]bool, len(some)-len(got))...)...)
 	}
 	return released, nil
 }

@@ -412,6 +412,10 @@ var etcd = []mutant{
 		Test: "./etcdbackend TestConformance$/one/try-all/waited",
 	},
 	{
+		Name: "etcd: a refused keepalive is a no to a claim that is there", At: "etcd-unkept", Find: `%v`, Put: "%w",
+		Test: "./etcdbackend ClaimWhoseKeepaliveIsRefused",
+	},
+	{
 		Name: "etcd: many that were sent twice are not there", At: "etcd-all-resent", Find: condition, Put: never,
 		Test: "./etcdbackend ManyThatAreMadeAgain",
 	},
