@@ -85,8 +85,9 @@ func TestHeartbeatKeepsAll(t *testing.T) {
 		last = time.Now()
 		beats++
 	}
-	// One lease, or a few on a machine so busy that it took long until all waited.
-	if n := leases.Load(); n > waiters/10 || reads.Load() != beats || keepalives.Load() > n*beats || others.Load() > 0 {
+	// One lease, or a few on a machine so busy that it took long until all waited; a keepalive that is not answered
+	// soon enough there is sent up to three times, see asking.
+	if n := leases.Load(); n > waiters/10 || reads.Load() != beats || keepalives.Load() > 3*n*beats || others.Load() > 0 {
 		t.Errorf("%d heartbeats took %d reads, %d keepalives of %d leases and %d other requests", beats, reads.Load(), keepalives.Load(), n, others.Load())
 	}
 	state, err := other.Inspect(t.Context(), holder.Key)

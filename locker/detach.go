@@ -23,14 +23,16 @@ type Ticket struct {
 
 // Detach ends the hold here and leaves it in the store, for whoever gives the ticket to
 // [Client.Adopt]. From the moment of the call the guard is as if unlocked, but the key stays locked
-// until the lease ends, which is renewed no more: half of a TTL is left at least, unless the store
-// has been silent. What [Scoped] opened is closed first.
+// until the lease ends, which is renewed no more: half of a TTL is left at least. What [Scoped]
+// opened is closed first.
 //
 // It is for locks that were taken with [Reentrant], by an owner that is nobody else's, such as
 // [backend.NewOwner] makes; of another it is an error that is [errors.ErrUnsupported], and the hold
-// goes on. It asks nobody, and waits for a renewal that is under way. Any other error means that
-// nothing was detached: the hold had ended before, or what was opened failed to close, and the lock
-// is released. Unlock then returns nil, or that error.
+// goes on. It waits for a renewal that is under way, and renews the lease first if less than half of it
+// is left, as it is for a moment after a wait in the store's queue: for a sixth of the TTL at most, and
+// not past the deadline. If the store gives no answer, that is the error, and the hold goes on. Any
+// other error means that nothing was detached: the hold had ended before, or what was opened failed to
+// close, and the lock is released. Unlock then returns nil, or that error.
 func (g *Guard[T]) Detach() (Ticket, error) {
 	if g == nil || g.h == nil {
 		return Ticket{}, &Error{opDetach, "", ErrUnlocked}
@@ -44,7 +46,8 @@ func (g *Guard[T]) Detach() (Ticket, error) {
 
 // detach is an unlock without the release.
 //
-// Safety: the hold has ended, and no renewal comes after it, before there is a ticket.
+// Safety: the hold has ended, and no renewal comes after it, before there is a ticket. A lease that the store handed
+// over is only as long as its waiter's place lasts, and nobody renews it after this (TestDetachAfterAHandOver).
 func (h *hold) detach() (t Ticket, err error) {
 	l, c := h.lease, h.lease.core
 	if !l.claim.Reentrant {
@@ -52,6 +55,11 @@ func (h *hold) detach() (t Ticket, err error) {
 	}
 	if err := h.valid(); err != nil {
 		return t, err
+	}
+	if time.Duration(l.deadline()-c.now()) < l.claim.TTL/2 { // safeguard: detached-for-long
+		if err := l.check(context.WithoutCancel(h.parent), h); err != nil {
+			return t, err
+		}
 	}
 	if err := h.unlock(byDetach, nil); err != nil {
 		return t, err

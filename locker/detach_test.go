@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -274,4 +275,52 @@ func TestDetachWhileRenewing(t *testing.T) {
 		}
 		_ = g.Unlock()
 	})
+}
+
+// A lease that was handed over by the store's queue is short until it is renewed. What is detached then lasts for its
+// TTL all the same; if the store does not confirm that, it is not detached, and goes on.
+//
+// covers: B4
+func TestDetachAfterAHandOver(t *testing.T) {
+	for name, silent := range map[string]bool{"renewed": false, "not confirmed": true} {
+		t.Run(name, func(t *testing.T) {
+			const ttl = 10 * time.Minute
+			b := hook()
+			var down atomic.Bool
+			b.renew = func(ctx context.Context, c backend.Claim) error {
+				if down.Load() {
+					return errors.New("no answer")
+				}
+				return b.Backend.Renew(ctx, c)
+			}
+			bubble(t, b, locker.Config{TTL: ttl}, func(t *testing.T, l *locker.Client[struct{}]) {
+				before := mustLock(t, l, "k")
+				other, err := locker.New(b, locker.Bare, locker.Config{TTL: ttl})
+				storetest.Want(t, "New", err, nil)
+				next := make(chan *locker.Guard[struct{}])
+				go func() { next <- detachable(t, other) }()
+				synctest.Wait() // it waits in the queue
+				storetest.Want(t, "Unlock", before.Unlock(), nil)
+				g := <-next
+				if left := time.Until(g.Until()); left > ttl/2 {
+					t.Errorf("handed over for %v, which shows nothing", left)
+				}
+				if silent {
+					down.Store(true)
+					if _, err := g.Detach(); err == nil || errors.Is(err, locker.ErrLost) {
+						t.Errorf("Detach that the store does not confirm = %v", err)
+					}
+					down.Store(false)
+					_, err := g.Value()
+					storetest.Want(t, "Value after it", err, nil)
+					storetest.Want(t, "Unlock", g.Unlock(), nil)
+				} else if left := time.Until(detached(t, g).Until); left < ttl/2 {
+					t.Errorf("detached for %v, want half of the TTL at least", left)
+				}
+				time.Sleep(ttl / 2)
+				wantHeld(t, b, "k", !silent)
+				storetest.Want(t, "Shutdown", other.Shutdown(t.Context()), nil)
+			})
+		})
+	}
 }

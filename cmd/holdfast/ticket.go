@@ -180,8 +180,11 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 		return c.notAcquired(ctx, key, err)
 	}
 	taken, err := g.Detach()
-	if err != nil {
+	switch {
+	case errors.Is(err, locker.ErrLost):
 		return &exitError{status: exitLost, err: err}
+	case err != nil: // the store does not say that it lasts for as long as it is to
+		return errors.Join(c.failure(err), g.Unlock())
 	}
 	t := ticket{taken, c.config.Namespace, c.where}
 	signal.Ignore(syscall.SIGPIPE) // it would end us before the release; safeguard: ticket-pipe

@@ -84,7 +84,9 @@ func TestTickets(t *testing.T) {
 					t.Errorf("%s says %s%s", verb, o.out, o.err)
 				}
 			}
-			with(second, "check").want(t, 0)
+			if o := with(second, "check", "-o", "json").want(t, 0).told(t); o.Lease < 300 || o.Lease > 900 {
+				t.Errorf("whoever waited has the lock for %v s", o.Lease)
+			}
 			with(second, "release").want(t, 0)
 		})
 	}

@@ -22,6 +22,10 @@ var belief = []mutant{
 	{Name: "time asleep does not count", At: "suspend", Find: condition, Put: never, Test: "./locker SuspendedTime"},
 	{Name: "a grant that comes late is believed", At: "late-grant", Find: condition, Put: never, Test: "./locker SuspendDuringTheRequest"},
 	{Name: "the store says lost, and the hold goes on", At: "refuted", Find: `:= (.*)$`, Put: `:= false && ($1)`, Test: "./locker RefutedDuringUnlock"},
+	{
+		Name: "a lease that was handed over is detached as short as it is", At: "detached-for-long", Find: condition, Put: never,
+		Test: "./locker DetachAfterAHandOver",
+	},
 	{Name: "a loss does not say why", At: "loss-says-why", Find: condition, Put: always, Test: "./locker LossSaysWhy"},
 	{Name: "a renewal that an Unlock cut short is a failure", At: "renewal-withdrawn", Find: `, errors\.Is\(.*\):`, Put: ":", Test: "./locker UnlockWithdrawsARenewal"},
 	{Name: "renewals that fail no more are not told of", At: "trouble-over", Find: condition, Put: never, Test: "./locker RenewalsFailForAWhile"},
