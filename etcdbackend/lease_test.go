@@ -230,7 +230,8 @@ func TestKeepalivesOfAThousand(t *testing.T) {
 		}
 	}
 	took, sent := time.Since(began), keepalives.Load()-before
-	if most := int64(took/(ttl/3)) + 1; sent > most || sent < 2 {
+	// One an interval, and what is not answered soon enough on a busy machine is sent up to three times, see asking.
+	if most := 3 * (int64(took/(ttl/3)) + 1); sent > most || sent < 2 {
 		t.Errorf("%d keepalives in %v, want 2 to %d", sent, took, most)
 	}
 	var wg sync.WaitGroup

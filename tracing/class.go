@@ -5,23 +5,21 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
 
 const (
 	// MaxClasses is how many classes an [Observer] tells apart, and how many services of holders.
-	MaxClasses = 200
+	MaxClasses = blame.MostNames
 	// OtherClass is the class of all keys beyond, and in [MetricBlocked] the service of all holders beyond.
-	OtherClass = "_other"
-
-	longestClass = 64
+	OtherClass = blame.OtherName
 )
 
 // A class is what is the same for all locks of one class and mode, made once.
@@ -59,33 +57,17 @@ func newClass(name string, mode backend.Mode) *class {
 
 // classes remembers the classes seen.
 type classes struct {
+	names blame.Names
+	asked atomic.Bool // somebody was told how to name them
+
 	mu    sync.Mutex
-	known map[string]map[backend.Mode]*class // by name
-	asked atomic.Bool                        // somebody was told how to name them
-
-	services map[string]bool // of holders that were waited for
+	known map[kind]*class
 }
 
-// fits reports whether name may be one more value of an attribute that has n.
-func fits(name string, n int) bool {
-	return n < MaxClasses && len(name) <= longestClass && utf8.ValidString(name)
-}
-
-// service returns the name by which a holder's service is counted.
-func (cs *classes) service(name string) string {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.services[name] {
-		return name
-	}
-	if !fits(name, len(cs.services)) {
-		return OtherClass
-	}
-	if cs.services == nil {
-		cs.services = map[string]bool{}
-	}
-	cs.services[strings.Clone(name)] = true
-	return name
+// A kind is what makes a class.
+type kind struct {
+	name string
+	mode backend.Mode
 }
 
 // class returns the class of a hold's key.
@@ -98,22 +80,13 @@ func (o *Observer) class(h locker.Hold) *class {
 		o.cfg.Logger.Info("holdfast: a lock has no class, so spans and metrics do not say what kind it is; " +
 			"locker.Config.Classes, such as order-*, or tracing.Config.KeyClass names the kinds")
 	}
+	of := kind{cs.names.Of(name), h.Mode}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c := cs.known[name][h.Mode]; c != nil {
-		return c
-	}
-	if cs.known[name] == nil && !fits(name, len(cs.known)) {
-		name = OtherClass
-	}
-	if cs.known[name] == nil {
-		name = strings.Clone(name) // the key it is a part of need not stay in memory
-		cs.known[name] = map[backend.Mode]*class{}
-	}
-	c := cs.known[name][h.Mode]
+	c := cs.known[of]
 	if c == nil {
-		c = newClass(name, h.Mode)
-		cs.known[name][h.Mode] = c
+		c = newClass(of.name, of.mode)
+		cs.known[of] = c
 		o.metrics.begin(c)
 	}
 	return c

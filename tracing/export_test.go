@@ -11,7 +11,7 @@ func (o *Observer) Left() int {
 }
 
 // Service is the name by which a holder's service is counted.
-func (o *Observer) Service(name string) string { return o.classes.service(name) }
+func (o *Observer) Service(name string) string { return o.holders.Of(name) }
 
 // The two ways of a traceparent.
 var (

@@ -98,10 +98,8 @@ func (o *Observer) present() map[*class]*present {
 	all, now := map[*class]*present{}, time.Now()
 	o.classes.mu.Lock() // so that nothing waits or holds of any other
 	defer o.classes.mu.Unlock()
-	for _, modes := range o.classes.known {
-		for _, c := range modes {
-			all[c] = &present{}
-		}
+	for _, c := range o.classes.known {
+		all[c] = &present{}
 	}
 	o.blame.Each(func(k *blame.Key) {
 		for _, w := range k.Waits {

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/blame"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -26,15 +25,16 @@ type Observer struct {
 	tracer  trace.Tracer
 	metrics metrics
 	classes classes
-	blame   blame.Keys // has each *lock that waits or holds
-	leases  sync.Map   // *op of each OpLease that is not over, by traceparent, so that holds can link
+	holders blame.Names // services that were waited for
+	blame   blame.Keys  // has each *lock that waits or holds
+	leases  sync.Map    // *op of each OpLease that is not over, by traceparent, so that holds can link
 }
 
 // NewObserver returns an Observer, for locker.Config.Observer. The error is the meter provider's.
 func NewObserver(cfg Config) (*Observer, error) {
 	cfg.Logger, cfg.BarsOver = cmp.Or(cfg.Logger, slog.Default()), cmp.Or(cfg.BarsOver, 10*time.Millisecond)
 	o := &Observer{cfg: cfg, tracer: tracerOf(cfg.Tracer)}
-	o.classes.known = map[string]map[backend.Mode]*class{}
+	o.classes.known = map[kind]*class{}
 	if err := o.makeMetrics(cmp.Or(cfg.Meter, otel.GetMeterProvider())); err != nil {
 		return nil, fmt.Errorf("holdfast: tracing: instruments: %w", err)
 	}

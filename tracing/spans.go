@@ -272,7 +272,7 @@ func (l *lock) beginWait(ctx context.Context) (context.Context, func(locker.Hold
 // blocked counts for how long a wait was for whom.
 func (l *lock) blocked(all []blame.Interval) {
 	for i := range all {
-		by := attribute.NewSet(l.class.attrs[0], AttrHolderService.String(l.o.classes.service(all[i].Who.Meta.Service)))
+		by := attribute.NewSet(l.class.attrs[0], AttrHolderService.String(l.o.holders.Of(all[i].Who.Meta.Service)))
 		l.o.metrics.blocked.Add(l.ctx, all[i].For().Seconds(), metric.WithAttributeSet(by))
 	}
 }

@@ -3,7 +3,6 @@ package contention
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"maps"
 	"runtime"
@@ -12,15 +11,11 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/blame"
 )
 
-// How many places times classes, and how many other processes, are told apart. What comes after is
-// summed up.
-const (
-	maxSites     = 10_000
-	maxProcesses = 200
-)
+// maxSites is how many places times classes are told apart. What comes after is summed up.
+const maxSites = 10_000
 
 // A site is a place that waited or, with a holder, was waited for, for a class of keys.
 type site struct {
@@ -42,7 +37,7 @@ type spending map[site]spent
 func (all spending) add(at site, d time.Duration) {
 	at.class = strings.Clone(at.class) // not to keep the whole key
 	if _, known := all[at]; !known && len(all) >= maxSites {
-		at = site{class: "_other", holder: at.holder}
+		at = site{class: blame.OtherName, holder: at.holder}
 	}
 	all[at] = spent{all[at].count + 1, all[at].time + d}
 }
@@ -103,18 +98,6 @@ func (t *Tracker) WriteProfile(ctx context.Context, w io.Writer, holders bool, d
 		p.Sample = append(p.Sample, sample)
 	}
 	return p.Write(w)
-}
-
-// process is what a holder is called in profiles. The caller has mu.
-func (t *Tracker) process(m backend.Meta) string {
-	name := fmt.Sprintf("%s/%d", m.Service, m.PID)
-	if !t.processes[name] {
-		if len(t.processes) == maxProcesses {
-			return "_other"
-		}
-		t.processes[name] = true
-	}
-	return name
 }
 
 func (t *Tracker) spending() spending {

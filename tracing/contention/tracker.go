@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -33,9 +34,10 @@ type Tracker struct {
 	began time.Time
 	blame blame.Keys // has each *lock that waits or holds
 
-	mu        sync.Mutex // guards what follows, and what may change of a lock
-	spent     spending
-	processes map[string]bool // other ones that the profile has as holders
+	holders blame.Names // other processes that the profile has as such
+
+	mu    sync.Mutex // guards what follows, and what may change of a lock
+	spent spending
 
 	longestWaits, longestHolds []Lock // of those that ended in the last minute
 
@@ -45,7 +47,7 @@ type Tracker struct {
 // New returns a Tracker.
 func New(cfg Config) *Tracker {
 	return &Tracker{
-		cfg: cfg, began: time.Now(), spent: spending{}, processes: map[string]bool{},
+		cfg: cfg, began: time.Now(), spent: spending{},
 		longestWaits: []Lock{}, longestHolds: []Lock{}, deadlocks: []Deadlock{}, // never null in JSON
 	}
 }
@@ -133,7 +135,8 @@ func (t *Tracker) done(l *lock, on *blame.Wait) {
 		if holder, ours := c.Who.Here.(*lock); ours {
 			t.spent.add(site{holder.stack, class, here}, c.For())
 		} else {
-			t.spent.add(site{class: class, holder: t.process(c.Who.Meta)}, c.For())
+			process := fmt.Sprintf("%s/%d", c.Who.Meta.Service, c.Who.Meta.PID)
+			t.spent.add(site{class: class, holder: t.holders.Of(process)}, c.For())
 		}
 	}
 	t.longestWaits = remember(t.longestWaits, l, on.Since, now, all[:min(len(all), 16)])
