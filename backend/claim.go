@@ -124,6 +124,7 @@ type Meta struct {
 	PID         int       `json:"pid,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the hold
 	Since       time.Time `json:"since,omitzero"`        // when the claim was made, by the claimant's wall clock, if it says so
+	Note        string    `json:"note,omitempty"`        // why it is made, in the caller's words
 
 	// Waits is empty but in a record that the claimant of another claim has left, see package locker:
 	// what it waits for.
@@ -132,6 +133,11 @@ type Meta struct {
 	// Quorum is a quorum's own, for its nodes to show to its other clients: which claim it is and
 	// by which list of nodes. It is short, and empty in what a quorum itself shows.
 	Quorum string `json:"quorum,omitempty"`
+}
+
+// Size is how long its texts are together, in bytes, of which a claim may have [MaxMeta].
+func (m *Meta) Size() int {
+	return len(m.Service) + len(m.Host) + len(m.Traceparent) + len(m.Note) + len(m.Waits) + len(m.Quorum)
 }
 
 // ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim.
@@ -155,7 +161,7 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
 	}
-	if n := len(c.Meta.Service) + len(c.Meta.Host) + len(c.Meta.Traceparent) + len(c.Meta.Waits) + len(c.Meta.Quorum); n > MaxMeta {
+	if n := c.Meta.Size(); n > MaxMeta {
 		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
 	}
 	if c.plain(caps) {

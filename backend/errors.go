@@ -88,7 +88,11 @@ func (e *HeldError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrHeld.Error())
 	if h := e.Holder; h != (Meta{}) {
-		fmt.Fprintf(&b, " (%q on %q, pid %d)", h.Service, h.Host, h.PID)
+		fmt.Fprintf(&b, " (%q on %q, pid %d", h.Service, h.Host, h.PID)
+		if h.Note != "" {
+			fmt.Fprintf(&b, ": %q", h.Note)
+		}
+		b.WriteByte(')')
 	}
 	if e.Position > 0 {
 		fmt.Fprintf(&b, ", place %d in the queue", e.Position)

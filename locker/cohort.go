@@ -50,11 +50,13 @@ type cohort struct {
 	turn    time.Duration // how long a hold of the key lasts, as far as was known lately; 0 unknown
 }
 
-// A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way.
+// A cohortKey is what leases are shared for: claims of one key, with one TTL, that wait in one way and say
+// the same to others.
 type cohortKey struct {
 	key  string
 	ttl  time.Duration
 	mode waiting.Mode
+	note string
 }
 
 // A waiter is a goroutine that waits for the lease of its cohort.
@@ -105,7 +107,7 @@ type first struct {
 
 // lockTogether gets the lease for one of those who want the key in this process.
 func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call) (*lease, error) {
-	k := cohortKey{key, o.ttl, o.wait}
+	k := cohortKey{key, o.ttl, o.wait, o.note}
 	for {
 		c.mu.Lock()
 		co := c.cohorts[k]

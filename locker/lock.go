@@ -40,7 +40,7 @@ func (c *core) acquire(ctx context.Context, op, key string, o *call, g *handle) 
 			c.done()
 		}
 	}()
-	info := Hold{Key: key, Mode: o.mode}
+	info := Hold{Key: key, Mode: o.mode, Note: o.note}
 	if len(c.cfg.Classes) > 0 {
 		info.Class = c.class(key)
 	}

@@ -129,6 +129,8 @@ type Hold struct {
 	// StoreKey is Key with the namespace, as the backend has it, for whoever asks the store about
 	// the hold; empty until it is granted.
 	StoreKey string
+
+	Note string // why, by [Note]
 }
 
 type traceparentKey struct{}

@@ -16,7 +16,7 @@ import (
 //
 // While one runs fn, others wait, and are told afterwards that it ran, however long that took; ctx and
 // [WaitLimit] bound the wait. That it ran is noted in the request that unlocks, whether fn failed,
-// panicked or not. What is not noted is a run whose lock was lost, one that fails with an error that is
+// panicked or not; with [OnSuccess], if it returned nil. What is not noted is a run whose lock was lost, one that fails with an error that is
 // [ErrLost] or [ErrMaxHold], and one whose process crashed: then another may run fn, as soon as the
 // lease is over, and so more than once in the time. Without faults fn runs at
 // most once in it, and with them at least once. Its token, if the Binder puts it into the value,
@@ -35,14 +35,17 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	if fn == nil {
 		return false, &Error{"once", key, &backend.InvalidError{Field: "fn", Reason: "is nil"}}
 	}
-	g, err := l.Lock(ctx, key, append(slices.Clone(opts), func(c *call) { c.every, c.once, c.waits = every, true, true })...)
+	var onSuccess bool
+	g, err := l.Lock(ctx, key, append(slices.Clone(opts), func(c *call) {
+		c.every, c.once, c.waits, onSuccess = every, true, true, c.onSuccess
+	})...)
 	if errors.Is(err, ErrEarly) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	end := g.Unlock
+	end := g.Forgo // until fn runs
 	defer func() {
 		if unlock := end(); unlock != nil {
 			err = errors.Join(err, unlock)
@@ -52,9 +55,15 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	if err != nil {
 		return false, err
 	}
+	if !onSuccess {
+		end = g.Unlock // also if fn panics
+	}
 	err = fn(g.Context(), v)
-	if errors.Is(err, ErrLost) || errors.Is(err, ErrMaxHold) { // cut off, even if the hold is still good
+	switch {
+	case errors.Is(err, ErrLost), errors.Is(err, ErrMaxHold): // cut off, even if the hold is still good
 		end = g.Forgo
+	case err == nil:
+		end = g.Unlock
 	}
 	return true, err
 }

@@ -3,6 +3,7 @@ package locker
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/waiting"
@@ -21,6 +22,7 @@ type call struct {
 	owner     string // of a re-entrant claim
 	reentrant bool
 	try       bool            // by All, before the key's turn: it does not wait
+	note      string
 	store     backend.Backend // and what a plain claim asks then; nil: the store itself
 	tookOver  uint64          // of a hold that All gave back
 	ticket    string          // the hold to adopt
@@ -28,6 +30,7 @@ type call struct {
 	every     time.Duration   // of OncePer and Once, if once
 	once      bool            // the mark of a job is heeded and left
 	waits     bool            // by Once, which waits while another runs the job
+	onSuccess bool            // and leaves the mark if the job did not fail
 	maxHold   time.Duration
 	waitLimit time.Duration
 	early     any // the *Guard, not bound yet, that All has for this key already
@@ -129,6 +132,21 @@ func OncePer(d time.Duration) Option {
 	return func(c *call) { c.every, c.once, c.waits = d, true, false }
 }
 
+// OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends its goroutine leaves no mark,
+// so the next call runs fn again, and so does one that waits for it. Whoever uses [OncePer] knows himself what became of the job,
+// and calls [Guard.Forgo]: to all but Once it is an *[backend.InvalidError].
+func OnSuccess() Option { return func(c *call) { c.onSuccess = true } }
+
+// Note says why the lock is wanted, for people: "nightly backup, ticket 17". Whoever has to wait for it finds
+// it in the *[HeldError], whoever looks in Client.Inspect and on spans (backend.Meta.Note), and the holder in [Hold].
+// It decides nothing, is no secret, and goes to the store with the claim: at most [MaxNote] bytes of UTF-8, or
+// the call fails with an *[backend.InvalidError]. Calls of one process with different notes share no leases: one that
+// differs each time, as an order's number does, has each of them ask the store.
+func Note(text string) Option { return func(c *call) { c.note = text } }
+
+// MaxNote is how long a [Note] may be, in bytes.
+const MaxNote = 200
+
 // checkOnce refuses what OncePer and Once cannot have, before anything is asked.
 func (c *core) checkOnce(op string, o *call) error {
 	invalid := func(reason string) error {
@@ -176,6 +194,12 @@ func (c *core) validate(op string, o *call) error {
 		if err := onlyOne("PerKey", o.mode, o.reentrant); err != nil {
 			return err
 		}
+	}
+	if len(o.note) > MaxNote || !utf8.ValidString(o.note) { // safeguard: note-fits
+		return &backend.InvalidError{Field: "Note", Reason: fmt.Sprintf("has %d bytes, and must be at most %d of UTF-8", len(o.note), MaxNote)}
+	}
+	if o.onSuccess && !o.waits {
+		return &backend.InvalidError{Field: "OnSuccess", Reason: "is for Once, which sees what becomes of the job; elsewhere Guard.Forgo leaves no mark"}
 	}
 	if o.once {
 		if err := c.checkOnce(op, o); err != nil {

@@ -62,7 +62,7 @@ func (r *Backend) relist() {
 // nothing if the claim's own Meta leaves no room.
 func shown(c backend.Claim, list string) string {
 	s := list + "/" + c.Owner[max(0, len(c.Owner)-8):]
-	if len(c.Meta.Service)+len(c.Meta.Host)+len(c.Meta.Traceparent)+len(s) > backend.MaxMeta {
+	if c.Meta.Size()+len(s) > backend.MaxMeta {
 		return ""
 	}
 	return s

@@ -54,6 +54,7 @@ const (
 	AttrHolderService = attribute.Key("holdfast.holder.service") // (m) who holds, by its own account
 	AttrHolderHost    = attribute.Key("holdfast.holder.host")
 	AttrHolderPID     = attribute.Key("holdfast.holder.pid")
+	AttrHolderNote    = attribute.Key("holdfast.holder.note") // why, by locker.Note
 	AttrHolderTrace   = attribute.Key("holdfast.holder.trace_id")
 	AttrHolderToken   = attribute.Key("holdfast.holder.fence") // its fencing token, if it told
 	AttrHolderEnd     = attribute.Key("holdfast.holder.end")   // of a bar: how the hold ended, if that is known; of a wait if one expired; see the ends

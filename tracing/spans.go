@@ -424,9 +424,11 @@ func holder(m backend.Meta) []attribute.KeyValue {
 	if m.Service == "" && m.Host == "" && m.PID == 0 {
 		return nil
 	}
-	return []attribute.KeyValue{
-		AttrHolderService.String(m.Service), AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID),
+	attrs := []attribute.KeyValue{AttrHolderService.String(m.Service), AttrHolderHost.String(m.Host), AttrHolderPID.Int(m.PID)}
+	if m.Note != "" {
+		attrs = append(attrs, AttrHolderNote.String(m.Note))
 	}
+	return attrs
 }
 
 // beginLease begins what the process asks for on behalf of its cohort.

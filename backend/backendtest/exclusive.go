@@ -117,7 +117,7 @@ func heldTells(e *env) {
 	c.Meta = backend.Meta{
 		Service: "till \"3\"; 汉字\n", Host: "host-1.example.org", PID: 4711,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Waits:       "exclusive\n/src/till.go:17\nshop~k",
+		Note:        "\"why\"\t汉字 <b>", Waits: "exclusive\n/src/till.go:17\nshop~k",
 	}
 	g := e.acquire(a, c)
 	held := e.held(b, e.claim(key))

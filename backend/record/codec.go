@@ -126,6 +126,7 @@ func (w *writer) meta(m backend.Meta) {
 	w.int(max(m.PID, 0))
 	w.text(m.Traceparent)
 	w.time(m.Since)
+	w.text(m.Note)
 	w.text(m.Waits)
 	w.text(m.Quorum)
 }
@@ -238,7 +239,8 @@ func (r *reader) time() time.Time {
 
 func (r *reader) meta() backend.Meta {
 	return backend.Meta{
-		Service: r.text(), Host: r.text(), PID: r.int(1<<31 - 1), Traceparent: r.text(), Since: r.time(), Waits: r.text(), Quorum: r.text(),
+		Service: r.text(), Host: r.text(), PID: r.int(1<<31 - 1), Traceparent: r.text(), Since: r.time(),
+		Note: r.text(), Waits: r.text(), Quorum: r.text(),
 	}
 }
 

@@ -23,7 +23,7 @@ func vectors() []struct {
 	name string
 	r    record.Record
 } {
-	meta := backend.Meta{Service: "shop", Host: "h1", PID: 7, Traceparent: "00-11-22-01", Since: at(-1), Waits: "w", Quorum: "q"}
+	meta := backend.Meta{Service: "shop", Host: "h1", PID: 7, Traceparent: "00-11-22-01", Since: at(-1), Note: "n", Waits: "w", Quorum: "q"}
 	free := record.Record{Token: 1_800_000_000_000_000, Lapsed: 5, Mark: at(60), Saved: []byte("state"), Tombs: map[string]time.Time{
 		"b": at(9), "a\x00\xff": at(8),
 	}}

@@ -27,8 +27,9 @@ import (
 type runner struct {
 	common
 	wait, ttl, maxHold, killAfter, oncePer time.Duration
-	noWait, shared, lead                   bool
+	noWait, shared, lead, onSuccess        bool
 	permits, weight, conflict              int
+	why                                    noteFlag
 
 	argv     []string // CMD and its arguments
 	trace    *runTracer
@@ -73,12 +74,13 @@ spans if OTEL_EXPORTER_OTLP_ENDPOINT or the configuration names a collector.
 With --once-per, CMD is not run, and the status is 0, if it was run less than
 that ago, counted from the beginning of that run by the store's clock. Who comes
 while it runs waits, and does not run it again, however long it took; or with
---no-wait exits with 75. A run counts however CMD
-ends, also if it fails. One that was cut off does not: if the lock is lost,
---max-hold is over, or the machine crashes in the middle, another may run CMD in
-the same period, a TTL later at most; the two have different tokens. Give less
-than the period of a schedule, such as 18h for a daily job, so that a clock that
-is a little early skips nothing.
+--no-wait exits with 75. A run counts however CMD ends, also if it fails; with
+--on-success only if its status is 0, and else whoever waits runs it. One that
+was cut off does not count: if the lock is lost, --max-hold is over, or the
+machine crashes in the middle, another may run CMD in the same period, a TTL
+later at most; the two have different tokens. Give less than the period of a
+schedule, such as 18h for a daily job, so that a clock that is a little early
+skips nothing.
 
 ` + exitHelp
 
@@ -108,6 +110,7 @@ func newRun() *cobra.Command {
 	f.IntVar(&r.permits, "permits", 0, "hold one of so many permits; all who use KEY must say the same")
 	f.IntVar(&r.weight, "weight", 1, "hold so many of the permits; who needs more than are free waits, and is not overtaken")
 	f.DurationVar(&r.oncePer, "once-per", 0, "do not run CMD if it was run less than this ago; see above")
+	f.BoolVar(&r.onSuccess, "on-success", false, "with --once-per: a run counts only if its status is 0")
 	return cmd
 }
 
@@ -180,6 +183,7 @@ func (r *runner) flags(cmd *cobra.Command) {
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")
 	f.DurationVar(&r.ttl, "ttl", 0, "how long a crashed holder blocks others (default: the configuration's, else 30s)")
 	f.DurationVar(&r.maxHold, "max-hold", 0, "end CMD, as if the lock were lost, when it has held for so long")
+	r.why.flag(f)
 	f.DurationVar(&r.killAfter, "kill-after", 10*time.Second, "how long CMD may take to end after TERM; at most a third of the TTL")
 	cmd.ValidArgsFunction = r.complete
 }
@@ -207,6 +211,7 @@ func (r *runner) check(cmd *cobra.Command) error {
 		{weight && !permits, "--weight is for --permits"},
 		{weight && (r.weight < 1 || r.weight > r.permits), fmt.Sprintf("--weight %d is not between 1 and the %d of --permits", r.weight, r.permits)},
 		{r.oncePer > 0 && (r.shared || permits), "--once-per is for a lock that one holds: not together with --shared or --permits"},
+		{r.onSuccess && r.oncePer == 0, "--on-success is for --once-per"},
 		{r.oncePer > backend.MaxNotBefore, fmt.Sprintf("--once-per %v is over %v", r.oncePer, backend.MaxNotBefore)},
 	} {
 		if c.wrong {
@@ -216,7 +221,8 @@ func (r *runner) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (r *runner) options() (opts []locker.Option) {
+func (r *runner) options() []locker.Option {
+	opts := []locker.Option{locker.Note(string(r.why))}
 	if r.shared {
 		opts = append(opts, locker.Shared())
 	}
@@ -225,6 +231,9 @@ func (r *runner) options() (opts []locker.Option) {
 	}
 	if r.wait > 0 {
 		opts = append(opts, locker.WaitLimit(r.wait))
+	}
+	if r.oncePer > 0 {
+		opts = append(opts, locker.OnSuccess()) // which work says
 	}
 	return opts
 }
@@ -368,14 +377,17 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 	var status int
 	var of death
 	var until time.Time
-	var lost, failed, err error
+	var lost, failed, uncounted, err error
 	ran, l := false, &lock{client: c, try: r.noWait}
 	r.over = time.Time{}
 	work := func(held context.Context, _ struct{}) error {
 		ran = true
 		status, of, lost, failed = r.under(l.guard, c, key, path, traceEnv(held))
 		until, r.over = l.guard.Until(), time.Now()
-		return cmp.Or(lost, failed) // so that a run that was cut off, or never began, does not count for Once
+		if r.onSuccess && status != 0 {
+			uncounted = fmt.Errorf("status %d", status)
+		}
+		return cmp.Or(lost, failed, uncounted) // then it does not count for Once: it was cut off, or never began; safeguard: run-uncounted
 	}
 	if r.oncePer > 0 {
 		_, err = locker.Once(ctx, l, key, r.oncePer, work, r.options()...)
@@ -394,8 +406,8 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		return exit(exitLost, "%s: %w; the command was ended", printable(key), lost)
 	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending
 		return &exitError{status: exitLost, err: err}
-	case err != nil: // the lease runs out by itself, and the command has done its work
-		r.note("holdfast: %s: %s", printable(key), r.unreleased(err, time.Until(until)))
+	case errors.As(err, new(*locker.Error)): // the lease runs out by itself, and the command has done its work
+		r.note("holdfast: %s: %s", printable(key), unreleased(err, time.Until(until), r.oncePer > 0 && uncounted == nil))
 	}
 	if status != 0 {
 		return &exitError{status: status, of: of}
@@ -404,13 +416,13 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 }
 
 // unreleased says what is known of a lock whose release failed with err, while so much was left of
-// its lease.
-func (r *runner) unreleased(err error, left time.Duration) string {
+// its lease. counts says that the release was to make a run count.
+func unreleased(err error, left time.Duration, counts bool) string {
 	free, why := "it is unknown whether the lock is free", err
 	if backend.Refused(err) {
 		free = "the lock is not free"
 	}
-	if r.oncePer > 0 {
+	if counts {
 		free += " and whether this run counts"
 	}
 	if detail := (*locker.Error)(nil); errors.As(err, &detail) {

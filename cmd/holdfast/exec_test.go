@@ -5,6 +5,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,8 @@ func TestRunRefusals(t *testing.T) {
 		{"run k --once-per 1h --shared -- true", 2, "not together with --shared"},
 		{"run k --once-per -1s -- true", 2, "--once-per -1s"},
 		{"run k --once-per 9000h -- true", 2, "is over 8784h"},
+		{"run k --on-success -- true", 2, "--on-success is for --once-per"},
+		{"run k --note " + strings.Repeat("x", 201) + " -- true", 2, "for \"--note\" flag: has 201 bytes"},
 		{"run k --output yaml -- true", 2, "neither text nor json"},
 		{"release k", 2, "--token is missing"},
 		{"release k --token 5 --force", 2, "exclude each other"},
@@ -442,6 +445,77 @@ func TestRunOncePer(t *testing.T) {
 	if o := run(0, "-q", "--no-wait", "--", "echo", "in"); o.out != "" || o.err != "" {
 		t.Errorf("quietly: %s%s", o.out, o.err)
 	}
+}
+
+// With --on-success a run counts only if its command succeeds; and without, too, one that never began counts for nothing.
+func TestRunOnSuccess(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	broken, over := filepath.Join(t.TempDir(), "job"), filepath.Join(t.TempDir(), "over")
+	if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	run := func(status int, args ...string) string {
+		t.Helper()
+		return holdfast(t, append([]string{"run", t.Name(), "--backend", srv.URL(), "--once-per=1h"}, args...)...).want(t, status).out
+	}
+	run(127, "--", broken)
+	run(3, "--on-success", "--", "sh", "-c", "exit 3")
+	run(143, "--on-success", "--", "sh", "-c", "kill $$")
+	first := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--on-success", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; exit 4")
+	first.line()
+	behind := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--on-success", "--", "echo", "behind")
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := first.end(); status != 4 {
+		t.Errorf("%d, %s", status, errs)
+	}
+	if status, out, errs := behind.end(); status != 0 || out != "behind\n" {
+		t.Errorf("behind a run that failed: %d, %q, %s", status, out, errs)
+	}
+	if out := run(0, "--on-success", "--", "echo", "again"); out != "" {
+		t.Error("it ran again")
+	}
+	if out := run(0, "--", "echo", "again"); out != "" {
+		t.Error("it ran again without the flag")
+	}
+}
+
+// Why somebody holds is said to whoever waits, is refused or looks, on one line, whatever it has.
+func TestRunNote(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	const note, shown = "ticket 17:\x1b[31m \n\"why\"", `ticket 17:\x1b[31m \n\"why\""`
+	key := t.Name()
+	j := begin(t, srv.URL(), "run", key, "--note", note, "--", "sh", "-c", works)
+	j.line()
+	for _, c := range []struct {
+		args   []string
+		status int
+	}{
+		{[]string{"run", key, "--no-wait", "--", "true"}, 75},
+		{[]string{"run", key, "--wait=10ms", "--", "true"}, 75},
+		{[]string{"inspect", key}, 0},
+		{[]string{"list", key}, 0},
+		{[]string{"wait", key, "--timeout=10ms"}, 75},
+		{[]string{"release", key, "--token=1"}, 1},
+	} {
+		o := holdfast(t, append(c.args[:2:2], append([]string{"--backend", srv.URL()}, c.args[2:]...)...)...).want(t, c.status)
+		if c.args[0] != "release" && !strings.Contains(o.out+o.err, shown) || strings.Contains(o.out+o.err, "\x1b") {
+			t.Errorf("%v says %s%s", c.args, o.out, o.err)
+		}
+	}
+	var v struct{ Holders []struct{ Note string } }
+	o := holdfast(t, "inspect", key, "--backend", srv.URL(), "-o", "json").want(t, 0)
+	if err := json.Unmarshal([]byte(o.out), &v); err != nil || len(v.Holders) != 1 || v.Holders[0].Note != note {
+		t.Errorf("%v, %s", err, o.out)
+	}
+	_ = j.cmd.Process.Kill()
+	_, _, _ = j.end()
+	ticket := strings.TrimSpace(holdfast(t, "acquire", key+"2", "--note", note, "--ttl=1m", "--backend", srv.URL()).want(t, 0).out)
+	if o := holdfast(t, "inspect", key+"2", "--backend", srv.URL()); !strings.Contains(o.out, shown) {
+		t.Error(o.out)
+	}
+	holdfast(t, "release", "--ticket", ticket, "--backend", srv.URL()).want(t, 0)
 }
 
 // covers: G6, G7

@@ -34,6 +34,7 @@ type claimView struct {
 	Service string `json:"service,omitempty"`
 	Host    string `json:"host,omitempty"`
 	PID     int    `json:"pid,omitempty"`
+	Note    string `json:"note,omitempty"`
 
 	meta backend.Meta
 }
@@ -57,7 +58,7 @@ func claimOf(mode backend.Mode, weight int, m backend.Meta) claimView {
 	if weight <= 1 {
 		weight = 0
 	}
-	return claimView{mode.String(), weight, m.Service, m.Host, m.PID, m}
+	return claimView{mode.String(), weight, m.Service, m.Host, m.PID, m.Note, m}
 }
 
 func viewOf(key string, s backend.State) lockView {

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
@@ -323,6 +324,25 @@ func (o *common) note(format string, args ...any) {
 	}
 }
 
+// A noteFlag is why a lock is wanted. It takes what locker.Note does.
+type noteFlag string
+
+func (n *noteFlag) flag(f *pflag.FlagSet) {
+	f.Var(n, "note", "say why to whoever waits for the lock or looks who holds it")
+}
+
+func (n *noteFlag) String() string { return string(*n) }
+
+func (n *noteFlag) Type() string { return "string" }
+
+func (n *noteFlag) Set(text string) error {
+	if len(text) > locker.MaxNote || !utf8.ValidString(text) {
+		return fmt.Errorf("has %d bytes, and must be at most %d of UTF-8", len(text), locker.MaxNote)
+	}
+	*n = noteFlag(text)
+	return nil
+}
+
 // who names a holder or a waiter.
 func who(m backend.Meta) string {
 	name := m.Service
@@ -334,6 +354,9 @@ func who(m backend.Meta) string {
 	}
 	if m.PID != 0 {
 		name += fmt.Sprintf(" (pid %d)", m.PID)
+	}
+	if m.Note != "" {
+		name += ": " + m.Note
 	}
 	return printable(name)
 }

@@ -100,6 +100,7 @@ type acquirer struct {
 	common
 	wait, ttl time.Duration
 	noWait    bool
+	why       noteFlag
 }
 
 func newAcquire() *cobra.Command {
@@ -133,6 +134,7 @@ mem://, by a quorum, and in the layouts of other libraries.
 	f.DurationVar(&a.ttl, "ttl", 0, "how long the hold lasts unless it is renewed or released, such as 30m; at most 24h")
 	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")
 	f.BoolVar(&a.noWait, "no-wait", false, "do not wait: exit with 75 if another holds it")
+	a.why.flag(f)
 	return cmd
 }
 
@@ -171,7 +173,7 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 	if err := c.nested(ctx, key, true); err != nil {
 		return err
 	}
-	opts := []locker.Option{locker.Reentrant(backend.NewOwner()), locker.TTL(a.ttl)}
+	opts := []locker.Option{locker.Reentrant(backend.NewOwner()), locker.TTL(a.ttl), locker.Note(string(a.why))}
 	if a.wait > 0 {
 		opts = append(opts, locker.WaitLimit(left(a.wait, began)))
 	}

@@ -41,6 +41,7 @@ type Lock struct {
 	Where string        `json:"where"`          // who called Lock: file and line
 	Func  string        `json:"func"`           // and the function, with its package
 	Trace string        `json:"trace,omitzero"` // its id
+	Note  string        `json:"note,omitzero"`  // why, by locker.Note
 
 	// Of a hold that lasts.
 	Token   uint64 `json:"token,omitzero"`
@@ -73,6 +74,7 @@ type Blocker struct {
 	Token   uint64    `json:"token,omitzero"` // if known
 	Since   time.Time `json:"since,omitzero"` // when it is known to hold from, by the clock here
 	Trace   string    `json:"trace,omitzero"` // if it is traced
+	Note    string    `json:"note,omitzero"`  // why, by locker.Note
 }
 
 // String says who is in the way, for people.
@@ -130,7 +132,7 @@ func (l *lock) shown(since, now time.Time) Lock {
 	fn, where := place(l.stack[:])
 	return Lock{
 		Key: l.Key, Mode: l.Mode.String(), Since: since, For: now.Sub(since),
-		Where: where, Func: fn, Trace: traceID(l.trace),
+		Where: where, Func: fn, Trace: traceID(l.trace), Note: l.Note,
 	}
 }
 
@@ -139,7 +141,7 @@ func blockerOf(h *blame.Hold) *Blocker {
 	if h == nil {
 		return nil
 	}
-	b := &Blocker{Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent)}
+	b := &Blocker{Token: h.Token, Since: h.From, Trace: traceID(h.Meta.Traceparent), Note: h.Meta.Note}
 	if l, ok := h.Here.(*lock); ok {
 		b.Here, b.Trace = true, traceID(l.trace)
 		b.Func, b.Where = place(l.stack[:])

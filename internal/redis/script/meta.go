@@ -23,6 +23,7 @@ func appendMeta(b []byte, m *backend.Meta) []byte {
 			b = appendMember(b, "since", string(since))
 		}
 	}
+	b = appendMember(b, "note", m.Note)
 	b = appendMember(b, "waits", m.Waits)
 	b = appendMember(b, "quorum", m.Quorum)
 	if len(b) > from {
