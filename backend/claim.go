@@ -14,6 +14,7 @@ const (
 	MaxKey   = 1 << 10        // bytes of a key, namespace included
 	MaxOwner = 1 << 8         // bytes of an owner
 	MaxMeta  = 4 << 10        // bytes of all texts of a Meta together
+	MaxNote  = 200            // bytes of Meta.Note
 	MaxState = 64 << 10       // bytes of a key's stored state
 	MaxTTL   = 24 * time.Hour // a crashed holder blocks others for this long at most
 
@@ -135,11 +136,6 @@ type Meta struct {
 	Quorum string `json:"quorum,omitempty"`
 }
 
-// Size is how long its texts are together, in bytes, of which a claim may have [MaxMeta].
-func (m *Meta) Size() int {
-	return len(m.Service) + len(m.Host) + len(m.Traceparent) + len(m.Note) + len(m.Waits) + len(m.Quorum)
-}
-
 // ID is what tells this acquisition from every other: Owner, or Hold for a re-entrant claim.
 // Repeats, renewals, releases and tombstones go by it.
 func (c Claim) ID() string {
@@ -161,8 +157,8 @@ func (c Claim) Validate(caps Capabilities) error {
 	if err := ValidateTTL(c.TTL, caps.MinTTL); err != nil {
 		return err
 	}
-	if n := c.Meta.Size(); n > MaxMeta {
-		return invalid("meta", c.Meta.Service, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxMeta))
+	if m := &c.Meta; len(m.Service)+len(m.Host)+len(m.Traceparent)+len(m.Note)+len(m.Waits)+len(m.Quorum) > MaxMeta {
+		return invalid("meta", m.Service, "has over "+strconv.Itoa(MaxMeta)+" bytes")
 	}
 	if c.plain(caps) {
 		return nil // nearly every claim
@@ -174,7 +170,7 @@ func (c Claim) Validate(caps Capabilities) error {
 // queue that caps has.
 func (c *Claim) plain(caps Capabilities) bool {
 	return c.Mode == Exclusive && c.Limit == 0 && c.Weight == 0 && c.Reserve >= 0 && c.Reserve <= MaxReserve &&
-		!c.Reentrant && !c.Load && c.Save == nil && c.NotBefore == 0 && c.MinToken == 0 &&
+		!c.Reentrant && !c.Load && c.Save == nil && c.NotBefore == 0 && c.MinToken == 0 && len(c.Meta.Note) <= MaxNote &&
 		(!c.Queue || caps.Queue && c.WaiterTTL > 0 && c.WaiterTTL <= MaxTTL)
 }
 
@@ -193,6 +189,9 @@ func (c *Claim) validateMore(caps Capabilities) error {
 		if err := c.validateLeft(caps); err != nil {
 			return err
 		}
+	}
+	if n := len(c.Meta.Note); n > MaxNote {
+		return invalid("note", c.Meta.Note, "has "+strconv.Itoa(n)+" bytes, over "+strconv.Itoa(MaxNote))
 	}
 	if c.MinToken > MaxMinToken {
 		return invalid("min_token", strconv.FormatUint(c.MinToken, 10), "is over "+strconv.FormatUint(MaxMinToken, 10))

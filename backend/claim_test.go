@@ -47,6 +47,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"weight", func(c *backend.Claim) { c.Weight, c.Mode, c.Limit = math.MaxInt, backend.Permit, math.MaxInt32 }},
 		{"meta", func(c *backend.Claim) { c.Meta.Host = strings.Repeat("h", backend.MaxMeta+1) }},
 		{"meta", func(c *backend.Claim) { c.Meta.Host, c.Meta.Note = strings.Repeat("h", backend.MaxMeta), "n" }},
+		{"note", func(c *backend.Claim) { c.Meta.Note = strings.Repeat("x", backend.MaxNote+1) }},
 		{"save", func(c *backend.Claim) { c.Save = make([]byte, backend.MaxState+1) }},
 		{"waiter_ttl", func(c *backend.Claim) { c.Queue = true }},
 		{"waiter_ttl", func(c *backend.Claim) { c.Queue, c.WaiterTTL = true, backend.MaxTTL+1 }},

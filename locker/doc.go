@@ -25,9 +25,14 @@
 //		if err != nil {
 //			panic(err)
 //		}
-//		work := guard.Context() // for what is done under the lock: it ends if the lock is lost
-//		fmt.Println("nobody else writes the report now:", work.Err() == nil)
-//		fmt.Println("nor did while it was held:", guard.Unlock() == nil)
+//		work := guard.Context() // for what is called under the lock: it ends if the lock is lost
+//		for page := 1; page <= 3 && work.Err() == nil; page++ {
+//			if _, err := guard.Value(); err != nil { // right before each effect: is it still held?
+//				break
+//			}
+//			fmt.Println("nobody else writes page", page)
+//		}
+//		fmt.Println("it was held all the time:", guard.Unlock() == nil)
 //	}
 //
 // Begin with [Client.Lock], which waits, [Client.TryLock], which does not, and [Do], which locks, runs a function

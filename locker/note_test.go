@@ -192,13 +192,13 @@ func TestNoteAndOnSuccessRefuse(t *testing.T) {
 		refused("All", "OnSuccess", err)
 		do := func(context.Context, struct{}) error { t.Error("it runs"); return nil }
 		refused("Do", "OnSuccess", locker.Do(t.Context(), l, "k", do, locker.OnSuccess()))
-		refused("long", "Note", try(locker.Note(strings.Repeat("x", locker.MaxNote+1))))
+		refused("long", "Note", try(locker.Note(strings.Repeat("x", backend.MaxNote+1))))
 		refused("no text", "Note", try(locker.Note("\xff")))
-		if _, err = locker.Once(t.Context(), l, "k", time.Hour, do, locker.Note(strings.Repeat("x", locker.MaxNote+1))); err == nil {
+		if _, err = locker.Once(t.Context(), l, "k", time.Hour, do, locker.Note(strings.Repeat("x", backend.MaxNote+1))); err == nil {
 			t.Error("Once takes any note")
 		}
 		refused("Once", "Note", err)
-		g, err := l.TryLock(t.Context(), "k", locker.Note(strings.Repeat("x", locker.MaxNote)))
+		g, err := l.TryLock(t.Context(), "k", locker.Note(strings.Repeat("x", backend.MaxNote)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ type call struct {
 	ttl       time.Duration
 	owner     string // of a re-entrant claim
 	reentrant bool
-	try       bool            // by All, before the key's turn: it does not wait
+	try       bool // by All, before the key's turn: it does not wait
 	note      string
 	store     backend.Backend // and what a plain claim asks then; nil: the store itself
 	tookOver  uint64          // of a hold that All gave back
@@ -139,13 +139,10 @@ func OnSuccess() Option { return func(c *call) { c.onSuccess = true } }
 
 // Note says why the lock is wanted, for people: "nightly backup, ticket 17". Whoever has to wait for it finds
 // it in the *[HeldError], whoever looks in Client.Inspect and on spans (backend.Meta.Note), and the holder in [Hold].
-// It decides nothing, is no secret, and goes to the store with the claim: at most [MaxNote] bytes of UTF-8, or
+// It decides nothing, is no secret, and goes to the store with the claim: at most [backend.MaxNote] bytes of UTF-8, or
 // the call fails with an *[backend.InvalidError]. Calls of one process with different notes share no leases: one that
 // differs each time, as an order's number does, has each of them ask the store.
 func Note(text string) Option { return func(c *call) { c.note = text } }
-
-// MaxNote is how long a [Note] may be, in bytes.
-const MaxNote = 200
 
 // checkOnce refuses what OncePer and Once cannot have, before anything is asked.
 func (c *core) checkOnce(op string, o *call) error {
@@ -195,8 +192,8 @@ func (c *core) validate(op string, o *call) error {
 			return err
 		}
 	}
-	if len(o.note) > MaxNote || !utf8.ValidString(o.note) { // safeguard: note-fits
-		return &backend.InvalidError{Field: "Note", Reason: fmt.Sprintf("has %d bytes, and must be at most %d of UTF-8", len(o.note), MaxNote)}
+	if len(o.note) > backend.MaxNote || !utf8.ValidString(o.note) { // safeguard: note-fits
+		return &backend.InvalidError{Field: "Note", Reason: fmt.Sprintf("has %d bytes, and must be at most %d of UTF-8", len(o.note), backend.MaxNote)}
 	}
 	if o.onSuccess && !o.waits {
 		return &backend.InvalidError{Field: "OnSuccess", Reason: "is for Once, which sees what becomes of the job; elsewhere Guard.Forgo leaves no mark"}

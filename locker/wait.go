@@ -478,8 +478,7 @@ func (w *wait) withdraw(ctx context.Context) {
 func (c *core) claim(ctx context.Context, op, key string, o *call, claim *backend.Claim) {
 	claim.Key, claim.Owner, claim.Mode, claim.Limit, claim.TTL = key, backend.NewOwner(), o.mode, o.limit, o.ttl
 	claim.Weight, claim.Meta = o.weight, c.meta
-	claim.Meta.Note = o.note
-	claim.Meta.Since = time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
+	claim.Meta.Note, claim.Meta.Since = o.note, time.Now().UTC().Truncate(time.Millisecond) // short: it goes to the store
 	if o.reentrant {
 		claim.Reentrant, claim.Hold, claim.Owner = true, claim.Owner, o.owner
 	}

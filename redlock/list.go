@@ -60,9 +60,9 @@ func (r *Backend) relist() {
 // shown is what the nodes show of a claim: its list, a slash, and the end of its owner's name, by
 // which one claim that holds several nodes is told from several claims (tokens do not tell). It is
 // nothing if the claim's own Meta leaves no room.
-func shown(c backend.Claim, list string) string {
+func shown(c backend.Claim, list string, caps backend.Capabilities) string {
 	s := list + "/" + c.Owner[max(0, len(c.Owner)-8):]
-	if c.Meta.Size()+len(s) > backend.MaxMeta {
+	if c.Meta.Quorum = s; c.Validate(caps) != nil { // as it was valid without
 		return ""
 	}
 	return s

@@ -48,7 +48,7 @@ type round struct {
 // begin makes a round: it is behind every earlier one on each node. The caller does not have mu.
 func (c *claim) begin(ctx context.Context, v verb, cl backend.Claim, tries int) *round {
 	r := &round{
-		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load()),
+		c: c, verb: v, claim: cl, shown: shown(cl, *c.red.list.Load(), c.red.caps),
 		began: time.Now(), tries: tries, ctx: context.WithoutCancel(ctx), timeout: c.red.cfg.timeout(cl.TTL),
 		votes: c.red.newVotes(), done: make(chan struct{}),
 	}

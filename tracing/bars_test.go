@@ -265,7 +265,7 @@ func TestBars(t *testing.T) {
 		if wait := one.waitOf(t, one.under(t, "waits for it", "lock short")); len(one.bars(wait)) > 0 || attr(wait.Attributes, tracing.AttrHolderPID) == "" {
 			t.Errorf("a wait of %v is drawn, or says nothing: %v", wait.EndTime.Sub(wait.StartTime), wait.Attributes)
 		}
-		g := one.lock(t, "j")
+		g := one.lock(t, "j", locker.Note("stock-taking"))
 		for _, p := range []*process{two, one} { // another process's hold is known at one instant, one's own always
 			if _, err := p.Lock(t.Context(), "j", locker.WaitLimit(time.Second)); err == nil {
 				t.Fatal("granted twice")
@@ -275,6 +275,9 @@ func TestBars(t *testing.T) {
 			bars = p.bars(wait)
 			if len(bars) != 1 || attr(bars[0].Attributes, tracing.AttrHolderEnd) != tracing.EndHolding || len(bars[0].Links) > 0 {
 				t.Errorf("bars %v", bars)
+			}
+			if attr(bars[0].Attributes, tracing.AttrHolderNote) != "stock-taking" || attr(wait.Attributes, tracing.AttrHolderNote) != "stock-taking" {
+				t.Errorf("why it is held is not said: %v, %v", bars[0].Attributes, wait.Attributes)
 			}
 		}
 		if d := seconds(wait.Attributes, tracing.AttrUnexplained); d != 0 {

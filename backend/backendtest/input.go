@@ -71,6 +71,7 @@ func badClaims(e *env) {
 		"limit":   func(c *backend.Claim) { c.Limit = 1 },
 		"reserve": func(c *backend.Claim) { c.Reserve = backend.MaxReserve + 1 },
 		"meta":    func(c *backend.Claim) { c.Meta.Service = strings.Repeat("x", backend.MaxMeta+1) },
+		"note":    func(c *backend.Claim) { c.Meta.Note = strings.Repeat("x", backend.MaxNote+1) },
 	}
 	if e.caps.Queue {
 		bad["waiter_ttl"] = func(c *backend.Claim) { c.Queue = true }

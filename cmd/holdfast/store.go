@@ -336,8 +336,8 @@ func (n *noteFlag) String() string { return string(*n) }
 func (n *noteFlag) Type() string { return "string" }
 
 func (n *noteFlag) Set(text string) error {
-	if len(text) > locker.MaxNote || !utf8.ValidString(text) {
-		return fmt.Errorf("has %d bytes, and must be at most %d of UTF-8", len(text), locker.MaxNote)
+	if len(text) > backend.MaxNote || !utf8.ValidString(text) {
+		return fmt.Errorf("has %d bytes, and must be at most %d of UTF-8", len(text), backend.MaxNote)
 	}
 	*n = noteFlag(text)
 	return nil

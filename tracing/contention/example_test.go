@@ -24,9 +24,7 @@ func Example() {
 	defer l.Close()
 
 	err = locker.Do(ctx, l, "order-17", func(context.Context, struct{}) error {
-		for _, h := range tracker.Snapshot().Holds {
-			fmt.Println("held:", h.Key)
-		}
+		fmt.Println("held:", tracker.Snapshot().Holds[0].Key)
 		return nil
 	})
 	fmt.Println(err)

@@ -49,6 +49,7 @@ func (e elsewhere) Release(ctx context.Context, c backend.Claim) (backend.Releas
 func (e elsewhere) theirs(c backend.Claim) backend.Claim {
 	c.Meta = backend.Meta{
 		Service: cmp.Or(e.service, "billing <b>"), Host: "far", PID: cmp.Or(e.pid, 7), Traceparent: theirs, Since: c.Meta.Since.Add(time.Hour),
+		Note: c.Meta.Note,
 	}
 	if n := len(c.Before); n > 0 { // the last is the claim itself
 		c.Before = slices.Clone(c.Before)
@@ -190,6 +191,52 @@ func TestSnapshot(t *testing.T) {
 		<-done
 		if err := again.Shutdown(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Why a lock is held is said of holds, and of who is in the way, here and elsewhere.
+func TestNotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, tracker := membackend.New(), contention.New(contention.Config{})
+		near, far := client(t, b, tracker), client(t, elsewhere{Backend: b}, nil)
+		const ours, theirs, waits = "import <i>", "audit <i>", "export <i>"
+		first, err1 := near.Lock(t.Context(), "order-1", locker.Note(ours))
+		second, err2 := far.Lock(t.Context(), "order-2", locker.Note(theirs))
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		var wg sync.WaitGroup
+		for _, key := range []string{"order-1", "order-2"} {
+			wg.Go(func() {
+				if g, err := near.Lock(t.Context(), key, locker.Note(waits)); err != nil || g.Unlock() != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		page, s := get(t, tracker, "/debug/locks/").Body.String(), tracker.Snapshot()
+		if len(s.Holds) != 1 || s.Holds[0].Note != ours || len(s.Waits) != 2 {
+			t.Fatalf("%+v", s)
+		}
+		for _, w := range s.Waits {
+			if want := map[string]string{"order-1": ours, "order-2": theirs}[w.Key]; w.Note != waits || w.Blocker == nil || w.Blocker.Note != want {
+				t.Errorf("%+v is blocked by %+v", w, w.Blocker)
+			}
+		}
+		_, _ = first.Unlock(), second.Unlock()
+		wg.Wait()
+		page += get(t, tracker, "/debug/locks/").Body.String()
+		for note, n := range map[string]int{"import": 4, "audit": 2, "export": 4} {
+			if got := strings.Count(page, "“"+note+" &lt;i&gt;”"); got < n {
+				t.Errorf("%s is shown %d times, want %d at least:\n%s", note, got, n, page)
+			}
+		}
+		for _, l := range []*locker.Client[struct{}]{near, far} {
+			if err := l.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
