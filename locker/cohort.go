@@ -107,7 +107,7 @@ type first struct {
 
 // lockTogether gets the lease for one of those who want the key in this process.
 func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call) (*lease, error) {
-	k := cohortKey{key, o.ttl, o.wait, o.note}
+	k := cohortKey{key, o.ttl, o.wait, o.note} // safeguard: notes-apart
 	for {
 		c.mu.Lock()
 		co := c.cohorts[k]

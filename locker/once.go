@@ -55,7 +55,7 @@ func Once[T any](ctx context.Context, l Locker[T], key string, every time.Durati
 	if err != nil {
 		return false, err
 	}
-	if !onSuccess {
+	if !onSuccess { // safeguard: on-success
 		end = g.Unlock // also if fn panics
 	}
 	err = fn(g.Context(), v)

@@ -418,21 +418,24 @@ func TestRunMaxHoldKills(t *testing.T) {
 	}
 }
 
+// fresh is a key that no earlier run of the test has left a mark at.
+func fresh(t *testing.T) string { return t.Name() + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
+
 // A run counts however its command ends, unless it was cut off.
 func TestRunOncePer(t *testing.T) {
-	srv := testserver.SharedRedis(t)
+	srv, key := testserver.SharedRedis(t), fresh(t)
 	run := func(status int, args ...string) outcome {
 		t.Helper()
-		return holdfast(t, append([]string{"run", t.Name(), "--backend", srv.URL(), "--once-per=1h", "--ttl=9s"}, args...)...).want(t, status)
+		return holdfast(t, append([]string{"run", key, "--backend", srv.URL(), "--once-per=1h", "--ttl=9s"}, args...)...).want(t, status)
 	}
-	j := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--ttl=9s", "--", "sh", "-c", works)
+	j := begin(t, srv.URL(), "run", key, "--once-per=1h", "--ttl=9s", "--", "sh", "-c", works)
 	j.line()
 	if o := run(75, "--no-wait", "--", "echo", "in"); o.out != "" || !strings.Contains(o.err, "is held by sh@") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
 	_ = j.cmd.Process.Kill() // in the middle
 	_, _, _ = j.end()
-	cut := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--ttl=9s", "--max-hold=100ms", "--", "sh", "-c", works)
+	cut := begin(t, srv.URL(), "run", key, "--once-per=1h", "--ttl=9s", "--max-hold=100ms", "--", "sh", "-c", works)
 	if status, _, errs := cut.end(); status != 76 {
 		t.Errorf("beyond --max-hold: %d, %s", status, errs)
 	}
@@ -449,21 +452,21 @@ func TestRunOncePer(t *testing.T) {
 
 // With --on-success a run counts only if its command succeeds; and without, too, one that never began counts for nothing.
 func TestRunOnSuccess(t *testing.T) {
-	srv := testserver.SharedRedis(t)
+	srv, key := testserver.SharedRedis(t), fresh(t)
 	broken, over := filepath.Join(t.TempDir(), "job"), filepath.Join(t.TempDir(), "over")
 	if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil { //nolint:gosec // it is to be run
 		t.Fatal(err)
 	}
 	run := func(status int, args ...string) string {
 		t.Helper()
-		return holdfast(t, append([]string{"run", t.Name(), "--backend", srv.URL(), "--once-per=1h"}, args...)...).want(t, status).out
+		return holdfast(t, append([]string{"run", key, "--backend", srv.URL(), "--once-per=1h"}, args...)...).want(t, status).out
 	}
 	run(127, "--", broken)
 	run(3, "--on-success", "--", "sh", "-c", "exit 3")
 	run(143, "--on-success", "--", "sh", "-c", "kill $$")
-	first := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--on-success", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; exit 4")
+	first := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; exit 4")
 	first.line()
-	behind := begin(t, srv.URL(), "run", t.Name(), "--once-per=1h", "--on-success", "--", "echo", "behind")
+	behind := begin(t, srv.URL(), "run", key, "--once-per=1h", "--on-success", "--", "echo", "behind")
 	if err := os.WriteFile(over, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -493,10 +496,8 @@ func TestRunNote(t *testing.T) {
 		status int
 	}{
 		{[]string{"run", key, "--no-wait", "--", "true"}, 75},
-		{[]string{"run", key, "--wait=10ms", "--", "true"}, 75},
 		{[]string{"inspect", key}, 0},
 		{[]string{"list", key}, 0},
-		{[]string{"wait", key, "--timeout=10ms"}, 75},
 		{[]string{"release", key, "--token=1"}, 1},
 	} {
 		o := holdfast(t, append(c.args[:2:2], append([]string{"--backend", srv.URL()}, c.args[2:]...)...)...).want(t, c.status)
@@ -509,7 +510,9 @@ func TestRunNote(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.out), &v); err != nil || len(v.Holders) != 1 || v.Holders[0].Note != note {
 		t.Errorf("%v, %s", err, o.out)
 	}
-	_ = j.cmd.Process.Kill()
+	if err := j.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
 	_, _, _ = j.end()
 	ticket := strings.TrimSpace(holdfast(t, "acquire", key+"2", "--note", note, "--ttl=1m", "--backend", srv.URL()).want(t, 0).out)
 	if o := holdfast(t, "inspect", key+"2", "--backend", srv.URL()); !strings.Contains(o.out, shown) {

@@ -26,6 +26,9 @@ var belief = []mutant{
 		Name: "a lease that was handed over is detached as short as it is", At: "detached-for-long", Find: condition, Put: never,
 		Test: "./locker DetachAfterAHandOver",
 	},
+	{Name: "any note is sent", At: "note-fits", Find: condition, Put: never, Test: "./locker NoteAndOnSuccessRefuse"},
+	{Name: "who says why holds by a lease that says something else", At: "notes-apart", Find: `, __\.__\}`, Put: `, ""}`, Test: "./locker OtherNotes"},
+	{Name: "a run that failed counts although only success should", At: "on-success", Find: condition, Put: always, Test: "./locker OnSuccess$"},
 	{Name: "a loss does not say why", At: "loss-says-why", Find: condition, Put: always, Test: "./locker LossSaysWhy"},
 	{Name: "a renewal that an Unlock cut short is a failure", At: "renewal-withdrawn", Find: `, errors\.Is\(.*\):`, Put: ":", Test: "./locker UnlockWithdrawsARenewal"},
 	{Name: "renewals that fail no more are not told of", At: "trouble-over", Find: condition, Put: never, Test: "./locker RenewalsFailForAWhile"},
@@ -549,6 +552,7 @@ var others = []mutant{
 		Name: "run: a command outlives its lease where holdfast is stopped", At: "run-deadman-time", Find: statement, Put: skipped,
 		Test: "./cmd/holdfast Situations/STOP_to_it/file",
 	},
+	{Name: "run: a command that never began counts as a run", At: "run-uncounted", Find: `(__), __, (__)\)`, Put: "$1, $2)", Test: "./cmd/holdfast RunOnSuccess"},
 	{Name: "run: a script goes on after Ctrl-C", At: "run-dies", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/Ctrl-C_in_a_script/file"},
 	{
 		Name: "run: a script goes on after a Ctrl-C that its command alone got", At: "run-group", Find: `: (\w+), (\w+): (\w+)\}`, Put: ": $1, $2: $3 && false}",
