@@ -16,11 +16,11 @@ import (
 //
 // While one runs fn, others wait, and are told afterwards that it ran, however long that took; ctx and
 // [WaitLimit] bound the wait. That it ran is noted in the request that unlocks, whether fn failed,
-// panicked or not; with [OnSuccess], if it returned nil. What is not noted is a run whose lock was lost, one that fails with an error that is
-// [ErrLost] or [ErrMaxHold], and one whose process crashed: then another may run fn, as soon as the
-// lease is over, and so more than once in the time. Without faults fn runs at
-// most once in it, and with them at least once. Its token, if the Binder puts it into the value,
-// tells the runs apart.
+// panicked or not; with [OnSuccess] only if it returned nil. What is not noted is a run whose lock was
+// lost, one that fails with an error that is [ErrLost] or [ErrMaxHold], and one whose process crashed:
+// then another may run fn, as soon as the lease is over, and so more than once in the time. Without
+// faults fn runs at most once in it, and with them at least once. Its token, if the Binder puts it into
+// the value, tells the runs apart.
 //
 // A job of a schedule gives less than the period: of a try that comes early, by a timer that was
 // quick or a clock that was set, nothing is left until the next. With every at three quarters of

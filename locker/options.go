@@ -132,16 +132,18 @@ func OncePer(d time.Duration) Option {
 	return func(c *call) { c.every, c.once, c.waits = d, true, false }
 }
 
-// OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends its goroutine leaves no mark,
-// so the next call runs fn again, and so does one that waits for it. Whoever uses [OncePer] knows himself what became of the job,
-// and calls [Guard.Forgo]: to all but Once it is an *[backend.InvalidError].
+// OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends its
+// goroutine leaves no mark, so the next call runs fn again, and so does one that waits for it. With
+// [OncePer] the caller knows what became of the job, and calls [Guard.Forgo]: whatever is not Once
+// fails with an *[backend.InvalidError].
 func OnSuccess() Option { return func(c *call) { c.onSuccess = true } }
 
-// Note says why the lock is wanted, for people: "nightly backup, ticket 17". Whoever has to wait for it finds
-// it in the *[HeldError], whoever looks in Client.Inspect and on spans (backend.Meta.Note), and the holder in [Hold].
-// It decides nothing, is no secret, and goes to the store with the claim: at most [backend.MaxNote] bytes of UTF-8, or
-// the call fails with an *[backend.InvalidError]. Calls of one process with different notes share no leases: one that
-// differs each time, as an order's number does, has each of them ask the store.
+// Note says why the lock is wanted, for people: "nightly backup, ticket 17". Others find it in the
+// *[HeldError] of a call that is refused, by Client.Inspect and on spans (backend.Meta.Note), and the
+// holder in [Hold]. It decides nothing, is no secret, and goes to the store with the claim: at most
+// [backend.MaxNote] bytes of UTF-8, or the call fails with an *[backend.InvalidError]. Calls of one
+// process with different notes share no leases: with one that differs each time, such as an order's
+// number, each call asks the store.
 func Note(text string) Option { return func(c *call) { c.note = text } }
 
 // checkOnce refuses what OncePer and Once cannot have, before anything is asked.
