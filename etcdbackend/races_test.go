@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -368,18 +369,25 @@ func TestResentPutAfterRelease(t *testing.T) {
 	}
 }
 
+// losing returns a backend with two members, as far as it knows. Once lost is set, the answer to the next transaction
+// is lost, and the transaction made again at the other one.
+func losing(t *testing.T) (b *Backend, c *clientv3.Client, lost *atomic.Bool) {
+	srv := testserver.Etcd(t)
+	lost = new(atomic.Bool)
+	b, c = tap{lose: func(req any) bool {
+		_, txn := req.(*etcdserverpb.TxnRequest)
+		return txn && lost.CompareAndSwap(true, false)
+	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
+	c.SetEndpoints(srv.Addr(), srv.Addr())
+	return b, c, lost
+}
+
 // A release that is made again, as a member did not answer, finds nothing: the first may have ended
 // the hold, or it was over before. That is not known, and no loss.
 //
 // covers: B8, C2
 func TestReleaseThatIsMadeAgain(t *testing.T) {
-	srv := testserver.Etcd(t)
-	var lost atomic.Bool
-	b, c := tap{lose: func(req any) bool {
-		_, txn := req.(*etcdserverpb.TxnRequest)
-		return txn && lost.CompareAndSwap(true, false)
-	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
-	c.SetEndpoints(srv.Addr(), srv.Addr()) // two members, as far as the backend knows
+	b, _, lost := losing(t)
 	held := claim(key(t))
 	acquired(t, b, held)
 	lost.Store(true)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -66,14 +65,8 @@ func TestOneWriteOfMany(t *testing.T) {
 //
 // covers: B8, C2
 func TestManyThatAreMadeAgain(t *testing.T) {
-	srv := testserver.Etcd(t)
-	var lost atomic.Bool
-	b, c := tap{lose: func(req any) bool {
-		_, txn := req.(*etcdserverpb.TxnRequest)
-		return txn && lost.CompareAndSwap(true, false)
-	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
-	c.SetEndpoints(srv.Addr(), srv.Addr()) // two members, as far as the backend knows
-	acquired(t, b, claim(key(t)))          // the lease is there
+	b, c, lost := losing(t)
+	acquired(t, b, claim(key(t))) // the lease is there
 	all := claims(t, 3)
 	lost.Store(true)
 	if grants, err := b.TryAcquireAll(t.Context(), all); lost.Load() || backend.AnswerOf(err) != backend.Unknown {

@@ -19,6 +19,7 @@ type Ticket struct {
 	TTL   time.Duration `json:"ttl"`
 	Token uint64        `json:"token"` // the hold's, which stays the same
 	Until time.Time     `json:"until"` // about when the lease ends, for people
+	Note  string        `json:"note,omitempty"`
 }
 
 // Detach ends the hold here and leaves it in the store, for whoever gives the ticket to
@@ -67,7 +68,7 @@ func (h *hold) detach() (t Ticket, err error) {
 	if h.how != byDetach { // an Unlock was first
 		return t, ErrUnlocked
 	}
-	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, c.toTime(l.deadline())}, nil
+	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, c.toTime(l.deadline()), h.info.Note}, nil
 }
 
 // Adopt takes over the hold of a ticket: of those who have the ticket, one gets a guard. It makes
@@ -79,5 +80,5 @@ func (c *Client[T]) Adopt(ctx context.Context, t Ticket) (*Guard[T], error) {
 	if t.Owner == "" || t.Hold == "" {
 		return nil, &Error{opAdopt, t.Key, &backend.InvalidError{Field: "ticket", Reason: "has no owner or no hold"}}
 	}
-	return c.acquire(ctx, opAdopt, t.Key, []Option{TTL(t.TTL), Reentrant(t.Owner), func(o *call) { o.ticket = t.Hold }})
+	return c.acquire(ctx, opAdopt, t.Key, []Option{TTL(t.TTL), Reentrant(t.Owner), Note(t.Note), func(o *call) { o.ticket = t.Hold }}) // safeguard: adopted-note
 }

@@ -70,6 +70,25 @@ func TestNote(t *testing.T) {
 	})
 }
 
+// A hold that is handed to another process is still held for the same reason.
+func TestAdoptedNote(t *testing.T) {
+	bubble(t, hook(), locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+		ticket, err := mustLock(t, l, "k", locker.Reentrant(backend.NewOwner()), locker.Note("import")).Detach()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Adopt(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := l.Inspect(t.Context(), "k")
+		if err != nil || len(state.Holders) != 1 || state.Holders[0].Meta.Note != "import" || g.Hold().Note != "import" {
+			t.Errorf("%q holds, and the store shows %+v, %v", g.Hold().Note, state, err)
+		}
+		_ = g.Unlock()
+	})
+}
+
 // A lease goes to whoever gave the same note, and nobody holds under another's.
 func TestOtherNotesLineUpApart(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -62,7 +62,7 @@ func (r *Backend) relist() {
 // nothing if the claim's own Meta leaves no room.
 func shown(c backend.Claim, list string, caps backend.Capabilities) string {
 	s := list + "/" + c.Owner[max(0, len(c.Owner)-8):]
-	if c.Meta.Quorum = s; c.Validate(caps) != nil { // as it was valid without
+	if c.Meta.Quorum = s; c.Validate(caps) != nil { // it is too long: else the claim was valid
 		return ""
 	}
 	return s

@@ -30,6 +30,6 @@
 //
 // # What is not shown
 //
-// No password and no stored value; no full key unless [Config.ShowKeys]. A holder that was not
+// No password and no stored value; no full key unless [Config.ShowKeys]. A [locker.Note] is shown in full. A holder that was not
 // sampled is told without a link, which would lead nowhere.
 package tracing

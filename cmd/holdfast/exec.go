@@ -166,6 +166,11 @@ flag of holdfast's begins CMD, as with run.
 		Args:    r.split,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(r.argv) == 0 {
+				for _, flag := range []string{"note", "ttl", "max-hold", "kill-after"} {
+					if cmd.Flags().Changed(flag) {
+						return usage("--%s is for a CMD, and without one who holds %s is only shown", flag, printable(args[0]))
+					}
+				}
 				return r.withKey(cmd, args[:1], r.inspect)
 			}
 			return r.run(cmd, args)
@@ -233,7 +238,7 @@ func (r *runner) options() []locker.Option {
 		opts = append(opts, locker.WaitLimit(r.wait))
 	}
 	if r.oncePer > 0 {
-		opts = append(opts, locker.OnSuccess()) // which work says
+		opts = append(opts, locker.OnSuccess()) // what the work in once returns says whether a run counts
 	}
 	return opts
 }
@@ -387,7 +392,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		if r.onSuccess && status != 0 {
 			uncounted = fmt.Errorf("status %d", status)
 		}
-		return cmp.Or(lost, failed, uncounted) // then it does not count for Once: it was cut off, or never began; safeguard: run-uncounted
+		return cmp.Or(lost, failed, uncounted) // why the run does not count: it was cut off, never began, or failed; safeguard: run-uncounted
 	}
 	if r.oncePer > 0 {
 		_, err = locker.Once(ctx, l, key, r.oncePer, work, r.options()...)

@@ -107,6 +107,7 @@ func TestRunRefusals(t *testing.T) {
 		{"run k -- /etc/passwd", 126, "permission denied"},
 		{"leader k --wait 0s true", 2, "--wait 0s"},
 		{"leader", 2, "wants a KEY"},
+		{"leader k --note why", 2, "--note is for a CMD"},
 		{"run k -E 256 -- true", 2, "--conflict-exit-code 256"},
 		{"run k -E -1 -- true", 2, "--conflict-exit-code -1"},
 		{"run k", 2, "wants a KEY and a CMD"},

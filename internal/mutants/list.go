@@ -28,6 +28,7 @@ var belief = []mutant{
 	},
 	{Name: "any note is sent", At: "note-fits", Find: condition, Put: never, Test: "./locker NoteAndOnSuccessRefuse"},
 	{Name: "who says why holds by a lease that says something else", At: "notes-apart", Find: `, __\.__\}`, Put: `, ""}`, Test: "./locker OtherNotes"},
+	{Name: "an adopted hold does not say why", At: "adopted-note", Find: `, __\(__\.__\), func`, Put: ", func", Test: "./locker AdoptedNote"},
 	{Name: "a run that failed counts although only success should", At: "on-success", Find: condition, Put: always, Test: "./locker OnSuccess$"},
 	{Name: "a loss does not say why", At: "loss-says-why", Find: condition, Put: always, Test: "./locker LossSaysWhy"},
 	{Name: "a renewal that an Unlock cut short is a failure", At: "renewal-withdrawn", Find: `, errors\.Is\(.*\):`, Put: ":", Test: "./locker UnlockWithdrawsARenewal"},
