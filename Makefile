@@ -128,7 +128,7 @@ pg: deps judge ## the backend on PostgreSQL, a module of its own: the suite, pro
 	@$(call gotest,-race -count=1 -timeout=$(strip $(TIMEOUT)),./backend/pgbackend/...)
 
 .PHONY: adapters
-adapters: servers judge ## what programs copy for gocron, asynq, net/http, golang-migrate, goose and client-go, against each; a module of its own
+adapters: servers judge ## what programs copy for gocron, asynq, river, net/http, golang-migrate, goose and client-go, against each; a module of its own
 	@cd internal/adapters && export GOWORK=off && $(call gotest,-count=1,./...)
 
 .PHONY: generations
