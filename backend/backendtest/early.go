@@ -258,9 +258,7 @@ func earlyOnlyHolder(e *env) {
 	key := e.key("k")
 	gone, never := e.heeds(key, e.long), e.heeds(key, e.long)
 	e.acquire(a, gone)
-	if err := a.Renew(e.ctx, gone); err != nil {
-		e.Errorf("Renew with NotBefore = %v", err)
-	}
+	e.renewed(a, gone)
 	plain := gone
 	plain.NotBefore = 0
 	e.release(a, plain)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 )
 
 // An env is what a rule works with: clients, keys of its own, and ways to say what must be. Helpers
@@ -178,19 +179,57 @@ func (e *env) forget(b backend.Backend, c backend.Claim) {
 	})
 }
 
-// held must refuse c because another claim holds.
+// held must refuse c because another claim holds, whose lease is long.
 func (e *env) held(b backend.Backend, c backend.Claim) backend.HeldError {
+	e.Helper()
+	return e.heldBy(b, c, history.Broken)
+}
+
+// refused must refuse c because another claim holds, or waits before it. What is granted instead may
+// be due to a machine that stood still for longer than a lease.
+func (e *env) refused(b backend.Backend, c backend.Claim) backend.HeldError {
+	e.Helper()
+	return e.heldBy(b, c, "")
+}
+
+func (e *env) heldBy(b backend.Backend, c backend.Claim, broken string) backend.HeldError {
 	e.Helper()
 	g, err := b.TryAcquire(e.ctx, c)
 	if err == nil {
 		e.forget(b, c)
-		e.Fatalf("TryAcquire(%s) granted token %d while another claim holds", short(c.Key), g.Token)
+		e.Fatalf("%sTryAcquire(%s) granted token %d while another claim holds", broken, short(c.Key), g.Token)
 	}
 	var held *backend.HeldError
 	if !errors.Is(err, backend.ErrHeld) || !errors.As(err, &held) {
 		e.Fatalf("TryAcquire(%s) = %v, want a *backend.HeldError", short(c.Key), err)
 	}
 	return *held
+}
+
+// renewed must find c holding.
+func (e *env) renewed(b backend.Backend, c backend.Claim) {
+	e.Helper()
+	e.holding("Renew", c, e.answered(func() error { return b.Renew(e.ctx, c) }))
+}
+
+// holding must be the answer to a claim that holds. One whose lease is long cannot have lost it.
+func (e *env) holding(verb string, c backend.Claim, err error) {
+	e.Helper()
+	if errors.Is(err, backend.ErrLost) && c.TTL >= e.long {
+		e.broken("%s(%s) = %v, long before its lease can be over", verb, short(c.Key), err)
+		e.FailNow()
+	}
+	if err != nil {
+		e.Fatalf("%s(%s) = %v, want nil: it held until now", verb, short(c.Key), err)
+	}
+}
+
+// broken fails the rule for a broken promise: two hold at once, a token fell, a holder was not told
+// that it lost its lock, or the value is not the one that the last holder saved. No second run of the
+// tests undoes it, see internal/repo/skips: so what a machine that stands still can also do is not for it.
+func (e *env) broken(format string, args ...any) {
+	e.Helper()
+	e.Errorf(history.Broken+format, args...)
 }
 
 // release must find c holding. It returns what the release told, if its first request was answered.
@@ -205,9 +244,7 @@ func (e *env) release(b backend.Backend, c backend.Claim) (told backend.Released
 		unknown = !answer(err)
 		return err
 	})
-	if err != nil {
-		e.Fatalf("Release(%s) = %v, want nil: it held until now", short(c.Key), err)
-	}
+	e.holding("Release", c, err)
 	return told, !unknown
 }
 
@@ -241,9 +278,13 @@ func (e *env) free(b backend.Backend, key string) {
 	}
 }
 
-// lost must be an ErrLost.
+// lost must be an ErrLost, as a claim that does not hold is told, whenever that may be.
 func (e *env) lost(what string, err error) {
 	e.Helper()
+	if err == nil {
+		e.broken("%s = nil, want backend.ErrLost", what)
+		e.FailNow()
+	}
 	if !errors.Is(err, backend.ErrLost) {
 		e.Fatalf("%s = %v, want backend.ErrLost", what, err)
 	}

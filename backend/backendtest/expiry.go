@@ -125,7 +125,7 @@ func (e *env) notBefore(b backend.Backend, key string, sent time.Time, ttl time.
 		took := time.Since(sent)
 		if err == nil {
 			if took < ttl-ttl/clocks {
-				e.Errorf("a lease of %v was over after %v", ttl, took)
+				e.broken("a lease of %v was over after %v", ttl, took)
 			}
 			if _, err := b.Release(e.ctx, next); err != nil {
 				e.Errorf("Release(%s) = %v, want nil: it held until now", short(key), err)
@@ -158,14 +158,10 @@ func expiryApart(e *env) {
 	brief, long := e.brief(e.key("brief")), e.claim(e.key("long"))
 	e.acquire(a, long)
 	e.acquire(a, brief)
-	if err := a.Renew(e.ctx, long); err != nil {
-		e.Fatalf("Renew = %v", err)
-	}
+	e.renewed(a, long)
 	e.ranOut(b, brief)
 	e.held(b, e.claim(long.Key))
-	if err := a.Renew(e.ctx, long); err != nil {
-		e.Errorf("Renew of one hold after another's lease ran out = %v", err)
-	}
+	e.renewed(a, long)
 }
 
 // covers: G6, C10

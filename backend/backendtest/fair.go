@@ -67,10 +67,10 @@ func fairExpiry(e *env) {
 			continue // the machine stood still for longer than the lease
 		}
 		for start := time.Now(); time.Since(start) < 2*brief.TTL; e.pause(brief.TTL / 20) {
-			e.held(a, e.claim(key))
+			e.refused(a, e.claim(key))
 		}
 		e.await("the head of the queue to be let in at the end of a lease", e.short+patience, func() bool {
-			e.held(a, e.claim(key))
+			e.refused(a, e.claim(key))
 			_, err := b.TryAcquire(e.ctx, waiter)
 			return err == nil
 		})
@@ -94,7 +94,7 @@ func fairRetryAfter(e *env) {
 			e.Errorf("RetryAfter = %v for the second in the queue, want 0: the head asks", held.RetryAfter)
 		}
 	}
-	if held := e.held(b, e.claim(key)); held.RetryAfter <= 0 || held.RetryAfter > limit || held.Position != 0 {
+	if held := e.refused(b, e.claim(key)); held.RetryAfter <= 0 || held.RetryAfter > limit || held.Position != 0 {
 		e.Errorf("%+v for a claim that is not queued, want no Position, and when to ask", held)
 	}
 	e.lost("Release of a claim in the queue", release(e.ctx, b, head))
@@ -112,7 +112,7 @@ func fairToken(e *env) {
 	for range 4 {
 		waiter := e.inLine(key)
 		at := e.stand(a, waiter, 1).Token
-		for _, held := range []backend.HeldError{e.stand(b, waiter, 1), e.held(b, e.claim(key))} {
+		for _, held := range []backend.HeldError{e.stand(b, waiter, 1), e.refused(b, e.claim(key))} {
 			if held.Token < last {
 				e.Errorf("HeldError.Token = %d, below the token %d that was granted before", held.Token, last)
 			}
@@ -135,7 +135,7 @@ func fairAllLapsed(e *env) {
 	e.acquire(a, holder)
 	for range 3 {
 		dead := e.briefly(key)
-		e.held(b, dead)
+		e.refused(b, dead)
 		e.forget(b, dead)
 	}
 	e.pause(e.short + e.short/4)
@@ -150,12 +150,12 @@ func fairDeadPassedOver(e *env) {
 	holder := e.claim(key)
 	e.acquire(a, holder)
 	for range 3 {
-		e.held(b, e.briefly(key))
+		e.refused(b, e.briefly(key))
 	}
 	next := e.inLine(key)
 	e.forget(b, next)
 	e.await("the places of the dead to lapse", 4*e.short+patience, func() bool {
-		return e.held(b, next).Position == 1
+		return e.refused(b, next).Position == 1
 	})
 	e.release(a, holder)
 	e.turn(b, next)

@@ -79,9 +79,7 @@ func dropTaken(e *env) {
 	e.acquire(b, next)
 	e.lost("Renew of a hold that was deleted and taken", a.Renew(e.ctx, c))
 	e.lost("Release of a hold that was deleted and taken", release(e.ctx, a, c))
-	if err := b.Renew(e.ctx, next); err != nil {
-		e.Errorf("Renew by the holder = %v", err)
-	}
+	e.renewed(b, next)
 	e.held(a, e.claim(key))
 }
 

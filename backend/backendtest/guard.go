@@ -166,7 +166,7 @@ func deadlineFirst(e *env) {
 		next := e.claim(key)
 		e.takeOver(b, next)
 		if _, err := g.Value(); err == nil {
-			e.Errorf("the guard is good until %v from now, and another claim was granted", time.Until(g.Until()))
+			e.broken("the guard is good until %v from now, and another claim was granted", time.Until(g.Until()))
 		}
 		deaf.stop.Store(false)
 		e.is("Unlock", g.Unlock(), locker.ErrLost)

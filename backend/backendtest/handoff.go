@@ -87,7 +87,7 @@ func handoffSameStep(e *env) {
 				e.Errorf("after the release Inspect = %+v, %v; want the waiter as holder, and nobody in the queue", state, err)
 			}
 		}
-		e.held(a, e.claim(key))
+		e.refused(a, e.claim(key))
 		e.turn(b, waiter)
 		e.release(b, waiter)
 		e.free(a, key)
@@ -111,9 +111,12 @@ func handoffWake(e *env) {
 		got := e.handed(wake)
 		g := e.turn(b, head)
 		if got.Token != g.Token || got.Token <= refusal.Token {
-			e.Errorf("woken with token %d after a refusal at %d, granted %d", got.Token, refusal.Token, g.Token)
+			e.broken("woken with token %d after a refusal at %d, granted %d", got.Token, refusal.Token, g.Token)
 		}
-		if got.TTL < head.WaiterTTL || got.TTL > e.roundedUp(head.WaiterTTL) {
+		if got.TTL > e.roundedUp(head.WaiterTTL) { // it would believe that it holds for longer
+			e.broken("woken with a lease of %v, want the WaiterTTL of %v", got.TTL, head.WaiterTTL)
+		}
+		if got.TTL < head.WaiterTTL {
 			e.Errorf("woken with a lease of %v, want the WaiterTTL of %v", got.TTL, head.WaiterTTL)
 		}
 		select {
@@ -124,9 +127,7 @@ func handoffWake(e *env) {
 		default:
 		}
 		e.release(b, head)
-		if next := e.handed(other); next.Token <= got.Token {
-			e.Errorf("handed over token %d after %d", next.Token, got.Token)
-		}
+		e.above(got.Token, e.handed(other))
 	}
 }
 
@@ -177,7 +178,7 @@ func handoffRenamed(e *env) {
 	e.stand(b, waiter, 1)
 	e.release(a, holder)
 	e.turn(b, waiter)
-	if held := e.held(a, e.claim(key)); held.Holder != waiter.Meta {
+	if held := e.refused(a, e.claim(key)); held.Holder != waiter.Meta {
 		e.Errorf("the holder is shown as %+v, and calls itself %+v", held.Holder, waiter.Meta)
 	}
 }
@@ -195,10 +196,8 @@ func handoffExtended(e *env) {
 		e.Errorf("asked for a lease of %v, granted %v", waiter.TTL, g.TTL)
 	}
 	e.pause(waiter.WaiterTTL + waiter.WaiterTTL/2)
-	e.held(a, e.claim(key))
-	if err := b.Renew(e.ctx, waiter); err != nil {
-		e.Errorf("Renew of a grant that was extended = %v", err)
-	}
+	e.refused(a, e.claim(key))
+	e.renewed(b, waiter)
 }
 
 // inTime queues for a claim whose place lapses soon. What follows at once is well within
@@ -217,11 +216,9 @@ func handoffRenewed(e *env) {
 	e.inTime(b, waiter)
 	e.lost("Renew by one who waits", b.Renew(e.ctx, waiter))
 	e.release(a, holder)
-	if err := b.Renew(e.ctx, waiter); err != nil {
-		e.Fatalf("Renew of a grant that was handed over = %v", err)
-	}
+	e.renewed(b, waiter)
 	e.pause(waiter.WaiterTTL + waiter.WaiterTTL/2)
-	e.held(a, e.claim(key))
+	e.refused(a, e.claim(key))
 	e.release(b, waiter)
 }
 
@@ -237,7 +234,7 @@ func handoffUnclaimed(e *env) {
 	sent := time.Now()
 	e.release(a, holder)
 	e.await("a grant that nobody claims to lapse", e.short+patience, func() bool {
-		e.held(a, e.claim(key))
+		e.refused(a, e.claim(key))
 		_, err := b.TryAcquire(e.ctx, next)
 		return err == nil
 	})
@@ -246,7 +243,7 @@ func handoffUnclaimed(e *env) {
 	}
 	e.lost("Renew by the one whose grant lapsed", b.Renew(e.ctx, dead))
 	e.lost("Release by the one whose grant lapsed", release(e.ctx, b, dead))
-	e.held(a, e.claim(key))
+	e.refused(a, e.claim(key))
 	e.release(b, next)
 	e.free(a, key)
 }
@@ -260,7 +257,7 @@ func handoffNotEarly(e *env) {
 		waiter.WaiterTTL = waits
 		e.acquire(a, holder)
 		sent := time.Now() // from before the refusal: a store may keep the lease that the place has
-		e.held(b, waiter)
+		e.refused(b, waiter)
 		e.forget(b, waiter)
 		e.release(a, holder)
 		if e.caps.Inspect { // on a slow machine the place may have lapsed before
@@ -282,7 +279,7 @@ func handoffNoticed(e *env) {
 	wake, _ := e.watch(b, waiter)
 	e.stand(b, waiter, 1)
 	e.await("the head to hear of a lease that ran out, as another asks", 2*e.short+patience, func() bool {
-		e.held(a, e.claim(key))
+		e.refused(a, e.claim(key))
 		select {
 		case w := <-wake:
 			return w.Granted

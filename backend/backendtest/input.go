@@ -136,9 +136,7 @@ func badRenewals(e *env) {
 		e.invalid(fmt.Sprintf("Renew with a TTL of %v", ttl), a.Renew(e.ctx, bad), "ttl")
 	}
 	e.held(b, e.claim(c.Key))
-	if err := a.Renew(e.ctx, c); err != nil {
-		e.Errorf("Renew after refused ones = %v", err)
-	}
+	e.renewed(a, c)
 }
 
 // covers: I2
@@ -176,9 +174,7 @@ func largestClaim(e *env) {
 	if held := e.held(b, e.claim(c.Key)); held.Holder != c.Meta {
 		e.Error("the largest metadata came back changed")
 	}
-	if err := a.Renew(e.ctx, c); err != nil {
-		e.Errorf("Renew = %v", err)
-	}
+	e.renewed(a, c)
 	e.release(a, c)
 	e.free(b, c.Key)
 }

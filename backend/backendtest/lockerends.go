@@ -25,7 +25,7 @@ func lockerClose(e *env) {
 	if _, err := g.Value(); err != nil {
 		e.Errorf("Close took a guard's lock: %v", err)
 	}
-	e.held(b, e.claim(key))
+	e.refused(b, e.claim(key))
 	e.unlock(g)
 	if err := <-closed; err != nil {
 		e.Errorf("Close = %v", err)

@@ -30,9 +30,7 @@ func lossSignalled(e *env) {
 	e.acquire(b, c)
 	wake, _ := e.watch(b, c)
 	for range 3 {
-		if err := b.Renew(e.ctx, c); err != nil {
-			e.Fatalf("Renew = %v", err)
-		}
+		e.renewed(b, c)
 	}
 	e.h.Drop(e, c.Key)
 	e.await("a signal that is true", patience, func() bool {

@@ -93,9 +93,7 @@ func sharedOwnLease(e *env) {
 	e.acquire(a, dead)
 	e.acquire(b, alive)
 	for range 2 {
-		if err := b.Renew(e.ctx, alive); err != nil {
-			e.Errorf("Renew by the reader that lives = %v", err)
-		}
+		e.renewed(b, alive)
 		e.pause(e.short)
 	}
 	e.held(a, e.claim(key))
@@ -137,6 +135,7 @@ func permitLimitsDiffer(e *env) {
 		_, err := b.TryAcquire(e.ctx, c)
 		if err == nil {
 			e.forget(b, c)
+			e.broken("a permit with limit %d beside one of 3 was granted", limit)
 		}
 		e.is("a permit with another limit than that of the holder", err, backend.ErrMismatch)
 		var mismatch *backend.MismatchError
@@ -202,9 +201,7 @@ func reentrantOwner(e *env) {
 	e.held(a, plain)
 	e.release(a, first)
 	e.held(a, e.enters(key, e.prefix+"other"))
-	if err := a.Renew(e.ctx, again); err != nil {
-		e.Errorf("Renew of the hold that is left = %v", err)
-	}
+	e.renewed(a, again)
 	e.lost("Renew of the hold that was released", a.Renew(e.ctx, first))
 	e.release(b, again)
 	e.free(a, key)
@@ -248,7 +245,8 @@ func reserveApart(e *env) {
 		c.Reserve = want
 		g := e.acquire([]backend.Backend{a, b}[i%2], c)
 		if g.Token < next {
-			e.Fatalf("granted token %d, which the grant before had reserved up to %d", g.Token, next-1)
+			e.broken("granted token %d, which the grant before had reserved up to %d", g.Token, next-1)
+			e.FailNow()
 		}
 		if g.Reserved < 0 || g.Reserved > max(want, 1) {
 			e.Errorf("%d tokens reserved, of %d that were asked for", g.Reserved, want)

@@ -262,10 +262,8 @@ func observeOneHold(e *env) {
 	c := e.claim(key)
 	e.acquire(a, c)
 	for range 5 {
-		if err := a.Renew(e.ctx, c); err != nil {
-			e.Errorf("Renew = %v", err)
-		}
-		e.held(b, e.claim(key))
+		e.renewed(a, c)
+		e.refused(b, e.claim(key))
 	}
 	e.sees(o, c)
 	e.release(a, c)

@@ -33,9 +33,7 @@ func reentrantOwnLease(e *env) {
 	e.acquire(a, dead)
 	e.acquire(b, alive)
 	for range 4 {
-		if err := b.Renew(e.ctx, alive); err != nil {
-			e.Fatalf("Renew by the hold that lives = %v", err)
-		}
+		e.renewed(b, alive)
 		e.pause(e.short / 2)
 	}
 	e.await("the lease of one hold to run out", e.short+patience, func() bool {

@@ -65,7 +65,7 @@ func (e *env) briefly(key string) backend.Claim {
 func (e *env) stand(b backend.Backend, c backend.Claim, place int) backend.HeldError {
 	e.Helper()
 	e.forget(b, c)
-	held := e.held(b, c)
+	held := e.refused(b, c)
 	if held.Position != place {
 		e.Fatalf("place %d in the queue, want %d", held.Position, place)
 	}
@@ -115,13 +115,13 @@ func queueNoOvertaking(e *env) {
 	e.acquire(a, holder)
 	waiter, second := e.inLine(key), e.inLine(key)
 	e.stand(b, waiter, 1)
-	e.held(a, e.claim(key))
+	e.refused(a, e.claim(key))
 	e.release(a, holder)
-	e.held(a, e.claim(key))
+	e.refused(a, e.claim(key))
 	e.stand(a, second, 1)
 	e.turn(b, waiter)
 	e.release(b, waiter)
-	e.held(a, e.claim(key))
+	e.refused(a, e.claim(key))
 	e.turn(a, second)
 }
 
@@ -135,7 +135,7 @@ func queueLapsed(e *env) {
 	e.stand(b, silent, 1)
 	e.stand(b, alive, 2)
 	e.await("a place to lapse", 4*e.short+patience, func() bool {
-		return e.held(b, alive).Position == 1
+		return e.refused(b, alive).Position == 1
 	})
 	e.stand(b, silent, 2)
 	if !e.caps.Inspect {
@@ -235,7 +235,7 @@ func queueReadersAndWriter(e *env) {
 	e.turn(b, one)
 	e.turn(b, two)
 	e.stand(b, late, 2)
-	e.held(b, e.mode(key, backend.Shared, 0)) // would fit, but overtakes
+	e.refused(b, e.mode(key, backend.Shared, 0)) // would fit, but overtakes
 	e.release(b, one)
 	e.stand(b, writer, 1)
 	e.release(b, two)

@@ -34,7 +34,7 @@ func readersDoNotStarve(e *env) {
 	e.stand(b, writer, 1)
 	var behind []backend.Claim
 	for i := range 5 {
-		e.held(a, e.mode(key, backend.Shared, 0))
+		e.refused(a, e.mode(key, backend.Shared, 0))
 		c := e.inLine(key)
 		c.Mode = backend.Shared
 		e.stand(a, c, i+2)
@@ -46,7 +46,7 @@ func readersDoNotStarve(e *env) {
 	e.release(a, reader)
 	e.turn(b, writer)
 	for _, c := range behind {
-		e.held(a, c)
+		e.refused(a, c)
 	}
 	e.release(b, writer)
 	for _, c := range behind {
@@ -93,14 +93,12 @@ func readersDeadOne(e *env) {
 	e.acquire(b, alive)
 	writer := e.inLine(key)
 	e.forget(a, writer)
-	e.held(a, writer)
+	e.refused(a, writer)
 	for range 3 {
-		if err := b.Renew(e.ctx, alive); err != nil {
-			e.Fatalf("Renew by the reader that lives = %v", err)
-		}
+		e.renewed(b, alive)
 		e.pause(e.short / 2)
 	}
-	e.held(a, writer)
+	e.refused(a, writer)
 	e.release(b, alive)
 	e.await("the writer to be let in", 2*e.short+patience, func() bool {
 		_, err := a.TryAcquire(e.ctx, writer)

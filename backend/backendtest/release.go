@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -55,9 +56,7 @@ func releaseByAnother(e *env) {
 		other.NoneInFlight = noneInFlight
 		e.lost("Release by a claim that does not hold", release(e.ctx, b, other))
 		e.held(b, e.claim(key))
-		if err := a.Renew(e.ctx, holder); err != nil {
-			e.Fatalf("Renew after another claim's Release = %v: it took the lock away", err)
-		}
+		e.renewed(a, holder)
 		e.release(a, holder)
 	}
 }
@@ -90,7 +89,12 @@ func releaseAfterExpiry(e *env) {
 	untouched := e.brief(e.key("untouched")) // nobody asks for this key in between
 	g := e.acquire(a, untouched)
 	e.pause(3*g.TTL + 50*time.Millisecond) // a store may end leases late, but not by twice their length
-	e.lost("Release of a lease that ran out, of a key that nobody asked for since", release(e.ctx, a, untouched))
+	const what = "Release of a lease that ran out, of a key that nobody asked for since"
+	if err := release(e.ctx, a, untouched); e.h.Bubble {
+		e.lost(what, err)
+	} else { // a busy store may be later still, and then it held until now
+		e.is(what, err, backend.ErrLost)
+	}
 }
 
 // covers: C1, C3, C8
@@ -102,9 +106,7 @@ func releaseAfterTakeover(e *env) {
 	next := e.claim(key)
 	e.takeOver(b, next)
 	e.lost("Release of a lease that ran out and was taken over", release(e.ctx, a, old))
-	if err := b.Renew(e.ctx, next); err != nil {
-		e.Fatalf("Renew by the holder = %v: the release of the claim before took its lock", err)
-	}
+	e.renewed(b, next)
 	e.held(a, e.claim(key))
 }
 
@@ -208,10 +210,10 @@ func (e *env) takeOver(b backend.Backend, c backend.Claim) backend.Grant {
 	e.await("a lease to run out and the key to be granted to another", 4*e.short+patience, func() (ok bool) {
 		var err error
 		g, err = b.TryAcquire(e.ctx, c)
-		if err != nil {
-			e.is("TryAcquire of a key that is held or free", err, backend.ErrHeld)
+		if err != nil && !errors.Is(err, backend.ErrHeld) {
+			e.Fatalf("TryAcquire of a key that is held or free = %v", err)
 		}
-		return err == nil || e.Failed()
+		return err == nil
 	})
 	return g
 }

@@ -77,7 +77,9 @@ func (e *env) releaseAll(b backend.Backend, claims ...backend.Claim) (answers []
 func (e *env) released(answers []error, held ...bool) {
 	e.Helper()
 	for i, err := range answers {
-		if held[i] && err != nil || !held[i] && !errors.Is(err, backend.ErrLost) {
+		if !held[i] && err == nil || held[i] && errors.Is(err, backend.ErrLost) {
+			e.broken("ReleaseAll answers for claim %d: %v; it held: %v", i, err, held[i])
+		} else if held[i] && err != nil || !held[i] && !errors.Is(err, backend.ErrLost) {
 			e.Errorf("ReleaseAll answers for claim %d: %v; it held: %v", i, err, held[i])
 		}
 	}
@@ -118,9 +120,7 @@ func releaseAllOwn(e *env) {
 			e.released(answers, false, false, false)
 		}
 		e.held(b, e.claim(key))
-		if err := a.Renew(e.ctx, holder); err != nil {
-			e.Fatalf("Renew after others' ReleaseAll = %v: it took the lock away", err)
-		}
+		e.renewed(a, holder)
 		other := e.claim(key)
 		if answers, ok := e.releaseAll(a, other, holder); ok {
 			e.released(answers, false, true)
@@ -177,9 +177,7 @@ func releaseAllShared(e *env) {
 	}
 	e.held(b, e.claim(key))
 	for _, c := range readers[1:3] {
-		if err := a.Renew(e.ctx, c); err != nil {
-			e.Errorf("Renew of a reader that stayed = %v", err)
-		}
+		e.renewed(a, c)
 	}
 	if answers, ok := e.releaseAll(a, readers...); ok {
 		e.released(answers, false, true, true, false, false)
@@ -197,8 +195,7 @@ func releaseAllInFlight(e *env) {
 		e.released(answers, false, true, false)
 	}
 	for _, c := range []backend.Claim{first, second, holder} {
-		_, err := a.TryAcquire(e.ctx, c)
-		e.lost("TryAcquire of a claim that was released", err)
+		e.tombstoned(a, c)
 	}
 	e.free(b, key)
 }
@@ -214,10 +211,7 @@ func releaseAllSaves(e *env) {
 	if answers, ok := e.releaseAll(a, other, holder, e.claim(key)); ok {
 		e.released(answers, false, true, false)
 	}
-	saved, err := b.Saved(e.ctx, key)
-	if err != nil || string(saved) != "what it left" {
-		e.Errorf("Saved = %q, %v", saved, err)
-	}
+	e.stored(b, key, []byte("what it left"))
 }
 
 // covers: W1, B15

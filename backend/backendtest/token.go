@@ -38,9 +38,7 @@ func tokenRises(e *env) {
 		last = e.above(last, e.acquire(clients[i%2], c))
 		e.held(clients[1], e.claim(key)) // a refused claim must not disturb the counting
 		if i%4 == 0 {
-			if err := clients[0].Renew(e.ctx, c); err != nil {
-				e.Fatalf("Renew = %v", err)
-			}
+			e.renewed(clients[0], c)
 		}
 		e.release(clients[0], c)
 	}
@@ -98,7 +96,8 @@ func tokenAgrees(e *env) {
 func (e *env) above(last uint64, g backend.Grant) uint64 {
 	e.Helper()
 	if g.Token <= last {
-		e.Fatalf("granted token %d after %d: tokens must rise strictly", g.Token, last)
+		e.broken("granted token %d after %d: tokens must rise strictly", g.Token, last)
+		e.FailNow()
 	}
 	return g.Token
 }

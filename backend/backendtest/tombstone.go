@@ -75,9 +75,7 @@ func tombstoneOutlivesOthers(e *env) {
 	e.tombstoned(a, c)
 	holder := e.claim(key)
 	e.acquire(b, holder)
-	if err := b.Renew(e.ctx, holder); err != nil {
-		e.Fatalf("Renew = %v", err)
-	}
+	e.renewed(b, holder)
 	e.release(b, holder)
 	e.tombstoned(a, c)
 }
@@ -112,9 +110,7 @@ func manyTombstones(e *env) {
 	c := e.claim(key)
 	e.acquire(b, c)
 	e.held(a, e.claim(key))
-	if err := b.Renew(e.ctx, c); err != nil {
-		e.Fatalf("Renew of a key with many tombstones = %v", err)
-	}
+	e.renewed(b, c)
 	e.release(b, c)
 	e.tombstoned(a, c)
 	e.free(a, key)

@@ -146,9 +146,7 @@ func forceRelease(e *env) {
 		_, err := b.ForceRelease(e.ctx, key, other)
 		e.lost("ForceRelease of another token", err)
 	}
-	if err := a.Renew(e.ctx, c); err != nil {
-		e.Fatalf("Renew after ForceRelease of other tokens = %v", err)
-	}
+	e.renewed(a, c)
 	if h := e.seize(b, key, token); h.Owner != c.Owner || h.Meta != c.Meta {
 		e.Errorf("ForceRelease took it from %+v, want %q", h, c.Owner)
 	}
@@ -162,9 +160,7 @@ func forceRelease(e *env) {
 	}
 	_, err = b.ForceRelease(e.ctx, key, token)
 	e.lost("ForceRelease of the token before", err)
-	if err := a.Renew(e.ctx, next); err != nil {
-		e.Errorf("Renew of the next hold = %v", err)
-	}
+	e.renewed(a, next)
 }
 
 func forceReleaseOne(e *env) {
@@ -179,9 +175,7 @@ func forceReleaseOne(e *env) {
 	e.acquire(a, second)
 	e.seize(b, key, token)
 	e.lost("Renew by the reader whose token it was", a.Renew(e.ctx, first))
-	if err := a.Renew(e.ctx, second); err != nil {
-		e.Errorf("Renew by the other reader = %v", err)
-	}
+	e.renewed(a, second)
 }
 
 func forceReleaseReentrant(e *env) {

@@ -93,7 +93,7 @@ func (e *env) cycleBefore(watcher, holder backend.Backend, key string) {
 	c := e.claim(key)
 	c.NoneInFlight = true
 	e.acquire(holder, c)
-	e.held(watcher, e.claim(key))
+	e.refused(watcher, e.claim(key))
 	e.release(holder, c)
 }
 
@@ -106,7 +106,7 @@ func watchSubscribed(e *env) {
 		c.NoneInFlight = i%2 == 0
 		e.acquire(a, c)
 		wake, cancel := e.watch(b, e.claim(key))
-		e.held(b, e.claim(key))
+		e.refused(b, e.claim(key))
 		e.release(a, c)
 		if !e.woken(wake, patience) {
 			e.Fatalf("round %d: a release right after an attempt of one who watches did not signal", i)
@@ -124,7 +124,7 @@ func freeWhenWoken(e *env) {
 		e.acquire(a, holder)
 		waiter := e.claim(key)
 		wake, cancel := e.watch(b, waiter)
-		e.held(b, waiter)
+		e.refused(b, waiter)
 		done := make(chan error, 1)
 		go func() { done <- release(e.ctx, a, holder) }()
 		e.forget(b, waiter)
@@ -290,7 +290,7 @@ func watchChurn(e *env) {
 		other, leave := e.watch(b, e.claim(key))
 		go leave() // while the next comes and the release is published
 		next, end := e.watch(b, e.claim(key))
-		e.held(b, e.claim(key))
+		e.refused(b, e.claim(key))
 		e.release(a, c)
 		if !e.woken(wake, patience) || !e.woken(next, patience) {
 			e.Fatalf("round %d: a watcher missed the release while another was leaving", i)

@@ -16,7 +16,7 @@ type Violation struct {
 
 // Broken begins the message of each violation. A run of tests in which one was said is a failure,
 // whatever a second run of the test says: see internal/repo/skips.
-const Broken = "broken promise: "
+const Broken = "safety: "
 
 // Error says what is wrong and names both events.
 func (v Violation) Error() string {

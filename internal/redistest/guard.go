@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
@@ -43,7 +44,7 @@ func Restarts(t *testing.T, scheme string) {
 				_, err := other.TryAcquire(t.Context(), Claim2(c))
 				var q *backend.QuarantineError
 				if err == nil {
-					t.Fatal("the lock of one who holds was granted to another")
+					t.Fatal(history.Broken + "the lock of one who holds was granted to another")
 				}
 				if errors.As(err, &q) && q.RetryAfter > longest {
 					return nil
@@ -57,7 +58,7 @@ func Restarts(t *testing.T, scheme string) {
 			g, err := l.Lock(ctx, c.Key)
 			storetest.Want(t, "Lock behind a quarantine", err, nil)
 			if early := time.Until(believed); early > 0 {
-				t.Errorf("granted %v before the first lease ended", early)
+				t.Errorf(history.Broken+"granted %v before the first lease ended", early)
 			}
 			storetest.Want(t, "unlock", g.Unlock(), nil)
 			storetest.Want(t, "close", l.Shutdown(ctx), nil)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/redis/script"
 	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
@@ -101,7 +102,7 @@ func Native(t *testing.T, scheme string) {
 		for i, other := range []backend.Backend{a, b, old} {
 			d := storetest.Claim(k)
 			if _, err := other.TryAcquire(t.Context(), d); err == nil {
-				t.Fatalf("client %d was granted what another holds", i)
+				t.Fatalf(history.Broken+"client %d was granted what another holds", i)
 			}
 		}
 		if rand.IntN(2) == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/history"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -86,15 +87,15 @@ func cutOff(t *testing.T, srv *testserver.Server, scheme string, locks int, ttl 
 				return
 			}
 			if _, err := g.Value(); !errors.Is(err, locker.ErrLost) {
-				t.Errorf("the guard is good for another %v, and the lock was granted to another", time.Until(g.Until()))
+				t.Errorf(history.Broken+"the guard is good for another %v, and the lock was granted to another", time.Until(g.Until()))
 			}
 			select {
 			case <-lost:
 			default:
-				t.Errorf("Lost was still open when the lock was granted to another")
+				t.Errorf(history.Broken + "Lost was still open when the lock was granted to another")
 			}
 			if g.Hold().Token >= next[i].Hold().Token {
-				t.Errorf("token %d after %d", next[i].Hold().Token, g.Hold().Token)
+				t.Errorf(history.Broken+"token %d after %d", next[i].Hold().Token, g.Hold().Token)
 			}
 		})
 	}

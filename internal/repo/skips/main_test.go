@@ -109,12 +109,19 @@ func TestVerdict(t *testing.T) {
 			want: stood + "A\nFLAKY m/p A: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky",
 		},
 		{name: "two holders, looked for", log: run("start", "run A", "output A "+history.Broken+"found", "pass A", "pass"), want: "1 passed, 0 failed, 0 flaky"},
-		{name: "exclusion", log: flaky("C/exclusive/race"), want: stood + "C/exclusive/race\nFLAKY m/p C/exclusive/race: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky"},
-		{name: "token", log: flaky("C/token/rises"), want: stood + "C/token/rises\nFLAKY m/p C/token/rises: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky"},
-		{name: "loss", log: flaky("C/loss/guard"), want: stood + "C/loss/guard\nFLAKY m/p C/loss/guard: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky"},
 		{
-			name: "on a semaphore", log: flaky("C/as-mutex/one/exclusive-race"),
-			want: stood + "C/as-mutex/one/exclusive-race\nFLAKY m/p C/as-mutex/one/exclusive-race: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky",
+			name: "a rule about exclusion, for another reason", log: flaky("C/exclusive/race", "no answer"),
+			want: "FLAKY m/p C/exclusive/race: failed 1 of 2, shuffle seed 17\n0 passed, 0 failed, 1 flaky",
+		},
+		{
+			name: "in a second attempt of three", log: run("start", "run A", "fail A", "fail", "start", "run A", "output A     a_test.go:1: "+history.Broken+"two", "fail A", "fail") +
+				run("start", "run A", "pass A", "pass"),
+			want: stood + "A\nFLAKY m/p A: failed 2 of 3, shuffle seed none\n0 passed, 1 failed, 1 flaky",
+		},
+		{
+			name: "simulated leaders", log: strings.ReplaceAll(flaky("TestSimulatedLeaderPauses/seeds/0"), "m/p", "m/etcdbackend"),
+			want: "a broken promise, which no second run undoes: m/etcdbackend TestSimulatedLeaderPauses/seeds/0\n" +
+				"FLAKY m/etcdbackend TestSimulatedLeaderPauses/seeds/0: failed 1 of 2, shuffle seed 17\n0 passed, 1 failed, 1 flaky",
 		},
 		{
 			name: "simulation", log: strings.ReplaceAll(flaky("A"), "m/p", "m/internal/redissim"),
