@@ -108,7 +108,7 @@ type Backend interface {
 	// store cannot tell its locks from other data.
 	List(ctx context.Context, prefix string) iter.Seq2[Listed, error]
 
-	// ForceRelease ends the hold of key that has token, whoever's it is, for people and tools: as
+	// ForceRelease ends the hold of key that has token, whoever holds it, for people and tools: as
 	// if its own client had released it, so whoever is next is let in, and an attempt of the claim
 	// that arrives later is refused. Its client learns of the loss as of any other, and may be at
 	// work until then. It returns the hold that it ended, or [ErrLost] if no hold has the token. (A
@@ -123,7 +123,7 @@ type Backend interface {
 
 	// Identity returns what is different for every server, and for every life of one that may
 	// forget, and the same for all of its clients, such as Redis's replication id. A quorum finds
-	// by it the same server listed twice, and restarts. It is no secret. It returns an error wrapping
+	// by it restarts, and the same server listed twice. It is no secret. It returns an error wrapping
 	// [errors.ErrUnsupported] if there is none, as for a cluster.
 	Identity(ctx context.Context) (string, error)
 

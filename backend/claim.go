@@ -85,8 +85,8 @@ type Claim struct {
 	// be sure which state stays, Release with it: nothing of c is executed after that.
 	Save []byte
 
-	// NotBefore is of a job: what is to lie between the beginnings of its runs. On Release it leaves a
-	// mark that a run has ended which began Ran before (Capabilities.NotBefore). TryAcquire of a claim
+	// NotBefore is a job's: the least time between the beginnings of its runs. On Release it leaves a
+	// mark that a run that began Ran before has ended (Capabilities.NotBefore). TryAcquire of a claim
 	// that has a NotBefore is refused with [ErrEarly] if the run began, by the store's clock, less than
 	// the claim's own NotBefore ago; or if the mark is that of the hold with the token Awaited, or of a
 	// later one, however long ago it began. Other claims do not see the mark. It is left in the step
@@ -112,7 +112,7 @@ type Claim struct {
 	// the hold lasted: see Release. The zero value is the safe one.
 	NoneInFlight bool
 
-	// Before, on Release, tells whom this release lets in who held before: what Grant.Before was,
+	// Before, on Release, is who held before, for those let in by it: what Grant.Before was,
 	// and then this hold. A store that knows by itself need not look at it; others pass on the last
 	// [MaxBefore] of them, and keep nothing. Nil if nobody is to be told.
 	Before []Past

@@ -42,7 +42,7 @@
 // # Time
 //
 // TTLs are durations on the wire, and the store's clock alone decides expiry: a client's wall clock
-// reaches the store in a request for a token at most ([Claim.MinToken]), which is clamped. The
+// reaches the store at most in a request for a token ([Claim.MinToken]), which is clamped. The
 // caller counts its own deadline from before it sent the request, so its belief ends before the
 // store's lease.
 //
@@ -68,9 +68,9 @@
 //
 // Exclusive excludes everybody, Shared everybody but Shared, Permit everybody but Permit and those
 // beyond Limit; each hold has a lease of its own. Claim.Limit must be the same as that of all who
-// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight]: it is the sum of the weights
-// of those who hold that never exceeds Limit. A re-entrant claim of an owner who holds already is
-// granted at once with the same token, as an own hold.
+// hold or wait, else [ErrMismatch]. Permits count by [Claim.Weight]: the sum of the weights
+// of those who hold never exceeds Limit. A re-entrant claim of an owner who holds already is
+// granted at once with the same token, as a hold of its own.
 //
 // # What outlives a hold
 //

@@ -33,8 +33,8 @@ var (
 	ErrUnsafe  = errors.New("store is set up so that it can lose locks silently") // such as an evicting memory policy
 	ErrClosed  = errors.New("backend is closed")
 
-	// ErrEarly (as *EarlyError): the job that the claim is for has run too lately, or since the claim
-	// was refused first, see Claim.NotBefore.
+	// ErrEarly (as *EarlyError): the claim's job has run too recently, or since the claim
+	// was first refused, see Claim.NotBefore.
 	ErrEarly = errors.New("not to be granted yet")
 
 	// ErrMismatch: the key is in use as a semaphore of another limit. Two limits for one key are a

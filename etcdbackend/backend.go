@@ -24,7 +24,7 @@ import (
 // DefaultRequestTimeout bounds a request when [Config] does not say otherwise.
 const DefaultRequestTimeout = 3 * time.Second
 
-// MinTTL is the shortest lease that etcd can count. A server may round it up to one and a half of
+// MinTTL is the shortest lease that etcd can count. A server may round it up to 1.5 times
 // its election timeout.
 const MinTTL = time.Second
 
@@ -78,11 +78,11 @@ var _ backend.Backend = (*Backend)(nil)
 // nothing. The client may be shared with the rest of the program, but not through
 // clientv3/namespace with a prefix that ends a lock's range.
 //
-// etcd's client makes a transaction again by itself if a proxy says before its time that time is over. One
-// that is opened by URL is kept from that; with another, behind such a proxy, a release that was made may
-// be said to be lost.
+// etcd's client repeats a transaction by itself if a proxy says too early that time is up. A client
+// opened by URL is kept from that; with another, behind such a proxy, a release that was made may
+// be reported as lost.
 //
-// It returns an *[backend.InvalidError] for a bad cfg or no client.
+// It returns a *[backend.InvalidError] for a bad cfg or no client.
 func New(client *clientv3.Client, cfg Config) (*Backend, error) {
 	if client == nil {
 		return nil, invalid("client", "", "is nil")
@@ -128,7 +128,7 @@ func invalid(field, value, reason string) error {
 	return &backend.InvalidError{Field: field, Value: value, Reason: reason}
 }
 
-// Capabilities are exclusive claims without stored state and minimum tokens in the layout
+// Capabilities are exclusive claims without stored state or minimum tokens in the layout
 // [Etcdctl], and otherwise all but Loss.
 func (b *Backend) Capabilities() backend.Capabilities {
 	native, name := !b.scheme.etcdctl, "etcd"

@@ -90,7 +90,7 @@ func (b *Backend) states(ctx context.Context, names []string) ([]backend.State, 
 	return states, nil
 }
 
-// ForceRelease ends a hold whoever's it is, as [backend.Backend] says. In [Etcdctl] the hold of a
+// ForceRelease ends a hold whoever holds it, as [backend.Backend] says. In [Etcdctl] the hold of a
 // peer is an error that is [errors.ErrUnsupported]: it would not learn of it.
 func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)

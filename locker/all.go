@@ -20,10 +20,10 @@ type Guards[T any] struct {
 // them take as long as one; etcd, and a Redis that is no Cluster, take them in one request. The first that is not free is waited for, and so on in sorted order, while those
 // before it are held and none behind it is: so two calls of All cannot wait for each other. When it fails it gives
 // up what it has. ctx and a [WaitLimit] bound the whole. A key that is given twice is locked once. The error is that
-// of the key that failed; no keys at all is an *[backend.InvalidError].
+// of the key that failed; no keys at all is a *[backend.InvalidError].
 //
 // Each key is locked under the Context of the one before: if one is lost while another is still waited for, All
-// fails. What a key that was given back for a while has told of [Hold].TookOver, the hold of it tells then. Where l
+// fails. The hold of a key that was given back for a while has the [Hold].TookOver of the one before that. Where l
 // is no *[Client], each is locked by its Lock, one after the other.
 func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option) (_ *Guards[T], err error) {
 	if len(keys) == 0 {

@@ -74,8 +74,8 @@ type Config struct {
 	// derived from it, and wait for exclusive or shared locks. (A shared Lock that waits behind a
 	// writer for readers is not followed.) In one process they are found at once; across processes, on
 	// stores with a queue, when those who wait have done so for a second or more, see docs/tracing.md.
-	// Who uses the context in several goroutines, and unlocks in one while another waits, must know
-	// that such a wait counts as one of the holder.
+	// Whoever uses the context in several goroutines and unlocks in one while another waits must know
+	// that such a wait counts as the holder's.
 	BreakDeadlocks bool
 
 	// Require makes New fail with errors.ErrUnsupported unless the backend has all of these.
@@ -85,7 +85,7 @@ type Config struct {
 	Logger   *slog.Logger // lost and leaked locks, and deadlocks, at level Warn; default slog.Default()
 }
 
-// withDefaults returns cfg complete, or an *[backend.InvalidError] that names the first bad field.
+// withDefaults returns cfg complete, or a *[backend.InvalidError] that names the first bad field.
 func (cfg Config) withDefaults(caps backend.Capabilities) (Config, error) {
 	for _, f := range []struct {
 		name  string

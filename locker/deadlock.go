@@ -498,10 +498,10 @@ func cycleOf(way []step) []Waiting {
 	return cycle
 }
 
-// Deadlocks returns those of a namespace in a store, for people and tools: of waits of a second or more, see
-// [Config].BreakDeadlocks, of which each waits for what the next one holds, and the last for what the first
-// holds. It lists the store's locks, and then asks twice for each wait and holder. The error is that of the list,
-// [errors.ErrUnsupported] if the store has none.
+// Deadlocks returns the deadlocks of a namespace in a store, for people and tools. Each is a circle of waits of a
+// second or more, see [Config].BreakDeadlocks: each waits for what the next one holds, and the last for what the
+// first holds. It lists the store's locks, and then asks twice for each wait and holder. The error is that of the
+// list, [errors.ErrUnsupported] if the store cannot list its locks.
 func Deadlocks(ctx context.Context, b backend.Backend, namespace string) (all [][]Waiting, err error) {
 	var records []backend.Holder
 	for l, err := range b.List(ctx, backend.Namespaced(namespace, recordPrefix)) {

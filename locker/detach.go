@@ -28,7 +28,7 @@ type Ticket struct {
 // opened is closed first.
 //
 // It is for locks that were taken with [Reentrant], by an owner that is nobody else's, such as
-// [backend.NewOwner] makes; of another it is an error that is [errors.ErrUnsupported], and the hold
+// [backend.NewOwner] makes; any other is an error that is [errors.ErrUnsupported], and the hold
 // goes on. It waits for a renewal that is under way, and renews the lease first if less than half of it
 // is left, as it is for a moment after a wait in the store's queue: for a sixth of the TTL at most, and
 // not past the deadline. If the store gives no answer, that is the error, and the hold goes on. Any

@@ -72,7 +72,7 @@ func (g *Guard[T]) Hold() Hold {
 	return g.h.info
 }
 
-// Until returns the local deadline that the hold is provably good for. Renewals move it.
+// Until returns the local deadline until which the hold is provably good. Renewals move it.
 func (g *Guard[T]) Until() time.Time {
 	if g == nil || g.h == nil {
 		return time.Time{}

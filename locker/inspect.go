@@ -37,11 +37,11 @@ func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.L
 	}
 }
 
-// ForceRelease ends the hold of key that [Client.Inspect] shows with token, whoever's it is, and
+// ForceRelease ends the hold of key that [Client.Inspect] shows with token, whoever holds it, and
 // returns it. Its holder loses it as it would by any other cause, but not at once: its code may go
 // on until the next renewal, or the store's word, says so, and the token alone tells the resource.
-// If its Unlock is under way just then and its answer is lost, a [Store] may take what it was to
-// save for saved.
+// If its Unlock is under way just then and its answer is lost, a [Store] may count what it was to
+// save as saved.
 //
 // The error wraps [backend.ErrLost] if no hold has the token, and [errors.ErrUnsupported] if the
 // store cannot do it.

@@ -30,9 +30,9 @@ type Locker[T any] interface {
 }
 
 // A Binder makes the value that a Guard protects, once per hold. Put h.Token into it, and the
-// resource can refuse stale holders. ctx is done when the hold ends. If it fails, the lock is
+// resource can refuse stale holders. ctx is done when the hold ends. If binding fails, the lock is
 // released and Lock fails with its error, and with why the hold has ended if it has: [ErrLost],
-// [ErrMaxHold] or [ErrClosed]. If Close ends the hold while it is at work, Lock fails as well.
+// [ErrMaxHold] or [ErrClosed]. If Close ends the hold during the binding, Lock fails as well.
 type Binder[T any] func(ctx context.Context, h Hold) (T, error)
 
 // Bare is the [Binder] for plain critical sections, whose guards protect nothing but their key.

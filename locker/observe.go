@@ -102,7 +102,7 @@ type Event struct {
 	Cycle []Waiting // of EventDeadlock; the first is the OpWait itself
 }
 
-// A Lease is what the store granted, and what holds of one process may use one after the other.
+// A Lease is what the store granted, and the holds of one process may use it one after the other.
 type Lease struct {
 	Claim  backend.Meta // what its claim says to the store of who asks
 	Token  uint64       // of EventGrant: the fencing token

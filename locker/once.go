@@ -15,16 +15,16 @@ import (
 // every; a run is remembered for twice that of its own call, and for a minute at least.
 //
 // While one runs fn, others wait, and are told afterwards that it ran, however long that took; ctx and
-// [WaitLimit] bound the wait. That it ran is noted in the request that unlocks, whether fn failed,
-// panicked or not; with [OnSuccess] only if it returned nil. What is not noted is a run whose lock was
+// [WaitLimit] bound the wait. That it ran is noted in the request that unlocks, even if fn failed
+// or panicked; with [OnSuccess] only if it returned nil. What is not noted is a run whose lock was
 // lost, one that fails with an error that is [ErrLost] or [ErrMaxHold], and one whose process crashed:
 // then another may run fn, as soon as the lease is over, and so more than once in the time. Without
 // faults fn runs at most once in it, and with them at least once. Its token, if the Binder puts it into
 // the value, tells the runs apart.
 //
-// A job of a schedule gives less than the period: of a try that comes early, by a timer that was
-// quick or a clock that was set, nothing is left until the next. With every at three quarters of
-// the period, instances whose clocks differ by up to half a period run the job once in each.
+// For a job of a schedule give less than its period: a try that comes early, by a quick timer or a
+// clock that was set, is refused, and the job left out until the next. With every at three quarters
+// of the period, instances whose clocks differ by up to half a period run the job once in each.
 //
 // The error is as Do's; it is nil where fn did not run because it is too early. A backend that has
 // no such marks (Capabilities.NotBefore: a quorum, and the layouts of other libraries) refuses with

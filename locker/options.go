@@ -93,15 +93,15 @@ func TTL(d time.Duration) Option { return func(c *call) { c.ttl = d } }
 func MaxHold(d time.Duration) Option { return func(c *call) { c.maxHold = d } }
 
 // Reentrant lets the same owner lock the same key again, here or in another process; the key is
-// free when every hold is released. An owner is a name that only those share who may enter
+// free when every hold is released. An owner is a name shared only by those who may enter
 // together.
 func Reentrant(owner string) Option {
 	return func(c *call) { c.owner, c.reentrant = owner, true }
 }
 
 // WaitLimit bounds this call's wait, like a deadline on its ctx would, but does not touch the ctx,
-// and so neither the guard's, which is derived from it. A wait that runs out fails with
-// [context.DeadlineExceeded]. Zero is no limit, and less is an *[backend.InvalidError].
+// and so not the guard's either, which is derived from it. A wait that runs out fails with
+// [context.DeadlineExceeded]. Zero is no limit, and less is a *[backend.InvalidError].
 func WaitLimit(d time.Duration) Option { return func(c *call) { c.waitLimit = d } }
 
 // FailFast makes this call fail with [ErrWouldTimeout] instead of waiting, as soon as the wait is
@@ -120,11 +120,11 @@ func WaitMode(m waiting.Mode) Option { return func(c *call) { c.wait = m } }
 // OncePer makes a TryLock the try of a job that many instances run, once in d: within d of when the
 // last run began, whatever the d of that, it fails with [ErrEarly], an *[EarlyError] that says how long
 // that lasts. Unlock leaves the mark by which later tries know, in the request that releases, whatever
-// became of the job; [Guard.Forgo] leaves none. So does a hold that was lost, and a process that crashed: then
+// became of the job; [Guard.Forgo] leaves none. Nor does a lost hold, or a crashed process: then
 // another may run the job in the same period. It is for schedulers that have a locker of their own
 // (see the example); [Once] does the whole for whoever has just a function, and says more of d.
 //
-// It is for TryLock: a Lock, [Do] and [All] with it fail with an *[backend.InvalidError], as they do
+// It is for TryLock: a Lock, [Do] and [All] with it fail with a *[backend.InvalidError], as they do
 // together with [Shared], [Permit] and [Reentrant], and a d that is not between 1ms and
 // [backend.MaxNotBefore]. A backend that keeps no such marks (Capabilities.NotBefore: a quorum, and
 // the layouts of other libraries) refuses with [errors.ErrUnsupported].
@@ -134,14 +134,14 @@ func OncePer(d time.Duration) Option {
 
 // OnSuccess has [Once] count only runs that succeed: one whose fn returns an error, panics or ends its
 // goroutine leaves no mark, so the next call runs fn again, and so does one that waits for it. With
-// [OncePer] the caller knows what became of the job, and calls [Guard.Forgo]: whatever is not Once
-// fails with an *[backend.InvalidError].
+// [OncePer] the caller knows what became of the job, and calls [Guard.Forgo]: any call but Once
+// fails with a *[backend.InvalidError].
 func OnSuccess() Option { return func(c *call) { c.onSuccess = true } }
 
 // Note says why the lock is wanted, for people: "nightly backup, ticket 17". Others find it in the
 // *[HeldError] of a call that is refused, by Client.Inspect and on spans (backend.Meta.Note), and the
 // holder in [Hold]. It decides nothing, is no secret, and goes to the store with the claim: at most
-// [backend.MaxNote] bytes of UTF-8, or the call fails with an *[backend.InvalidError]. Calls of one
+// [backend.MaxNote] bytes of UTF-8, or the call fails with a *[backend.InvalidError]. Calls of one
 // process with different notes share no leases: with one that differs each time, such as an order's
 // number, each call asks the store.
 func Note(text string) Option { return func(c *call) { c.note = text } }

@@ -22,7 +22,7 @@ import (
 // be.
 //
 // If open fails, Lock fails with its error, and nothing is kept. A call with [Shared], [Permit] or
-// [Reentrant], under which several hold, fails with an *[backend.InvalidError] before anything is
+// [Reentrant], under which several hold, fails with a *[backend.InvalidError] before anything is
 // written, and so does [Client.Adopt]. A Binder of your own may call one that PerKey made, with the
 // ctx and the Hold that it got; such a call is then refused after the grant, and the lock released.
 //
@@ -65,7 +65,7 @@ func PerKey[T any](open func(key string) (T, error), opts ...PerKeyOption) Binde
 // A PerKeyOption adjusts [PerKey].
 type PerKeyOption func(*keeper)
 
-// PerKeyIdle has a value dropped that nobody has had for d. Zero: it is kept until Close.
+// PerKeyIdle drops a value that nobody has had for d. Zero: it is kept until Close.
 func PerKeyIdle(d time.Duration) PerKeyOption { return func(p *keeper) { p.idle = d } }
 
 // A keeper is one use of PerKey.

@@ -19,15 +19,15 @@ import (
 // panic of it becomes an error. Unlock waits for it for as long as it takes.
 //
 // When the hold ends by a loss, by [Config.MaxHold] or by [Client.Close], closing runs at once, in
-// a goroutine of its own, also while code under the lock still uses the value: such code must bear
-// that, as that of a closed connection does. A later Unlock waits for it and has its error.
+// a goroutine of its own, even while code under the lock still uses the value: such code must bear
+// that, as code with a closed connection does. A later Unlock waits for it and has its error.
 //
 // So, of one exclusive key, no two values of a process are open at a time, whatever happens: the
 // next holder's open waits until the last one's closing has returned, or fails with its own ctx.
 // (A process is here all Clients of one [backend.Backend].) The next holder of another process
 // waits for it after an Unlock, too. After a loss it cannot: the store grants the key when the
-// lease is over, and does not know of values. It then depends on closing to be done by that time,
-// for which there is what is left of the lease after the local deadline (a hundredth of the TTL and
+// lease is over, and does not know of values. It is then up to closing to be done by that time,
+// for which it has what is left of the lease after the local deadline (a hundredth of the TTL and
 // 3 ms, after MaxHold two thirds of the TTL as a rule).
 //
 // The ctx that open gets must be the one that the Binder got, or derived from it. A Binder may call

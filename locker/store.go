@@ -18,14 +18,14 @@ import (
 // may yet be within a TTL; [Store.Get] tells with its token, or the next Update finds it.
 var ErrUnknown = errors.New("no answer whether it was saved")
 
-// A Store keeps a value of type T for each key, beside the key's lock: who holds the lock loads and
+// A Store keeps a value of type T for each key, beside the key's lock: the lock's holder loads and
 // saves it. The store refuses to save for a holder that has lost its lock, however late it comes
 // and whatever it believes: no fencing token has to be checked.
 //
 // A value is loaded in the request that locks, and saved in the request that unlocks. It outlives
 // holds and holders, is there until it is overwritten, and is as safe as the store keeps its data
-// (docs/guarantees.md). It has up to [backend.MaxState] bytes, as the codec writes it, and some 40
-// less for what is kept with it.
+// (docs/guarantees.md). It has up to [backend.MaxState] bytes, as the codec writes it, less some 40
+// for what is kept with it.
 //
 // A Store is safe for concurrent use. Use one codec for a key. A key may be locked by a [Client] of
 // the same namespace as well, which leaves the value as it is.
@@ -53,7 +53,7 @@ func JSON[T any]() Codec[T] {
 	}
 }
 
-// Text is the [Codec] of a T that is its own, by [encoding.TextMarshaler] and its counterpart.
+// Text is the [Codec] of a self-encoding T, by [encoding.TextMarshaler] and its counterpart.
 func Text[T any, P interface {
 	*T
 	encoding.TextMarshaler
@@ -69,7 +69,7 @@ func Text[T any, P interface {
 	}
 }
 
-// Binary is the [Codec] of a T that is its own, by [encoding.BinaryMarshaler] and its counterpart.
+// Binary is the [Codec] of a self-encoding T, by [encoding.BinaryMarshaler] and its counterpart.
 func Binary[T any, P interface {
 	*T
 	encoding.BinaryMarshaler
@@ -172,7 +172,7 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.C
 
 // Get returns the value of key as of now, and the fencing token of the hold that saved it; the zero
 // T and 0 if none was ever saved. It needs no lock and waits for none, so the value may be another
-// one by the time that Get returns: who is about to write uses Update. The token rises with each
+// one by the time that Get returns: a caller about to write uses Update. The token rises with each
 // Update.
 func (s *Store[T]) Get(ctx context.Context, key string) (v T, token uint64, err error) {
 	if !s.core.enter() {

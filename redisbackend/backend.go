@@ -114,7 +114,7 @@ var _ backend.Backend = (*Backend)(nil)
 // without it an answer that does not come occupies a connection for the client's ReadTimeout,
 // though the caller returns in time.
 //
-// It returns an *[backend.InvalidError] for a bad cfg, for no client, for a client without any
+// It returns a *[backend.InvalidError] for a bad cfg, for no client, for a client without any
 // read timeout, and for a *redis.Ring, which moves keys when a server is down and so hands out a
 // lock twice.
 func New(client redis.UniversalClient, cfg Config) (*Backend, error) {

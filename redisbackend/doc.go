@@ -36,7 +36,7 @@
 // resource check the token, or use a quorum or etcd.
 //
 // In a Cluster, a hold outlasts a primary that hangs if its replica has the grant, and the TTL is 8/5 of
-// cluster-node-timeout, twice request_timeout and 4s together, or more: 40s by default. While a request
+// cluster-node-timeout, plus twice request_timeout and 4s, or more: 40s by default. While a request
 // has no answer, the client asks each third of request_timeout who the primaries are.
 //
 // An evicting maxmemory-policy is refused with [backend.ErrUnsafe], since it loses locks without a

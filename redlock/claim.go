@@ -18,7 +18,7 @@ import (
 const maxCollisions = 16
 
 // TryAcquire asks all nodes at once and returns as soon as a majority has granted c, or cannot any
-// more. What the others grant is kept if it was, and withdrawn if it was not. If claims collide
+// more. What the others grant is kept if c was granted, else withdrawn. If claims collide
 // and none gets a majority, it withdraws what it got and tries again at random, for twice the node timeout at
 // most, so that a free key is granted to one of those who ask at once.
 func (r *Backend) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {

@@ -57,7 +57,7 @@ func (r *Backend) List(ctx context.Context, prefix string) iter.Seq2[backend.Lis
 	}
 }
 
-// ForceRelease ends a hold on every node that answers, whoever's it is, as [backend.Backend] says.
+// ForceRelease ends a hold on every node that answers, whoever holds it, as [backend.Backend] says.
 // If fewer than a majority answered, the error is unknown.
 func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
 	state, err := r.Inspect(ctx, key)

@@ -102,15 +102,15 @@ type verbs = backend.Backend
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New connects and returns a backend with a client of its own, made from option: only that way it
-// hears what the server says of keys. The server is checked before the first TryAcquire.
+// New connects and returns a backend with a client of its own, made from option: only this lets it
+// hear what the server says of keys. The server is checked before the first TryAcquire.
 //
 // Of option it keeps addresses, credentials, TLS, the database and sizes. It sets what its
 // promises need: one connection that all requests share, no retries, its own dialer and time-outs,
 // and CLIENT TRACKING in OPTIN mode; an OnInvalidations of option is called too. Without RESP3 and
 // CLIENT TRACKING (Redis 6 and later) use package redisbackend.
 //
-// The error is an *[backend.InvalidError] for a bad cfg or option, and one that is
+// The error is a *[backend.InvalidError] for a bad cfg or option, and one that is
 // [backend.ErrUnavailable] or [backend.ErrDenied] if the server cannot be reached or refuses the
 // connection.
 func New(option rueidis.ClientOption, cfg Config) (*Backend, error) {
@@ -265,7 +265,7 @@ func (b *Backend) Fenced(ctx context.Context, key string, token uint64, script s
 // its hash tag: that of the lock "sku-1" is {sku-1}.
 func (b *Backend) LockKey(key string) string { return b.store.LockKey(key) }
 
-// ForceRelease ends a hold whoever's it is, as [backend.Backend] says.
+// ForceRelease ends a hold whoever holds it, as [backend.Backend] says.
 func (b *Backend) ForceRelease(ctx context.Context, key string, token uint64) (backend.Holder, error) {
 	return backend.ForceReleaseBy(ctx, b, key, token)
 }

@@ -30,7 +30,7 @@
 //	replica_lag        goes with max_ttl, default 10s for Sentinel, see [Config.ReplicaLag]
 //	replicas           wait for so many replicas to have a grant, see [Config.Replicas]
 //	dialect            string: locks as redsync, node-redlock, redis-py and others have them, see [Config.Dialect]
-//	held_answers       true: refuse a TryLock of a key that is known to be held without a request, see [Config]
+//	held_answers       true: refuse without a request TryLocks of keys known to be held, see [Config]
 //	ca, cert, key      PEM files for TLS: whom to trust, and who we are
 //	server_name        the name that the certificate must have, if it is not the host
 //	sentinel_username  for the sentinels themselves, together with

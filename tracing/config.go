@@ -28,7 +28,7 @@ type Config struct {
 	// lock.
 	SpansOver time.Duration
 
-	// BarsOver is how long a wait takes at least of which holders are drawn: each as a span of its own
+	// BarsOver is how long a wait must take for its holders to be drawn: each as a span of its own
 	// below that of the wait, see [SpanHeldBy]. 0: 10 milliseconds; negative: every wait.
 	BarsOver time.Duration
 

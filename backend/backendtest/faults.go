@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend"
 )
 
-// Faults says how often what goes wrong. Rates are probabilities per request, from 0 to 1; of Late,
+// Faults says how often things go wrong. Rates are probabilities per request, from 0 to 1; of Late,
 // LoseReply, Vanish, Refuse and Twice at most one befalls a request, so their sum is at most 1. The
 // zero Faults does no harm.
 type Faults struct {

@@ -54,8 +54,8 @@ func New() *Backend { return NewWith(Config{}) }
 
 // A Config makes a store behave like one on a server of its own. The zero Config is what New has.
 type Config struct {
-	// Quarantine is how long the store grants nothing, from now on, as a server does that lost its
-	// memory: holds that it cannot know of must run out first. A claim with a longer TTL is an
+	// Quarantine is how long the store grants nothing, from now on, as a server that lost its
+	// memory does: holds that it cannot know of must run out first. A claim with a longer TTL is an
 	// *[backend.InvalidError], because its hold would outlast the quarantine of a store that
 	// follows this one.
 	Quarantine time.Duration

@@ -61,7 +61,7 @@ func (cfg *Config) layout() (script.Layout, error) {
 	return l, err
 }
 
-// RefuseCluster returns an *[backend.InvalidError] if cfg asks for what a cluster cannot have.
+// RefuseCluster returns a *[backend.InvalidError] if cfg asks for what a cluster cannot have.
 func (cfg *Config) RefuseCluster() error {
 	switch {
 	case cfg.MaxTTL != 0:

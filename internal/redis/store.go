@@ -88,7 +88,7 @@ type Store struct {
 }
 
 // New checks cfg, puts defaults into it, and returns a Store that has no Transport yet. name is the
-// backend's plain scheme, for errors. The error is an *[backend.InvalidError].
+// backend's plain scheme, for errors. The error is a *[backend.InvalidError].
 func New(cfg *Config, name string) (*Store, error) {
 	layout, err := cfg.layout()
 	if err != nil {

@@ -43,7 +43,7 @@ internal/jitter:         # jitter, which the simulation makes its own; in waitin
 internal/jitter/virtual: # the jitter of simulations
 internal/history:
 internal/simstore:       backend backend/record waiting  # nodes of simulations, by clocks of their own
-internal/redistest:      backend waiting backend/backendtest locker internal/redis/script internal/redis internal/storetest internal/testserver
+internal/redistest:      backend waiting backend/backendtest locker internal/history internal/redis/script internal/redis internal/storetest internal/testserver
 internal/storetest:      backend  # what the tests of all stores share; testserver knows no contract, redistest is of Redis
 internal/testserver:     # starts servers and knows no client of theirs; std alone, as a benchmark uses it, too
 internal/simulation:     backend waiting locker redlock internal/history internal/simstore

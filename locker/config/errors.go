@@ -14,7 +14,7 @@ type Error struct {
 	Line int      // in File, from 1; 0 if the problem is not at one line
 	Key  string   // such as wait.mode; empty if the problem is not at one key
 	Env  []string // the environment variables that the value came from
-	Err  error    // an *[backend.InvalidError], the system's error, or that of [backend.Open]
+	Err  error    // a *[backend.InvalidError], the system's error, or that of [backend.Open]
 }
 
 // Error says where and what, in one line: "config: holdfast.yaml:3: ttl (from LEASE): is not a

@@ -137,7 +137,7 @@ type origin struct {
 	unset []string // those of env that are not set, or empty, so that a default is used
 }
 
-// error is err with its place. It fills in the field of an *[backend.InvalidError] that has none.
+// error is err with its place. It fills in the field of a *[backend.InvalidError] that has none.
 func (o origin) error(path, key string, err error) *Error {
 	if inv, ok := err.(*backend.InvalidError); ok { //nolint:errorlint // a wrapped one is another package's
 		inv.Field = cmp.Or(key, "configuration")

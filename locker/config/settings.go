@@ -12,7 +12,7 @@ var schema string
 
 // Schema returns a JSON Schema (2020-12) of the file, for editors and checks that know no store. It
 // takes what [Load] takes, written as docs/configuration.md has it: names in lower case. What a
-// ${NAME} stands for, a URL's parts and what two keys may not be together are for Load to refuse.
+// ${NAME} stands for, a URL's parts and keys that may not be set together are for Load to refuse.
 func Schema() []byte { return []byte(schema) }
 
 // A Setting is one key of a [File]: what is used, and where that comes from.

@@ -15,7 +15,7 @@
 // what is made of it here, into the value that a guard protects: a [locker.Binder] gets the hold.
 //
 // Tokens of one lock are compared with each other alone. Data that several locks protect needs a
-// key for each. Who reads, computes and writes has to show its token at the read already, else an
+// key for each. Whoever reads, computes and writes must show its token at the read already, else an
 // older holder may write in between. Tokens are those of exclusive holds: several who share a lock
 // are not in order.
 //

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Gate puts operations on what this process has in the order of the tokens that they come with,
+// A Gate orders operations on what this process has by the tokens that they come with,
 // for each key by itself. The zero Gate is ready for use, and safe for concurrent use. It must not
 // be copied. It keeps a few words for each key that it has seen, and forgets all when the process
 // ends: what outlives the process needs a gate that does, such as [Admit].

@@ -48,7 +48,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Handler checks the token of each request before next serves it, which finds it by [Token]. key
+// Handler checks each request's token before next serves it; next finds the token by [Token]. key
 // names the lock that protects what a request is about; "" says that there is no such thing, and
 // the request is refused with 404. In gate, requests of one key run in the order of their tokens,
 // and an older one than the newest is refused with 412; see [Gate.Admit], and give the server a

@@ -82,7 +82,7 @@ func tagged(k string) bool {
 	return ok && strings.Index(after, "}") > 0
 }
 
-// CheckKey refuses a key that cannot be locked, with an *[backend.InvalidError]. In the string
+// CheckKey refuses a key that cannot be locked, with a *[backend.InvalidError]. In the string
 // dialect that is one that ends as side keys do: it could be that of another lock, and whoever
 // holds it would keep everyone from that lock. In a cluster it is also one with a closing brace
 // that ends no hash tag, as no second key can be in its slot.

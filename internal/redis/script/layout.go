@@ -83,7 +83,7 @@ type kind interface {
 // NewLayout returns the layout for keys under prefix, whose state is kept for retention after the
 // last hold (but at least half its TTL). inFlight is how long a client waits for an answer at most;
 // tombstones outlast it. Empty and zero stand for the defaults. A prefix with braces or control
-// characters is an *[backend.InvalidError]: it would move the hash tag.
+// characters is a *[backend.InvalidError]: it would move the hash tag.
 func NewLayout(prefix string, retention, inFlight time.Duration) (Layout, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
