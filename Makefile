@@ -94,6 +94,10 @@ test: servers judge ## every test with the race detector and real servers, each 
 test-all: ## everything else that there is, under an hour, and a table of it; STEPS="suites mutants": those alone
 	@.ci/steps $(STEPS)
 
+.PHONY: stress
+stress: deps ## run what tests are new or edited since BASE thirty times each, as a flaky one costs others their change; BASE=commit
+	$(GO) run ./internal/repo/stress $(BASE)
+
 .PHONY: suites
 suites: deps judge ## make test on every set-up: clusters, old servers, PostgreSQL, sales with kills, a page in a browser
 	$(GO) build -race work

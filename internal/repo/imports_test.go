@@ -57,6 +57,7 @@ internal/repo/failuremodes:
 internal/repo/licenses:
 internal/repo/path:      backend backend/membackend locker redisbackend rueidisbackend  # what it measures
 internal/repo/skips:
+internal/repo/stress:
 
 # The tour alone, which is built in seconds: cmd/demo has a test of all that it links.
 cmd/demo:                backend cmd/internal/demo github.com/spf13/pflag
