@@ -608,6 +608,8 @@ var others = []mutant{
 		Test: "./locker DeadlockIsLookedFor",
 	},
 	{Name: "fence: an older token is admitted", At: "fence", Find: condition, Put: never, Test: "./locker/fence Gate"},
+	{Name: "judge: two holders that a second run did not see are forgiven", At: "broken-stands", Find: ` \|\| (.*) \{`, Put: " || $1 && 1 > 2 {", Test: "./internal/repo/skips Verdict"},
+	{Name: "stress: a test that fails once of thirty is fit", At: "flaky-once", Find: `case (.*):`, Put: "case $1 && 1 > 2:", Test: "./internal/repo/stress Stress"},
 	{
 		Name: "judge: two holders are not seen", At: "judge-overlap", Find: `> (\w+):`, Put: "> $1+1:", Test: "./internal/history Check",
 	},

@@ -162,7 +162,7 @@ func (s *stress) one(ctx context.Context, t target) error {
 			s.rules[rule] = s.rules[rule] || strings.Contains(said, "/"+rule+"\n") // it need not be one for each store
 		}
 		switch {
-		case err != nil:
+		case err != nil: // safeguard: flaky-once
 			if failed++; first == nil {
 				first = fmt.Errorf("%w\n%s", err, said)
 			}
