@@ -108,7 +108,7 @@ func (h *hold) context() context.Context {
 		cancel(nil)
 		return made
 	}
-	h.ctx, h.cancel, cause = ctx, cancel, h.cause
+	h.ctx, h.cancel, cause = ctx, cancel, h.cause // safeguard: context-looks-again
 	l.mu.Unlock()
 	if cause != nil { // it ended since we looked, and end found no context to cancel
 		cancel(cause)

@@ -219,7 +219,7 @@ func (b *heartbeats) answer(p *place, sent instant, err error, interval time.Dur
 		if held.Holder == (backend.Meta{}) {
 			held.Holder = p.held.Holder
 		}
-		p.sent, p.held, p.asked = sent, held, time.Time{} // together: the token is of the answer to what was sent then
+		p.sent, p.held, p.asked = sent, held, time.Time{} // together: the token is of what was sent then; safeguard: unanswered-heartbeat
 		p.at = b.next(sent, interval, held)
 		if w.cohort != nil {
 			w.cohort.noteRefusal(c.estimate(&w.claim, held))

@@ -182,7 +182,7 @@ func (h *hold) endByUnlock() (now instant, lasted bool) {
 	}
 	l.mu.Unlock()
 	_ = h.onEnd(nil, nil)                                    // what it fails with it says again when it has the claim
-	now = l.core.now()                                       // the hook may have taken its time
+	now = l.core.now()                                       // the hook may have taken its time; safeguard: closed-for-long
 	return now, lasted && l.lost() == nil && !l.expired(now) // safeguard: lost-in-hook
 }
 
@@ -284,7 +284,7 @@ func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 func (h *hold) putMark(every time.Duration) {
 	began := time.Now()
 	_ = h.atEnd(func(cause error, claim *backend.Claim) error { // a hold that has ended already leaves none
-		if claim != nil && cause == nil && h.how != byForgo {
+		if claim != nil && cause == nil && h.how != byForgo { // safeguard: cut-off-unnoted
 			claim.NotBefore, claim.Ran = every, time.Since(began) // safeguard: once-mark
 		}
 		return nil

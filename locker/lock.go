@@ -175,7 +175,7 @@ func (c *core) lockAlone(ctx context.Context, op, key string, info Hold, o *call
 // was detached. Without an answer it may have been either, so this lease is released, too.
 func (c *core) adopt(ctx context.Context, l *lease, hold string) error {
 	detached := l.claim
-	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil
+	detached.Hold, detached.NoneInFlight, detached.Before = hold, false, nil // safeguard: adopted-tombstone
 	ctx, end := c.observe(ctx, OpRelease, l.info)
 	_, err := c.b.Release(ctx, detached)
 	end(l.info, err)

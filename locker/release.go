@@ -114,9 +114,9 @@ func (c *core) releaseAgain(ctx context.Context, claim *backend.Claim, info Hold
 	unknown := false
 	cause := err
 	for {
-		unknown = unknown || backend.AnswerOf(err) == backend.Unknown
+		unknown = unknown || backend.AnswerOf(err) == backend.Unknown // safeguard: release-unknown-stays
 		if !waiting.Pause(ctx, retry.Next()) {
-			c.pending.add(ctx, claim, info)
+			c.pending.add(ctx, claim, info) // safeguard: release-behind
 			return fmt.Errorf("store did not confirm, the lease runs out by itself: %w", cause)
 		}
 		_, err = c.b.Release(ctx, *claim)

@@ -59,7 +59,7 @@ func Scoped[T any](open Binder[T], closing func(T) error) Binder[T] {
 		opened = true
 		r.closing = func() error { return closing(v) }
 		if cause := of.h.atEnd(r.close); cause != nil { // it ended while open was at work
-			return none, errors.Join(cause, r.close(nil, nil))
+			return none, errors.Join(cause, r.close(nil, nil)) // safeguard: opened-too-late
 		}
 		return v, nil
 	}
@@ -126,18 +126,19 @@ func (r *resource) enter(ctx holdContext) error {
 }
 
 // excludedBy reports whether r must not be open beside other: as their claims must not hold
-// together. Of permits those are waited for whose hold knows that it is over.
+// together. Of permits those are waited for whose hold knows that it is over, by whatever ended it: its
+// lease may run out while it is closed, and then the store has a permit for the next.
 func (r *resource) excludedBy(other *resource) bool {
 	mine, theirs := r.hold.lease, other.hold.lease
 	switch {
-	case mine.core.b != theirs.core.b, r.hold == other.hold:
+	case mine.core.b != theirs.core.b, r.hold == other.hold: // safeguard: scoped-clients
 		return false
 	case mine.claim.Reentrant && theirs.claim.Reentrant:
 		return mine.claim.Owner != theirs.claim.Owner
 	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive:
 		return true
 	}
-	return mine.claim.Mode == backend.Permit && theirs.holder() != other.hold
+	return mine.claim.Mode == backend.Permit && other.hold.over() // safeguard: scoped-permits
 }
 
 // closed is the end of what enter began.

@@ -159,9 +159,9 @@ func (w *wait) refused(sent instant, err error) error {
 	var held *backend.HeldError
 	if errors.As(err, &held) {
 		if w.claim.Queue {
-			w.queued, w.refToken = sent, held.Token
+			w.queued, w.refToken = sent, held.Token // safeguard: refused-from-sent
 		}
-		if w.claim.NotBefore > 0 && w.claim.Awaited == 0 {
+		if w.claim.NotBefore > 0 && w.claim.Awaited == 0 { // safeguard: once-awaited-first
 			w.claim.Awaited = held.Token // safeguard: once-awaited
 		}
 		w.core.contended(&w.claim)

@@ -339,7 +339,7 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 		case answer == backend.Yes:
 			s.holds = s.holds || c.complete // what another client acquired is not ours to release
 			s.token = max(s.token, q.claim.MinToken)
-		case errors.Is(err, backend.ErrLost):
+		case errors.Is(err, backend.ErrLost): // safeguard: refused-is-not-lost
 			s.holds = false
 		}
 	case release:

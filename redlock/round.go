@@ -163,7 +163,7 @@ func (r *round) answered(i int, q request, g backend.Grant, err error) {
 			r.tokens.granted(i, g)
 		}
 	case err == nil: // a hold whose token was raised
-		r.tokens.confirmed(i, q.claim.MinToken)
+		r.tokens.confirmed(i, q.claim.MinToken) // safeguard: told-not-highest
 	default:
 		r.tokens.drop(i)
 		r.count(i, err)
@@ -232,7 +232,7 @@ func (r *round) decideAcquire() {
 	}
 	switch {
 	case granted:
-		r.grant = backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)}
+		r.grant = backend.Grant{TTL: r.claim.TTL, Reserved: r.tokens.reservation(r.claim)} // safeguard: drift-not-granted
 		if c.red.caps.Fencing {
 			r.grant.Token = r.tokens.highest
 		}

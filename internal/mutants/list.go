@@ -78,6 +78,23 @@ var belief = []mutant{
 		Find: `(\w+), (\w+) := (\w+)\(__, (__)\), (.*)$`, Put: `$1, $2 := $3($5, $4), $5`, Test: "./locker HandOverIsBelieved",
 	},
 	{
+		Name: "a hand-over counts from the answer to the attempt before it", At: "refused-from-sent", Find: `= (__), (.*)$`, Put: "= $1+3e9, $2",
+		Test: "./locker HandOverIsCountedFromBefore",
+	},
+	{
+		Name: "a hand-over counts from a heartbeat that was not answered", At: "unanswered-heartbeat",
+		Find: `((__\.__), .* = (__), .*)\n([\s\S]*?IsZero\(\) \{\n.*\n.*\})\n`, Put: "$1\n$4\n$2 = $3\n",
+		Test: "./locker HandOverIsNotCountedFromAnUnanswered",
+	},
+	{
+		Name: "a context that is made while its hold ends never ends", At: "context-looks-again", Find: `(.*), \w+ = (.*), __\.__$`, Put: "$1 = $2",
+		Test: "./locker ContextThatIsMadeWhile",
+	},
+	{
+		Name: "of a release that is repeated the last answer counts", At: "release-unknown-stays", Find: `= \w+ \|\| (.*)$`, Put: "= $1",
+		Test: "./locker ReleaseWithoutAnAnswerIsRemembered",
+	},
+	{
 		Name: "a hand-over counts from the answer to a heartbeat", At: "heartbeat-deadline",
 		Find: `(.*)\n([\s\S]*?\.Heartbeat\(.*)$`, Put: "$2\n$1", Test: "./locker HandOverAfterAHeartbeat",
 	},
@@ -104,6 +121,32 @@ var belief = []mutant{
 	{
 		Name: "a lease that is handed on at MaxHold is renewed no more", At: "timer-after-max-hold", Find: condition, Put: never,
 		Test: "./locker UnlockIsQuicker",
+	},
+	{
+		Name: "of permits, what a hold that is over has open is in nobody's way", At: "scoped-permits", Find: `&& .*$`, Put: "&& false",
+		Test: "./locker ScopedPermitWaits",
+	},
+	{
+		Name: "what another Client of a backend has open is in nobody's way", At: "scoped-clients", Find: `(__\.__)\.__ != (__\.__)\.__,`, Put: "$1 != $2,",
+		Test: "./locker ScopedNextOfAnotherClient",
+	},
+	{
+		Name: "an Unlock that closed for long judges by the time when it began", At: "closed-for-long", Find: `\w+ = (.*\(\)).*$`, Put: "_ = $1",
+		Test: "./locker UnlockAfterCloseThatCloses",
+	},
+	{
+		Name: "what is opened for a hold that ends meanwhile stays open", At: "opened-too-late", Find: `, __\.__\(nil, nil\)\)`, Put: ")",
+		Test: "./locker ScopedClosesWhatWasOpened",
+	},
+	{Name: "an Unlock that gave up is not made behind the caller", At: "release-behind", Find: statement, Put: skipped, Test: "./locker UnlockThatGaveUp"},
+	{Name: "a run that MaxHold has cut off counts", At: "cut-off-unnoted", Find: ` && \w+ == nil && `, Put: " && ", Test: "./locker OnceDoesNotNoteARun"},
+	{
+		Name: "who adopts a hold leaves no tombstone of it", At: "adopted-tombstone", Find: `(__\.__), __\.__, (__\.__) = (.*), false, (.*)$`,
+		Put: "$1, $2 = $3, $4", Test: "./locker LateAttemptOfAHold",
+	},
+	{
+		Name: "a job that waits heeds who was in its way last", At: "once-awaited-first", Find: ` && __\.__\.__ == 0 \{`, Put: " {",
+		Test: "./locker OnceAwaitsWhoWasInItsWayFirst",
 	},
 	{Name: "what did not close is detached", At: "detached-closed", Find: ` && \w+ == nil:`, Put: ":", Test: "./locker Detach"},
 }
@@ -339,6 +382,18 @@ var quorum = []mutant{
 		Test: "./redlock MinorityIsGivenBack",
 	},
 	{Name: "a minority can renew", At: "majority-renews", Find: `case (__) >= __:`, Put: "case $1 > 0:", Test: "./redlock RenewByMajority"},
+	{
+		Name: "a node that confirmed an older token has stored the highest", At: "told-not-highest", Find: `(\(\w+), .*\)$`, Put: "$1, ^uint64(0))",
+		Test: "./redlock ConfirmedTokenIs",
+	},
+	{
+		Name: "a node that refused a renewal has lost the hold", At: "refused-is-not-lost", Find: `errors\.Is\((\w+), (.*)\):`,
+		Put: "errors.Is($1, $2), backend.AnswerOf($1) == backend.No:", Test: "./redlock OutlivesARefusedRenewal",
+	},
+	{
+		Name: "a grant tells the longer lease that nodes are asked for", At: "drift-not-granted", Find: `TTL: (__\.__\.TTL)`, Put: "TTL: $1 + $1/10",
+		Test: "./redlock DriftIsNotTheHolders",
+	},
 	{
 		Name: "a node is not needed for a release beside one that may not hold", At: "enough-that-hold", Find: `__ && `, Put: "",
 		Test: "./redlock ReleaseNeedsABusyNodeBesideAnAttempt",
