@@ -24,7 +24,8 @@ import (
 //
 // So, of one exclusive key, no two values of a process are open at a time, whatever happens: the
 // next holder's open waits until the last one's closing has returned, or fails with its own ctx.
-// (A process is here all Clients of one [backend.Backend].) The next holder of another process
+// (A process is here all Clients of one [backend.Backend].) Of permits, open waits for what is open
+// of a hold that is over, and not for the others. The next holder of another process
 // waits for it after an Unlock, too. After a loss it cannot: the store grants the key when the
 // lease is over, and does not know of values. It is then up to closing to be done by that time,
 // for which it has what is left of the lease after the local deadline (a hundredth of the TTL and

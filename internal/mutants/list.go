@@ -124,7 +124,7 @@ var belief = []mutant{
 	},
 	{
 		Name: "of permits, what a hold that is over has open is in nobody's way", At: "scoped-permits", Find: `&& .*$`, Put: "&& false",
-		Test: "./locker ScopedPermitWaits",
+		Test: "./locker ScopedPermitWaitsForAHoldThatIsOver",
 	},
 	{
 		Name: "what another Client of a backend has open is in nobody's way", At: "scoped-clients", Find: `(__\.__)\.__ != (__\.__)\.__,`, Put: "$1 != $2,",

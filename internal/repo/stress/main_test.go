@@ -157,6 +157,8 @@ func TestSkipped(t *testing.T) { t.Skip("no server") }
 func TestOld(t *testing.T) { t.Skip("server version: old") }
 
 func TestPart(t *testing.T) { t.Run("skipped", func(t *testing.T) { t.Skip("not here") }) }
+
+func TestPartOld(t *testing.T) { t.Run("skipped", func(t *testing.T) { t.Skip("server version: old") }) }
 `, "a/tag_test.go": "//go:build never\n\npackage a\n\nimport \"testing\"\n\nfunc TestTagged(t *testing.T) {}\n"})
 
 	t.Setenv("GOMAXPROCS", "3")
@@ -165,13 +167,13 @@ func TestPart(t *testing.T) { t.Run("skipped", func(t *testing.T) { t.Skip("not 
 	var out strings.Builder
 	s := stress{runs: 4, limit: time.Hour, out: &out}
 	err := s.all(t.Context(), "HEAD")
-	const want = "not fit: ./a TestSkipped, ./a TestTagged, ./a TestThird"
+	const want = "not fit: ./a TestPart, ./a TestSkipped, ./a TestTagged, ./a TestThird"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for _, line := range []string{
 		"./a TestGood: 4 of 4 passed", "./a TestThird: 3 of 4 passed", "the third run", "./a TestSkipped: was skipped", "./a TestOld: was skipped",
-		"./a TestPart: 4 of 4 passed", "./a TestTagged: was not run", "2 passed, 1 skipped, 3 failed",
+		"./a TestPart: was skipped without leave", "./a TestPartOld: 4 of 4 passed", "./a TestTagged: was not run", "2 passed, 1 skipped, 4 failed",
 	} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("nothing says %q", line)
