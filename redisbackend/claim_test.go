@@ -63,6 +63,43 @@ func TestLostReplyToAcquire(t *testing.T) {
 	}
 }
 
+// A request that waits for replicas is not sent again either. The second release would say that the hold was
+// lost, and nothing of the state that the first has saved.
+//
+// covers: A3, C4, R2
+func TestLostReplyBeforeReplicas(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	direct := opened(t, srv.URL())
+	p := testserver.NewProxy(t, srv.Addr())
+	b := on(t, client(t, p.Addr(), nil), Config{Replicas: 1})
+	for name, verb := range map[string]func(backend.Claim) error{
+		"TryAcquire": func(c backend.Claim) error {
+			_, err := b.TryAcquire(t.Context(), claim(c.Key))
+			return err
+		},
+		"Renew": func(c backend.Claim) error { return b.Renew(t.Context(), c) },
+		"Release": func(c backend.Claim) error {
+			_, err := b.Release(t.Context(), c)
+			return err
+		},
+	} {
+		c := claim(key(t))
+		if name != "TryAcquire" {
+			acquired(t, direct, c)
+		}
+		c.Save = []byte("state")
+		p.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: testserver.Containing(c.Key)})
+		dropped := p.Counts().Dropped
+		err := verb(c)
+		if backend.AnswerOf(err) != backend.Unknown {
+			t.Errorf("%s: %v, want an unknown answer", name, err)
+		}
+		if n := p.Counts().Dropped - dropped; n != 1 {
+			t.Errorf("%s was executed %d times", name, n)
+		}
+	}
+}
+
 // A release whose reply is lost is not sent again: the second one would say that the hold was
 // lost.
 //

@@ -169,8 +169,11 @@ func (m *model) advance(k *modelKey, asker string, before ...backend.Past) {
 		}
 		c := k.line[i].claim
 		lease := min(c.WaiterTTL, c.TTL)
-		if m.is("a grant that was handed over lasts a TTL") {
+		switch {
+		case m.is("a grant that was handed over lasts a TTL"):
 			lease = c.TTL
+		case m.is("a grant that was handed over lasts a WaiterTTL, however long"):
+			lease = c.WaiterTTL
 		}
 		g := m.grant(k, c, lease)
 		if c.ID() != asker && !m.is("hand-off without a wake-up") {

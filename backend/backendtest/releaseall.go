@@ -34,6 +34,10 @@ var releaseAllRules = []rule{
 		why: "A holder's state is saved by its release, whoever is released beside it.",
 	},
 	{
+		name: "release-all/marks", run: releaseAllMarks, needs: backend.Capabilities{NotBefore: true},
+		why: "A job's mark is left by its release, whoever is released beside it: without it the job runs again at once.",
+	},
+	{
 		name: "release-all/wakes", run: releaseAllWakes, needs: watch,
 		why: "Who watches a key without a place in its queue hears that it is free, whichever of those who left it had it, and that" +
 			" nobody stands before it any more.",
@@ -212,6 +216,17 @@ func releaseAllSaves(e *env) {
 		e.released(answers, false, true, false)
 	}
 	e.stored(b, key, []byte("what it left"))
+}
+
+func releaseAllMarks(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, other := e.heeds(key, e.long), e.heeds(key, e.long)
+	e.acquire(a, holder)
+	if answers, ok := e.releaseAll(a, other, holder, e.claim(key)); ok {
+		e.released(answers, false, true, false)
+	}
+	e.early(b, e.heeds(key, e.long), e.long)
 }
 
 // covers: W1, B15

@@ -107,10 +107,21 @@ var RefuseTimeNamespace = refuseTimeNamespace
 
 // Synced has each file and folder that is written to the disk told to f, until the test ends.
 func Synced(t testing.TB, f func(path string)) {
+	Syncing(t, func(path string) error {
+		f(path)
+		return nil
+	})
+}
+
+// Syncing has each file and folder that is to be written to the disk told to f, whose error is that of the
+// disk, until the test ends.
+func Syncing(t testing.TB, f func(path string) error) {
 	was := syncFile
 	t.Cleanup(func() { syncFile = was })
 	syncFile = func(file *os.File) error {
-		f(file.Name())
+		if err := f(file.Name()); err != nil {
+			return err
+		}
 		return was(file)
 	}
 }

@@ -240,6 +240,38 @@ func TestFsync(t *testing.T) {
 	}
 }
 
+// What a disk refuses before a record has its name is a no; behind that the grant may outlast a power
+// failure or not, so it is unknown.
+func TestFsyncFails(t *testing.T) {
+	dir := folder(t)
+	b := open(t, dir+"?fsync=true")
+	defer b.Close()
+	acquire(t, b, claim("k")) // the folder of the records is there
+	keys := filepath.Dir(filebackend.RecordOf(dir, "k"))
+	for name, fails := range map[string]struct {
+		folder bool
+		want   backend.Answer
+	}{"the record": {false, backend.No}, "its name": {true, backend.Unknown}} {
+		t.Run(name, func(t *testing.T) {
+			filebackend.Syncing(t, func(path string) error {
+				if (path == keys) == fails.folder {
+					return unix.EIO
+				}
+				return nil
+			})
+			key := "of " + name
+			_, err := b.TryAcquire(t.Context(), claim(key))
+			if got := backend.AnswerOf(err); got != fails.want || !errors.Is(err, unix.EIO) {
+				t.Errorf("TryAcquire = %v, which is %v; want %v for EIO", err, got, fails.want)
+			}
+			_, err = os.Stat(filebackend.RecordOf(dir, key))
+			if there := err == nil; there != fails.folder {
+				t.Errorf("the record is there: %v (%v)", there, err)
+			}
+		})
+	}
+}
+
 // What cannot be read is no free lock, and stays as it is.
 func TestTorn(t *testing.T) {
 	dir := folder(t)

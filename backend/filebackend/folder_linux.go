@@ -444,7 +444,7 @@ func (s *shard) lock(ctx context.Context, urgent bool) (unlock func(), err error
 		err = s.stuck()
 	}
 	go func() {
-		if <-done == nil {
+		if <-done == nil { // safeguard: file-given-up
 			s.unlock()
 		} else {
 			<-s.turn

@@ -135,11 +135,19 @@ func openRegular(path string) (*os.File, error) {
 
 var syncFile = (*os.File).Sync // a variable for tests
 
-// replace puts content at path in one step. What it returns before the rename is a no. With lasting
-// it is on the disk when that returns, and an error behind the rename is unknown.
+// replace puts content at path in one step. With lasting it is on the disk when that returns. An error
+// before the rename is a no, and all behind it is the disk's: an unknown answer.
 func (f *folder) replace(path string, content []byte, lasting bool) error {
 	if len(content) > maxFile { // nobody would read it
 		return notDone(fmt.Errorf("%s would be larger than %d bytes", path, maxFile))
+	}
+	var dir *os.File
+	if lasting {
+		var err error
+		if dir, err = os.Open(filepath.Dir(path)); err != nil {
+			return notDone(err)
+		}
+		defer func() { _ = dir.Close() }()
 	}
 	temp, err := f.create(filepath.Join(f.dir, tempPrefix+backend.NewOwner()))
 	if err != nil {
@@ -159,11 +167,6 @@ func (f *folder) replace(path string, content []byte, lasting bool) error {
 	if !lasting {
 		return nil
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
 	return syncFile(dir) // safeguard: file-fsync-folder
 }
 

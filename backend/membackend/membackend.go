@@ -338,7 +338,7 @@ func (s *store) done(key string, r *record.Record, now time.Time) {
 
 // forget deletes a record. Its last token is below the next of any key.
 func (s *store) forget(key string, r *record.Record) {
-	s.floor = max(s.floor, r.Token)
+	s.floor = max(s.floor, r.Token) // safeguard: mem-floor
 	delete(s.records, key)
 }
 

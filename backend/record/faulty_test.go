@@ -108,27 +108,96 @@ func TestNeverSwapped(t *testing.T) {
 //
 // covers: R1
 func TestSkew(t *testing.T) {
-	const skew, ttl = time.Second, 10 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		m := recordtest.NewMemory()
-		cfg := m.Config()
-		cfg.Skew = skew
-		slow := record.New(record.ByVersion(m), cfg)
-		ahead := record.New(ahead{record.ByVersion(m), skew}, cfg)
-		defer func() { _, _ = slow.Close(), ahead.Close() }()
-		if _, err := slow.TryAcquire(t.Context(), backend.Claim{Key: "k", Owner: "a", TTL: ttl}); err != nil {
-			t.Fatal(err)
+	const skew, ttl, place, every = time.Second, 10 * time.Second, 3 * time.Second, 40 * time.Second
+	mine := backend.Claim{Key: "k", Owner: "a", TTL: ttl}
+	queued := backend.Claim{Key: "k", Owner: "b", TTL: ttl, Queue: true, WaiterTTL: place}
+	job := backend.Claim{Key: "k", Owner: "c", TTL: ttl, NotBefore: every, NoneInFlight: true}
+	type client struct {
+		testing.TB
+		*record.Backend
+	}
+	acquire := func(b client, c backend.Claim) {
+		b.Helper()
+		if _, err := b.TryAcquire(b.Context(), c); err != nil && (!c.Queue || !errors.Is(err, backend.ErrHeld)) {
+			b.Fatal(err)
 		}
-		next := backend.Claim{Key: "k", Owner: "b", TTL: ttl}
-		time.Sleep(ttl - time.Millisecond)
-		if _, err := ahead.TryAcquire(t.Context(), next); !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("within the lease = %v, want ErrHeld", err)
+	}
+	release := func(b client, c backend.Claim) {
+		b.Helper()
+		if _, err := b.Release(b.Context(), c); err != nil {
+			b.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-		if _, err := ahead.TryAcquire(t.Context(), next); err != nil {
-			t.Errorf("after it = %v", err)
-		}
-	})
+	}
+	other := backend.Claim{Key: "k", Owner: "d", TTL: ttl}
+	for name, left := range map[string]struct {
+		by    func(b client)
+		lasts time.Duration
+		then  func(b client) // of which something is left still
+		claim backend.Claim
+		want  error // while it is left
+	}{
+		"a grant": {func(b client) { acquire(b, mine) }, ttl, nil, other, backend.ErrHeld},
+		"a repeat": {func(b client) {
+			acquire(b, mine)
+			time.Sleep(ttl / 2)
+			acquire(b, mine)
+		}, ttl, nil, other, backend.ErrHeld},
+		"a renewal": {func(b client) {
+			acquire(b, mine)
+			time.Sleep(ttl / 2)
+			if err := b.Renew(b.Context(), mine); err != nil {
+				b.Fatal(err)
+			}
+		}, ttl, nil, other, backend.ErrHeld},
+		"a place": {func(b client) {
+			acquire(b, mine)
+			acquire(b, queued)
+		}, place, func(b client) { release(b, mine) }, other, backend.ErrHeld},
+		"a place that was kept": {func(b client) {
+			acquire(b, mine)
+			acquire(b, queued)
+			time.Sleep(place / 2)
+			if _, err := b.Heartbeat(b.Context(), []backend.Claim{queued}); err != nil {
+				b.Fatal(err)
+			}
+		}, place, func(b client) { release(b, mine) }, other, backend.ErrHeld},
+		"a hand-over": {func(b client) {
+			acquire(b, mine)
+			acquire(b, queued)
+			release(b, mine)
+		}, place, nil, other, backend.ErrHeld},
+		"a release": {func(b client) {
+			acquire(b, mine)
+			release(b, mine)
+		}, 2*ttl + time.Minute, nil, mine, backend.ErrLost},
+		"a run": {func(b client) {
+			acquire(b, job)
+			release(b, job)
+		}, every, nil, backend.Claim{Key: "k", Owner: "e", TTL: ttl, NotBefore: every}, backend.ErrEarly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := recordtest.NewMemory()
+				cfg := m.Config()
+				cfg.Skew = skew
+				slow := record.New(record.ByVersion(m), cfg)
+				ahead := client{t, record.New(ahead{record.ByVersion(m), skew}, cfg)}
+				defer func() { _, _ = slow.Close(), ahead.Close() }()
+				left.by(client{t, slow})
+				time.Sleep(left.lasts - time.Millisecond)
+				if left.then != nil {
+					left.then(ahead)
+				}
+				if _, err := ahead.TryAcquire(t.Context(), left.claim); !errors.Is(err, left.want) {
+					t.Errorf("what it left is over too early: %v, want %v", err, left.want)
+				}
+				time.Sleep(2 * ttl)
+				if _, err := ahead.TryAcquire(t.Context(), left.claim); err != nil {
+					t.Errorf("long after it = %v", err)
+				}
+			})
+		})
+	}
 }
 
 // ahead is a store by a clock that is ahead.

@@ -15,7 +15,7 @@ type Place struct {
 
 // stand gives c the last place in the queue, or keeps the place it has for its WaiterTTL from now.
 func (r *Record) stand(c backend.Claim, now time.Time) {
-	until := now.Add(c.WaiterTTL + r.slack)
+	until := r.until(now, c.WaiterTTL)
 	if i := r.position(c.ID()) - 1; i >= 0 {
 		r.Queue[i].Until = later(r.Queue[i].Until, until)
 		r.Queue[i].Claim.Meta = c.Meta

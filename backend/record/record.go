@@ -71,7 +71,7 @@ func (r *Record) Acquire(c backend.Claim, now time.Time) (backend.Grant, error) 
 		r.advance(now, c.ID())
 	}
 	if h := r.holdOf(c.ID()); h != nil { // a repeat, or the answer to a hand-off: the grant stands
-		h.Expires, h.Handed = later(h.Expires, now.Add(c.TTL+r.slack)), nil
+		h.Expires, h.Handed = later(h.Expires, r.until(now, c.TTL)), nil
 		return r.granted(c, h, c.TTL), nil
 	}
 	if c.NotBefore > 0 {
@@ -110,7 +110,7 @@ func (r *Record) Heartbeat(claims []backend.Claim, now time.Time) []error {
 	for n := range r.Queue {
 		p := &r.Queue[n]
 		if i, ours := byID[p.Claim.ID()]; ours {
-			p.Until = later(p.Until, now.Add(claims[i].WaiterTTL+r.slack))
+			p.Until = later(p.Until, r.until(now, claims[i].WaiterTTL))
 			answers[i] = r.refusal(n+1, now)
 		}
 	}
@@ -127,7 +127,7 @@ func (r *Record) Renew(c backend.Claim, now time.Time) error {
 		r.advance(now, "")
 		return backend.ErrLost
 	}
-	h.Expires, h.Handed = later(h.Expires, now.Add(c.TTL+r.slack)), nil
+	h.Expires, h.Handed = later(h.Expires, r.until(now, c.TTL)), nil
 	if c.MinToken > h.Token {
 		r.raise(h, c.MinToken)
 	}
@@ -184,7 +184,7 @@ func (r *Record) end(c *backend.Claim, now time.Time) (held bool) {
 		if r.Tombs == nil {
 			r.Tombs = map[string]time.Time{}
 		}
-		r.Tombs[c.ID()] = now.Add(2*min(max(c.TTL, 0), backend.MaxTTL) + late + r.slack)
+		r.Tombs[c.ID()] = r.until(now, 2*min(max(c.TTL, 0), backend.MaxTTL)+late)
 	}
 	if held = r.drop(c.ID()); held {
 		r.NewHolders = true
@@ -291,7 +291,7 @@ func (r *Record) save(c backend.Claim, now time.Time) {
 		r.Saved = slices.Clone(c.Save)
 	}
 	if c.NotBefore > 0 {
-		run := &Run{r.Token, now.Add(-c.Ran), c.NotBefore + r.slack, now.Add(backend.MarkLife(c.NotBefore) + r.slack)}
+		run := &Run{r.Token, now.Add(-c.Ran), c.NotBefore + r.slack, r.until(now, backend.MarkLife(c.NotBefore))}
 		r.Ran, r.Mark = run, run.mark()
 	}
 }
@@ -323,6 +323,11 @@ func (r *Record) Shift(d time.Duration) {
 	}
 }
 
+// until is when what is to last for d from now ends, late enough for a client whose clock is ahead by the slack.
+func (r *Record) until(now time.Time, d time.Duration) time.Time {
+	return now.Add(d + r.slack) // safeguard: record-skew
+}
+
 // grant lets c in for lease. The caller has seen that it fits.
 //
 // Tokens rise in the order of grants, because grants of a key are made one at a time and each takes the
@@ -333,8 +338,8 @@ func (r *Record) grant(c backend.Claim, now time.Time, lease time.Duration) back
 		ID: c.ID(), Owner: c.Owner, Mode: c.Mode, Limit: c.Limit, Weight: c.Weight,
 		Reentrant: c.Reentrant, Meta: c.Meta, TookOver: r.Lapsed,
 	}
-	h.Expires = now.Add(lease + r.slack) // safeguard: record-skew
-	r.Lapsed = 0                         // safeguard: record-took-over
+	h.Expires = r.until(now, lease)
+	r.Lapsed = 0 // safeguard: record-took-over
 	var own *Hold
 	if c.Reentrant {
 		own = r.entered(c)

@@ -88,4 +88,48 @@ var net = []mutant{
 		Name: "etcd: a release tells of those who are in the queue behind it", At: "etcd-waited", Find: `max\((.*), (.*)\)`, Put: "$1 + max(0, $2)",
 		Test: "./etcdbackend TestConformance/one/release",
 	},
+	{
+		Name: "file: what the disk does not say is a no", At: "file-fsync-folder", Find: `return (.*)$`,
+		Put: "if err := $1; err != nil { return errors.Join(backend.ErrNotServing, err) }; return nil", Test: "./backend/filebackend FsyncFails",
+	},
+	{Name: "file: who gave up keeps a shard", At: "file-given-up", Find: condition, Put: never, Test: "./backend/filebackend GivenUp"},
+	{
+		Name: "mem: keys go on above the last one that was forgotten", At: "mem-floor", Find: `max\(__, (__)\)`, Put: "$1",
+		Test: "./backend/membackend ForgottenKeys",
+	},
+	{
+		Name: "record: a job's run gets no allowance for clocks that are apart", At: "record-own-time", Find: `(\w+) \+ __\)`, Put: "$1)",
+		Test: "./backend/record TestSkew",
+	},
+	{Name: "lua: a fenced program that failed has not been", At: "fence-mark-stays", Find: `local (\w+) = .*$`,
+		Put:  "$0 if type($1) == 'table' and $1.err then redis.call('DEL', KEYS[2]) end",
+		Test: "./internal/redis/script FencedErrorIsRemembered",
+	},
+	{
+		Name: "lua: a hand-over forgets what may be in flight", At: "guard-hand-over", Find: ` and \w+( and not \w+ and not)`, Put: "$1",
+		Test: "./internal/redis/script HandOverRemembers",
+	},
+	{
+		Name: "lua: of many keys one is released with any margin", At: "try-all-owner",
+		Find: `string\.find\((\w+), .* \.\. (\w+) \.\. ' ', (\w+) \+ 1, true\) == \w+ \+ 1`,
+		Put:  `string.match(string.sub($1, $3 + 1), '^ %d+ ([^ ]+) ') == $2`, Test: "./internal/redis/script ReleaseAllKeepsACounter",
+	},
+	{Name: "dialect: what is beside a renewed lock ends", At: "dialect-kept", Find: `.*`, Put: "", Test: "./internal/redis/script RenewalKeepsAll"},
+	{
+		Name: "lua: who is let in while the dead are dropped is not looked at", At: "admitted-unseen", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script ShorterLeaseDuring",
+	},
+	{
+		Name: "redis: a place that is kept is granted for longer than a TTL", At: "kept-place", Find: `\(min\((__), __\)\)`, Put: "($1)",
+		Test: "./redisbackend TestConformance/plain/handoff",
+	},
+	{
+		Name: "redis: who goes with others leaves no mark", At: "releaseall-leaves", Find: ` && \w+\.NotBefore == 0`, Put: "",
+		Test: "./redisbackend TestConformance/plain/release-all",
+	},
+	{Name: "redis: leases are longer than a quarantine", At: "max-ttl", Find: condition, Put: never, Test: "./redisbackend Unguarded"},
+	{
+		Name: "go-redis: what waits for replicas is sent again", At: "sent-once-replicas", Find: `\w+\{(\w+)\}(.*)\b\w+\{(\w+)\}`, Put: "$1$2$3",
+		Test: "./redisbackend LostReplyBeforeReplicas",
+	},
 }

@@ -496,7 +496,7 @@ func (s *Store) validate(c *backend.Claim) error {
 	if err := c.Validate(s.caps); err != nil {
 		return err
 	}
-	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace
+	if s.cfg.MaxTTL != 0 && c.TTL > s.cfg.MaxTTL { // it would outlive the guard's grace; safeguard: max-ttl
 		return &backend.InvalidError{Field: "ttl", Value: c.TTL.String(), Reason: "is over max_ttl, " + s.cfg.MaxTTL.String()}
 	}
 	if s.cfg.Dialect != "" {

@@ -67,7 +67,8 @@ func Restarts(t *testing.T, scheme string) {
 }
 
 // Unguarded holds clients without the server's guard, or with another, to be refused when they are
-// opened: they would grant while the others wait for what the server has forgotten.
+// opened: they would grant while the others wait for what the server has forgotten. So would those with it
+// whose leases are longer, and their renewals.
 //
 // covers: R1, R3
 func Unguarded(t *testing.T, scheme string) {
@@ -78,7 +79,21 @@ func Unguarded(t *testing.T, scheme string) {
 			t.Errorf("open with %q = %v, want ErrUnsafe", query, err)
 		}
 	}
-	storetest.Want(t, "close", Dial(t, scheme+"://"+srv.Addr()+"?max_ttl=1m").Close(), nil)
+	b := Dial(t, scheme+"://"+srv.Addr()+"?max_ttl=1m")
+	defer func() { storetest.Want(t, "close", b.Close(), nil) }()
+	c := storetest.Claim(storetest.Key(t))
+	c.TTL = time.Minute
+	storetest.Acquired(t, b, c)
+	c.TTL += time.Millisecond
+	storetest.Want(t, "a renewal for longer", b.Renew(t.Context(), c), backend.ErrInvalid)
+	_, err := b.TryAcquire(t.Context(), c)
+	storetest.Want(t, "a repeat for longer", err, backend.ErrInvalid)
+	_, err = b.TryAcquireAll(t.Context(), []backend.Claim{Claim2(c)})
+	storetest.Want(t, "several for longer", err, backend.ErrInvalid)
+	waiting := Claim2(c)
+	waiting.Queue, waiting.WaiterTTL = true, time.Minute
+	_, err = b.Heartbeat(t.Context(), []backend.Claim{waiting})
+	storetest.Want(t, "a heartbeat for longer", err, backend.ErrInvalid)
 }
 
 // Claim2 is another's claim on the same key.

@@ -88,7 +88,7 @@ local function renew(ttl, keep, minimum)
   -- PEXPIRE is taken when out of memory, and so is what follows it in the same script.
   run('PEXPIRE', key, text(math.max(lease, run('PTTL', key))))
   counter = math.max(counter, minimum + count - 1)
-  keep_beside(lease, tonumber(keep))
+  keep_beside(lease, tonumber(keep)) -- safeguard: dialect-kept
   return {OK}
 end
 

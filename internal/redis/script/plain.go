@@ -223,7 +223,7 @@ func (p *plain) Heartbeat(locks ...[]backend.Claim) Request {
 		r.Args = append(r.Args, millis(keep), strconv.Itoa(len(claims)))
 		for i := range claims {
 			c := &claims[i]
-			r.Args = append(r.Args, inName.escape(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL)))
+			r.Args = append(r.Args, inName.escape(c.ID()), millis(c.WaiterTTL), millis(min(c.WaiterTTL, c.TTL))) // safeguard: kept-place
 		}
 	}
 	return r

@@ -113,6 +113,6 @@ if mark.err then return mark end
 local keys, args = {}, {}
 for n = first_key, #KEYS do keys[#keys + 1] = KEYS[n] end
 for n = 3, #ARGV do args[#args + 1] = ARGV[n] end
-local reply = apply(keys, args)
+local reply = apply(keys, args) -- safeguard: fence-mark-stays
 if type(reply) == 'table' and reply.err then return reply end
 return {OK, reply}

@@ -125,7 +125,7 @@ local function admit(claim, lease)
   end
   lock.holders, lock.weight = lock.holders + 1, lock.weight + claim.weight
   lock.soonest = math.min(lock.soonest, ends)
-  if lock.unseen > 0 then lock.seen = math.min(lock.seen, ends) end
+  if lock.unseen > 0 then lock.seen = math.min(lock.seen, ends) end -- safeguard: admitted-unseen
   if get('k:' .. lock.holders) then damaged('holders') end -- more hold than were counted
   changes['h:' .. claim.id] = text(lock.holders)
   write_slot(lock.holders, {ends = ends, token = token, weight = claim.weight, id = claim.id,
