@@ -246,7 +246,7 @@ func (a *attempt) confirm(ctx context.Context, q *queue, own *entry) (result, er
 		}
 	}
 	r, err := a.write(ctx, w)
-	if err == nil && r.written {
+	if err == nil && r.written { // safeguard: etcd-written-confirms
 		if e := r.queue.at(own.key); e != nil && e.granted {
 			r.granted = e
 		}
@@ -326,7 +326,7 @@ func (b *Backend) waiting(lc *localClaim, own entry, asked time.Time) bool {
 	if b.claims[lc.topic] != lc {
 		return true // released meanwhile: nobody believes the answer
 	}
-	if lc.holds() && lc.entry.created == own.created {
+	if lc.holds() && lc.entry.created == own.created { // safeguard: etcd-granted-meanwhile
 		return false
 	}
 	lc.key, lc.entry = own.key, &own // an entry that held was another one
@@ -392,7 +392,7 @@ type result struct {
 // seen: what another request of the claim was granted must not be cut short.
 func (a *attempt) overwrite(own *entry, ttl time.Duration, waits bool) write {
 	w := write{
-		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)},
+		guards: []clientv3.Cmp{same(own), unwritten(own.key, own.modified)}, // safeguard: etcd-unwritten-since
 		key:    own.key, over: own, token: own.Token, least: own.Min, ttl: ttl, waits: waits, read: true,
 	}
 	if own.Held {
@@ -409,14 +409,16 @@ func (a *attempt) ready(ctx context.Context, w *write) (err error) {
 		return err
 	}
 	w.record = record{
-		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least, Held: !w.waits, Meta: a.c.Meta,
+		Owner: a.c.Owner, Hold: a.c.Hold, Reentrant: a.c.Reentrant, Token: w.token, Min: w.least, Reserve: a.c.Reserve,
+		Held: !w.waits, Meta: a.c.Meta,
 	}
 	b.mu.Lock()
 	w.record.Lease, w.record.Term = int64(w.on.ttl/time.Second), w.on.term
 	b.keep(w.on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
 	b.mu.Unlock()
 	if w.over != nil {
-		w.record.Created = w.over.created
+		w.record.Created = w.over.created // safeguard: etcd-shadow-place
+		w.record.Reserve = max(a.c.Reserve, w.over.Reserve)
 	}
 	value, err := json.Marshal(w.record)
 	if err != nil {
@@ -447,7 +449,7 @@ func (a *attempt) settled(w *write, reply *clientv3.TxnResponse, resent bool, er
 			}
 		}
 	}
-	a.local.wrote(w, err == nil && reply.Succeeded, resent || err != nil && !isNoLease(err))
+	a.local.wrote(w, err == nil && reply.Succeeded, resent || err != nil && !isNoLease(err)) // safeguard: etcd-resent-pending
 }
 
 // write makes the transaction: the entry, or else a read of the queue and of the claim's

@@ -45,7 +45,7 @@ func (b *Backend) attempt(c backend.Claim, sent time.Time, ttl time.Duration) *a
 	p := b.scheme.paths(c.Key)
 	topic := p.topic(c.ID())
 	lc := b.claims[topic]
-	if lc == nil || lc.ended { // what is being removed is not revived
+	if lc == nil || lc.ended { // what is being removed is not revived; safeguard: etcd-not-revived
 		lc = &localClaim{paths: p, topic: topic, slot: b.takeSlot()}
 		lc.key = p.entry(c, lc.slot)
 		b.claims[topic] = lc

@@ -146,7 +146,7 @@ func (b *Backend) newLease(seconds int64, kept bool) *lease {
 	f := newFlight()
 	l := &lease{
 		ttl: time.Duration(seconds) * time.Second, began: f.sent, granted: f, kept: f,
-		claims: map[*localClaim]struct{}{}, term: b.term.Load(),
+		claims: map[*localClaim]struct{}{}, term: b.term.Load(), // safeguard: etcd-lease-term
 	}
 	b.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.RequestTimeout)

@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -36,16 +37,11 @@ func (b *Backend) Proof(ctx context.Context, key string, token uint64) (proof cl
 		if err != nil {
 			return err
 		}
-		var hold *entry
-		for _, e := range q.entries { // a lease that is handed on counts upward, less than 1<<tokenShift
-			if e.granted && e.shadowed == "" && token-e.token() < 1<<tokenShift && (hold == nil || e.token() > hold.token()) {
-				hold = e
-			}
-		}
-		if hold == nil {
+		i := slices.IndexFunc(q.entries, func(e *entry) bool { return e.granted && e.shadowed == "" && e.owns(token) })
+		if i < 0 {
 			return fmt.Errorf("%w: no hold has token %d", backend.ErrLost, token)
 		}
-		proof = same(hold)
+		proof = same(q.entries[i])
 		return nil
 	})
 	return proof, err

@@ -30,11 +30,12 @@ type record struct {
 	Owner     string       `json:"owner"`
 	Hold      string       `json:"hold,omitempty"` // of a re-entrant owner
 	Reentrant bool         `json:"reentrant,omitempty"`
-	Token     uint64       `json:"token,omitempty"` // if it is that of another entry
-	Min       uint64       `json:"min,omitempty"`   // least token of the entry, see counter
-	Held      bool         `json:"held,omitempty"`  // written by a claim that held, for its TTL
-	Lease     int64        `json:"lease,omitempty"` // length of the lease in seconds
-	Term      uint64       `json:"term,omitempty"`  // the last raft term known before that was made
+	Token     uint64       `json:"token,omitempty"`   // if it is that of another entry
+	Min       uint64       `json:"min,omitempty"`     // least token of the entry, see counter
+	Reserve   int          `json:"reserve,omitempty"` // how many tokens it has, 0 for one
+	Held      bool         `json:"held,omitempty"`    // written by a claim that held, for its TTL
+	Lease     int64        `json:"lease,omitempty"`   // length of the lease in seconds
+	Term      uint64       `json:"term,omitempty"`    // the last raft term known before that was made
 	Meta      backend.Meta `json:"meta,omitzero"`
 
 	// Of a shadow: the entry's create revision, if it was there before the shadow, and whether the
@@ -75,6 +76,11 @@ func (e *entry) token() uint64 {
 		return e.Token
 	}
 	return max(e.Min, uint64(e.created)<<tokenShift)
+}
+
+// owns reports whether token is one of those that the entry was granted.
+func (e *entry) owns(token uint64) bool {
+	return token-e.token() < uint64(max(1, e.Reserve)) //nolint:gosec // validated; safeguard: etcd-proof-own
 }
 
 // A counter keeps the tokens of a key rising after one was raised above its create revision

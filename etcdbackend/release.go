@@ -62,7 +62,7 @@ func (b *Backend) release(ctx context.Context, c backend.Claim) (told backend.Re
 	lc := b.claims[r.paths.topic(c.ID())]
 	inFlight := !c.NoneInFlight
 	if lc != nil {
-		inFlight = inFlight || lc.putPending // what we resent, the caller knows nothing of
+		inFlight = inFlight || lc.putPending // what we resent, the caller knows nothing of; safeguard: etcd-release-pending
 		r.entry, r.sure = lc.entry, lc.holds() && !lc.putPending
 	}
 	b.mu.Unlock()

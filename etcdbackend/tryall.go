@@ -189,7 +189,7 @@ func (b *Backend) endAll(ctx context.Context, claims []backend.Claim) ([]bool, e
 	b.mu.Lock()
 	for i, c := range claims {
 		lc := b.claims[b.scheme.paths(c.Key).topic(c.ID())]
-		if lc == nil || c.Mode != backend.Exclusive || !lc.holds() || lc.putPending || slices.Contains(known, lc) {
+		if lc == nil || c.Mode != backend.Exclusive || !lc.holds() || lc.putPending || slices.Contains(known, lc) { // safeguard: etcd-all-pending
 			continue
 		}
 		alone := lc.paths.unchanged(lc.entry.created) // safeguard: etcd-alone

@@ -137,7 +137,7 @@ func sendAttempts(b *batch) {
 	}
 	grants, err := b.store.TryAcquireAll(b.parts[0].ctx, b.claims[:n])
 	if err != nil {
-		tell(b.parts[:n], err)
+		tell(b.parts[:n], err) // safeguard: all-unanswered
 		return
 	}
 	for i := range grants {

@@ -46,8 +46,8 @@ func (s *several) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gr
 		if !executed || c.Key == s.odd {
 			break
 		}
-		c.MinToken = uint64(time.Now().UnixMicro()) + uint64(100*i) // each has another
-		g, err := s.Backend.TryAcquire(ctx, c)
+		c.MinToken = uint64(time.Now().UnixMicro()) + uint64(100*i)   // each has another
+		g, err := s.Backend.TryAcquire(context.WithoutCancel(ctx), c) // as a server does
 		if err != nil {
 			break
 		}

@@ -282,6 +282,7 @@ func heldBy(ctx context.Context, b backend.Backend, key string) bool {
 // Safety: for how long it has run is counted here before the release is sent, and by the store from when
 // it executes that. So the mark tells no earlier beginning than there was.
 func (h *hold) putMark(every time.Duration) {
+	// safeguard: ran-from-grant
 	began := time.Now()
 	_ = h.atEnd(func(cause error, claim *backend.Claim) error { // a hold that has ended already leaves none
 		if claim != nil && cause == nil && h.how != byForgo { // safeguard: cut-off-unnoted

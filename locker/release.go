@@ -86,7 +86,7 @@ func (c *core) release(ctx context.Context, claim *backend.Claim, store backend.
 // but its own caller.
 func (c *core) detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	if c.cut.Err() != nil {
+	if c.cut.Err() != nil { // safeguard: release-after-close
 		return ctx, cancel
 	}
 	stop := context.AfterFunc(c.cut, cancel)

@@ -119,7 +119,7 @@ func (r *resource) enter(ctx holdContext) error {
 			}()
 		}
 		select {
-		case <-other.done:
+		case <-other.done: // and another may be open; safeguard: scoped-looks-again
 		case <-ctx.Done():
 			return fmt.Errorf("what an earlier hold protects is still open: %w", ended(ctx))
 		}

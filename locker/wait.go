@@ -101,7 +101,7 @@ func (w *wait) attempt(ctx context.Context, store backend.Backend) (*lease, erro
 		w.since = began
 		err = w.refused(sent, err)
 	case backend.AnswerOf(err) == backend.Unknown: // the grants that are not believed in are here as well
-		w.unsure, w.unanswered = true, true
+		w.unsure, w.unanswered = true, true // safeguard: late-grant-unsure
 		err = wrapUnknown(err)
 		if ctx.Err() == nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) &&
 			!errors.Is(err, context.DeadlineExceeded) {

@@ -261,7 +261,8 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 		wait = redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
 		err = t.pipe.do(ctx, request{own: func(ctx context.Context) {
 			p := t.client.Pipeline() // one connection
-			_, _ = p.Process(ctx, attempt{run}), p.Process(ctx, attempt{wait}) // safeguard: sent-once-replicas
+			// safeguard: sent-once-replicas
+			_, _ = p.Process(ctx, attempt{run}), p.Process(ctx, attempt{wait})
 			_, _ = p.Exec(ctx)
 		}})
 		return run, wait, err

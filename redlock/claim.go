@@ -326,13 +326,13 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 	answer := backend.AnswerOf(err)
 	switch q.verb {
 	case acquire:
-		switch answer {
-		case backend.Yes:
+		switch {
+		case answer == backend.Yes:
 			s.holds, s.token = true, g.Token
-		case backend.No: // inFlight stays: an earlier attempt without answer may still be executed
-			s.holds = false
-		default:
+		case answer == backend.Unknown:
 			s.inFlight = true
+		case answered(err): // inFlight stays: an earlier attempt without answer may still be executed; safeguard: not-served-is-held
+			s.holds = false
 		}
 	case renew:
 		switch {

@@ -96,6 +96,42 @@ func TestHoldOutlivesARefusedRenewal(t *testing.T) {
 	}
 }
 
+// A node that serves nothing for a moment does not say that it has nothing of the claim: what it granted to
+// an attempt that came to nothing is given back with the rest.
+//
+// covers: C2, Q14
+func TestGrantOfANodeThatServesNothingNow(t *testing.T) {
+	cfg := redlock.Config{NodeTimeout: 100 * time.Millisecond}
+	quorumTest(t, 3, cfg, func(q *quorum) {
+		away := q.peers[0]
+		others := func(hang bool) {
+			for _, p := range q.peers[1:] {
+				p.set(func() { p.hang = hang })
+			}
+		}
+		c := claim("k")
+		others(true)
+		if _, err := q.TryAcquire(q.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+			q.Fatalf("TryAcquire where one node of three answers = %v, want an unknown answer", err)
+		}
+		others(false)
+		away.set(func() { away.refuse = true })
+		q.acquire(c)
+		away.set(func() { away.refuse, away.hang = false, true })
+		for _, key := range []string{"l", "m", "n", "o", "p", "q"} { // and is asked no more for a while
+			q.acquire(claim(key))
+			time.Sleep(cfg.NodeTimeout)
+		}
+		c.NoneInFlight = false
+		q.release(c)
+		away.set(func() { away.hang = false })
+		time.Sleep(c.TTL / 4) // what it is owed follows
+		if n := q.holders("k"); n > 0 {
+			q.Errorf("held on %d nodes by who has released", n)
+		}
+	})
+}
+
 // A hasty peer has a clock that is 11 % fast.
 type hasty struct{ *peer }
 

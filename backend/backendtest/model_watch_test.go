@@ -139,8 +139,8 @@ func (m *model) Observe(ctx context.Context, key string) iter.Seq2[backend.State
 			return
 		}
 		every, first := time.Millisecond, true
-		if m.is("observation looks each second") {
-			every = time.Second
+		if m.is("observation looks each minute") {
+			every = time.Minute
 		}
 		if m.is("observation goes on after ctx") && ctx.Err() == nil {
 			ctx = context.WithoutCancel(ctx)

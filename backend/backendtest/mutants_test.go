@@ -260,7 +260,7 @@ var mutants = map[string]string{
 	"inspect shows what has run out":                  "inspect/free",
 	"inspect shows no owner":                          "inspect/holder",
 	"inspect extends":                                 "inspect/changes-nothing",
-	"observation looks each second":                   "observe/every-hold",
+	"observation looks each minute":                   "observe/every-hold",
 	"observation begins with a change":                "observe/now",
 	"observation goes on after ctx":                   "observe/ends",
 	"observation goes on after Close":                 "observe/closed",

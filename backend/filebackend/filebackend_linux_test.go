@@ -272,6 +272,39 @@ func TestFsyncFails(t *testing.T) {
 	}
 }
 
+// What is noted of a key's last token is on the disk before its record goes, which has it until then.
+//
+// covers: K1
+func TestForgottenIsOnTheDiskFirst(t *testing.T) {
+	dir := folder(t)
+	b := open(t, dir+"?fsync=true")
+	defer b.Close()
+	c := claim("k")
+	acquire(t, b, c)
+	record := filebackend.RecordOf(dir, "k")
+	var fails error
+	synced := 0
+	filebackend.Syncing(t, func(path string) error {
+		if _, err := os.Stat(record); err != nil {
+			t.Errorf("the record has gone before %s is on the disk: %v", path, err)
+		}
+		synced++
+		return fails
+	})
+	fails = unix.EIO
+	if _, err := b.Release(t.Context(), c); backend.AnswerOf(err) != backend.No {
+		t.Errorf("Release when nothing can be noted = %v, want a no", err)
+	}
+	held(t, b, claim("k"))
+	synced, fails = 0, nil
+	if _, err := b.Release(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(record); !errors.Is(err, fs.ErrNotExist) || synced != 2 {
+		t.Errorf("the record is there still (%v), and %d of a file and its folder are on the disk", err, synced)
+	}
+}
+
 // What cannot be read is no free lock, and stays as it is.
 func TestTorn(t *testing.T) {
 	dir := folder(t)

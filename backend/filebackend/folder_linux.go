@@ -469,7 +469,7 @@ func (s *shard) forget(path string, token uint64, lasting bool) error {
 		ahead := s.folder.base.Add(s.folder.clock() + forgottenAhead)
 		content, err := encode(format, ahead)
 		if err == nil {
-			err = s.folder.replace(s.forgottenPath, content, lasting)
+			err = s.folder.replace(s.forgottenPath, content, lasting) // safeguard: file-forgotten
 		}
 		if err != nil {
 			return err

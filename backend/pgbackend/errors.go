@@ -30,7 +30,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	case errors.As(err, &unreached):
 		return fmt.Errorf("%w: no connection: %w", backend.ErrUnavailable, unreached.Unwrap())
-	case answered && refused.SeverityUnlocalized == "ERROR":
+	case answered && refused.SeverityUnlocalized == "ERROR": // safeguard: pg-fatal
 		return fmt.Errorf("%w: %w", backend.ErrNotServing, err)
 	case pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)

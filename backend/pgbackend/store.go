@@ -79,9 +79,9 @@ func statementsOn(table string) statements {
 		insert: swap(`INSERT INTO ` + table + ` (key, value)
 				SELECT $1::bytea, $5::bytea FROM may WHERE timely AND $2::text IS NULL AND $6::bytea IS NULL ON CONFLICT DO NOTHING`),
 		update: swap(`UPDATE ` + table + ` AS t SET value = $5::bytea FROM may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely`),
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely`), // safeguard: pg-timely-update
 		remove: swap(`DELETE FROM ` + table + ` AS t USING may
-				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely AND $5::bytea IS NULL`),
+				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely AND $5::bytea IS NULL`), // safeguard: pg-kept-delete
 		sweep: `DELETE FROM ` + table + ` AS t USING unnest($1::bytea[], $2::text[]) AS left_over (key, version)
 				WHERE t.key = left_over.key AND t.xmin = left_over.version::xid`,
 		keys: `SELECT key FROM ` + table + ` WHERE key >= $1::bytea AND substring(key FOR length($2::bytea)) = $2::bytea ORDER BY key LIMIT 100`,

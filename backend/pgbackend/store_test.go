@@ -72,7 +72,7 @@ func TestStatements(t *testing.T) {
 		key := storetest.Key(t)
 		pair := func(b *Backend, n *counter, what string) {
 			c := claim(key)
-			c.NoneInFlight = true
+			c.NoneInFlight = what != "the last user" // whose tombstone keeps the row for another, however slow the machine is
 			count(what+": TryAcquire", n, func() { acquired(t, b, c) })
 			count(what+": Renew", n, func() { want(t, "Renew", b.Renew(t.Context(), c), nil) })
 			count(what+": Release", n, func() { want(t, "Release", storetest.Release(t.Context(), b, c), nil) })

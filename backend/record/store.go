@@ -123,7 +123,7 @@ func (s byVersion) Change(ctx context.Context, key string, f func([]byte, time.T
 		// Safety: the value that is written follows from old and is written over old alone, so no
 		// change of anybody is lost. ErrChanged says that this attempt has written nothing, so
 		// beginning anew does nothing twice.
-		if err := s.v.Swap(ctx, key, old, bytes); !errors.Is(err, ErrChanged) {
+		if err := s.v.Swap(ctx, key, old, bytes); !errors.Is(err, ErrChanged) { // safeguard: record-unanswered
 			return err
 		}
 		if !waiting.Pause(ctx, backoff.Next()) {

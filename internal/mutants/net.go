@@ -132,4 +132,97 @@ var net = []mutant{
 		Name: "go-redis: what waits for replicas is sent again", At: "sent-once-replicas", Find: `\w+\{(\w+)\}(.*)\b\w+\{(\w+)\}`, Put: "$1$2$3",
 		Test: "./redisbackend LostReplyBeforeReplicas",
 	},
+	{
+		Name: "record: a swap that was not answered is made again", At: "record-unanswered", Find: `; !errors\.Is\((\w+), \w+\)`,
+		Put: "; backend.AnswerOf($1) != backend.Unknown", Test: "./backend/record TestLostAnswer",
+	},
+	{
+		Name: "file: what was forgotten is not on the disk", At: "file-forgotten", Find: `, \w+\)`, Put: ", false)",
+		Test: "./backend/filebackend ForgottenIsOnTheDiskFirst",
+	},
+	{
+		Name: "etcd: a lease is of a later term than it was asked for in", At: "etcd-lease-term", Find: `(\w+): (__)\(\)`, Put: "$1: $2() + 99",
+		Test: "./etcdbackend LeaseThatIsHeardOfLate",
+	},
+	{
+		Name: "etcd: many are released without what may be made again", At: "etcd-all-pending", Find: ` \|\| __ \|\| slices`, Put: " || slices",
+		Test: "./etcdbackend ManyWhoseFirstCopy",
+	},
+	{
+		Name: "etcd: one is released without what may be made again", At: "etcd-release-pending", Find: ` \|\| __`, Put: "",
+		Test: "./etcdbackend ManyWhoseFirstCopy",
+	},
+	{
+		Name: "etcd: who is unavailable has not made it", At: "etcd-token", Find: `(case \w+\((\w+)\), .*):`,
+		Put: "$1, status.Code($2) == codes.Unavailable:", Test: "./etcdbackend UnavailableIsNoRefusal",
+	},
+	{
+		Name: "etcd: what is left of a hold is behind those who waited with it", At: "etcd-shadow-place", Find: statement, Put: skipped,
+		Test: "./etcdbackend EarlyEndOfWhoWaited",
+	},
+	{Name: "etcd: what is being removed is revived", At: "etcd-not-revived", Find: ` \|\| __ \{`, Put: " {", Test: "./etcdbackend BackBeforeTheLook"},
+	{
+		Name: "etcd: a write that was not made confirms", At: "etcd-written-confirms", Find: ` && __ \{`, Put: " {",
+		Test: "./etcdbackend ProofBetweenReadAndWrite",
+	},
+	{
+		Name: "etcd: who was granted meanwhile is said to wait", At: "etcd-granted-meanwhile", Find: condition, Put: never,
+		Test: "./etcdbackend GrantedBeforeTheKeepalive",
+	},
+	{
+		Name: "etcd: what was sent twice is not in flight", At: "etcd-resent-pending", Find: `, \w+ \|\| `, Put: ", ",
+		Test: "./etcdbackend ManyWhoseFirstCopy",
+	},
+	{
+		Name: "etcd: a write over an entry goes by its creation alone", At: "etcd-unwritten-since", Find: `\{(__\(__\)), .*\},`, Put: "{$1},",
+		Test: "./etcdbackend LateSave",
+	},
+	{
+		Name: "etcd: a renewal goes on with whatever has the name", At: "etcd-renewed-same", Find: ` \|\| .* \{`, Put: " {",
+		Test: "./etcdbackend NameThatIsUsedAgain",
+	},
+	{
+		Name: "etcd: a proof is of any hold with a lower token", At: "etcd-proof-own", Find: `\(max\(.*\)\)`, Put: "(1 << 10)",
+		Test: "./etcdbackend ProofIsOfItsOwnHold",
+	},
+	{
+		Name: "native: a clock is of the connection when it is told", At: "native-clock-before", Find: `:= (__)\(\)`, Put: ":= $1() + 1",
+		Test: "./internal/redis NativeClockOfAReply",
+	},
+	{
+		Name: "doctor: of several readings of a clock the slowest counts", At: "clock-quickest", Find: `(\w+\.Sub\(\w+\)) < `, Put: "$1 > ",
+		Test: "./internal/redis ClockRate",
+	},
+	{Name: "a grant that came late was answered", At: "late-grant-unsure", Find: `= true`, Put: "= false", Test: "./locker GrantThatComesTooLateIsPutBack"},
+	{
+		Name: "a job has run while it was waited for", At: "ran-from-grant", Find: `time\.Now\(\)`, Put: "time.Now().Add(-time.Hour)",
+		Test: "./locker OnceDoesNotCountTheWait",
+	},
+	{
+		Name: "All takes no answer for a no", At: "all-unanswered", Find: `, \w+\)`, Put: ", backend.ErrUnavailable)",
+		Test: "./locker AllEndsWithoutAnAnswer",
+	},
+	{
+		Name: "who has waited for one resource opens beside another", At: "scoped-looks-again", Find: `case .*:`, Put: "$0\nreturn nil",
+		Test: "./locker ScopedNextWaitsForAll",
+	},
+	{Name: "an Unlock after Close is made once", At: "release-after-close", Find: condition, Put: never, Test: "./locker UnlockAfterClose"},
+	{Name: "fence: a request keeps the token that it came with", At: "fence-own-token", Find: `\.Set\(`, Put: ".Add(", Test: "./locker/fence OneTokenForEach"},
+	{
+		Name: "fence: the first of several tokens counts", At: "fence-one-token", Find: `strings\.Join\((.*)Values\((.*)\), .*\)`, Put: "strings.TrimSpace(${1}Get($2))",
+		Test: "./locker/fence OneTokenForEach",
+	},
+	{Name: "postgres: what a server that goes says is a no", At: "pg-fatal", Find: ` && .*:`, Put: ":", Test: "./backend/pgbackend FatalAfterTheCommit"},
+	{
+		Name: "postgres: a guess that is wrong changes a row", At: "pg-timely-update", Find: ` AND timely`, Put: "",
+		Test: "./backend/pgbackend WrongGuess",
+	},
+	{
+		Name: "postgres: a row is deleted under a transaction", At: "pg-kept-delete", Find: ` AND free`, Put: "",
+		Test: "./backend/pgbackend DeleteInFlight",
+	},
+	{
+		Name: "a node that serves nothing has nothing of the claim", At: "not-served-is-held", Find: `case \w+\((\w+)\):`, Put: "case $1 != nil:",
+		Test: "./redlock ServesNothingNow",
+	},
 }

@@ -45,7 +45,7 @@ func (s *Store) clocks(ctx context.Context) map[string]reading {
 		for _, info := range infos {
 			v := server(info)
 			us, err := strconv.ParseInt(v.text("server_time_usec"), 10, 64)
-			if r, known := best[v.text("run_id")]; err == nil && (!known || got.Sub(sent) < r.got.Sub(r.sent)) {
+			if r, known := best[v.text("run_id")]; err == nil && (!known || got.Sub(sent) < r.got.Sub(r.sent)) { // safeguard: clock-quickest
 				best[v.text("run_id")] = reading{sent, got, time.UnixMicro(us)}
 			}
 		}

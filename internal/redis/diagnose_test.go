@@ -20,6 +20,7 @@ type clocked struct {
 	runs     []string
 	gains    func(run string, since time.Duration) time.Duration
 	trip     time.Duration // of a request and its reply, of which the server is asked at the end
+	late     time.Duration // of every other one, besides
 	began    time.Time
 	silent   bool // about its clock
 	requests int
@@ -27,7 +28,9 @@ type clocked struct {
 
 func (c *clocked) Info(_ context.Context, section string) (infos []string, err error) {
 	time.Sleep(c.trip)
-	c.requests++
+	if c.requests++; c.requests%2 == 0 {
+		time.Sleep(c.late)
+	}
 	for _, run := range c.runs {
 		info := "redis_version:8.4.0\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nrun_id:" + run + "\r\n"
 		if !c.silent {
@@ -56,6 +59,7 @@ func TestClockRate(t *testing.T) {
 		"a little":      {clocked{gains: rate(0.002), trip: time.Millisecond}, backend.OK, "within 0.27%"},
 		"slewed":        {clocked{gains: rate(0.0833), trip: time.Millisecond}, backend.Fail, "at least 8.3% faster"},
 		"just too fast": {clocked{gains: rate(0.012), trip: time.Millisecond}, backend.Fail, "at least 1.1% faster"},
+		"slow at times": {clocked{gains: rate(0.03), trip: time.Millisecond, late: 60 * time.Millisecond}, backend.Fail, "at least 2.9% faster"},
 		"slow":          {clocked{gains: rate(-0.0833), trip: time.Millisecond}, backend.Warn, "at least 8.3% slower"},
 		"far away":      {clocked{gains: rate(0), trip: 100 * time.Millisecond}, backend.OK, "by 6.7% at most, and requests are too slow to tell more"},
 		"far and fast":  {clocked{gains: rate(0.5), trip: 100 * time.Millisecond}, backend.Fail, "faster than this machine's"},

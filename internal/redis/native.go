@@ -126,7 +126,7 @@ func (k known) missed() known {
 // acquireNative makes an attempt for which r is the script: natively, if it may, and by the script if
 // that has to say.
 func (s *Store) acquireNative(ctx context.Context, c *backend.Claim, r script.Request) (g backend.Grant, err error) {
-	dials := s.dials.Load()
+	dials := s.dials.Load() // safeguard: native-clock-before
 	k, g, done, err := s.takeNative(ctx, c, r.Keys[0], r.Args)
 	if done {
 		return g, err

@@ -21,6 +21,7 @@ type servers struct {
 	ahead  map[string]time.Duration // the clock of the server that has the key
 	keys   map[string]*expiring
 	during func() // the next SET
+	after  func() // the next acquire was executed, and before its reply
 }
 
 type expiring struct {
@@ -95,6 +96,10 @@ func (f *servers) Run(ctx context.Context, r Request) (any, int, error) {
 		keep, _ := strconv.ParseInt(tail[0], 10, 64)
 		px, _ := strconv.ParseInt(r.Args[1], 10, 64)
 		keep += far.Milliseconds()
+		if f.after != nil {
+			defer f.after()
+			f.after = nil
+		}
 		f.put(key, script.Held(counter, strconv.FormatInt(keep, 10)+" "+tail[1]), now+far+time.Duration(px)*time.Millisecond)
 		if far > 0 || mine {
 			return []any{int64(1), int64(counter), int64(1)}, 0, nil
@@ -234,6 +239,22 @@ func TestNativeClockAfterFailover(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A failover between the execution of a request and its reply: what the server before told of its clock is not
+// believed of the one that follows, to which the client is connected already when it hears that.
+//
+// covers: K1, K2
+func TestNativeClockOfAReplyThatIsLate(t *testing.T) {
+	clocksTest(t, func(t *testing.T, s *Store, f *servers) {
+		k, last := s.Layout.Key("k"), tokens{}
+		f.ahead[k] = 20 * time.Second
+		f.after = func() { f.ahead[k] = 0; f.dials.Add(1) }
+		last.pair(t, s, "k")
+		last.acquired(t, s, "k") // and is never released
+		time.Sleep(17 * time.Second)
+		last.pair(t, s, "k")
+	})
 }
 
 // A hold that lasts over a failover is released by one command, and its counter is kept until the

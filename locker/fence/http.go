@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -41,6 +42,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.Clone(r.Context()) // the caller's must not be changed
+	// Whatever it came with. safeguard: fence-own-token
 	r.Header.Set(Header, strconv.FormatUint(t.Token, 10))
 	if t.Base != nil {
 		return t.Base.RoundTrip(r)
@@ -55,9 +57,9 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // ReadTimeout, as a request that hangs in next keeps newer ones waiting. With a nil gate the token
 // is only read: next is to check it, say by [Admit] in its transaction, and to answer by [Refuse].
 //
-// A token that is none is refused with 400. A request without one is refused with 428, but for GET,
-// HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be written back
-// needs the token.)
+// A token that is none is refused with 400, and so are several. A request without one is refused with
+// 428, but for GET, HEAD and OPTIONS, which then pass without a look at the gate. (What is read to be
+// written back needs the token.)
 //
 // The gate keeps some 100 bytes for each key until the process ends. It cannot drop one without
 // letting in who is late, so have key return "" for what is not there, rather than whatever the
@@ -65,7 +67,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // higher than any, which refuses all others.
 func Handler(gate *Gate, key func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text := r.Header.Get(Header)
+		text := strings.Join(r.Header.Values(Header), ", ") // safeguard: fence-one-token
 		if text == "" {
 			switch r.Method {
 			case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -46,6 +46,46 @@ func body(t *testing.T, r *http.Response) string {
 	return string(text)
 }
 
+// A request has the token of the hold under which it is sent, and no other that it came with: of several
+// nobody could say which is meant.
+//
+// covers: K4
+func TestOneTokenForEachRequest(t *testing.T) {
+	served := make(chan uint64, 1)
+	srv := httptest.NewServer(fence.Handler(nil, nil, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		served <- fence.Token(r.Context())
+	})))
+	t.Cleanup(srv.Close)
+	forwarded := func(by http.RoundTripper) (status int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Add(fence.Header, "9") // as it came
+		if by == nil {
+			r.Header.Add(fence.Header, "5")
+			by = http.DefaultTransport
+		}
+		client := http.Client{Transport: by}
+		reply, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = reply.Body.Close(); client.CloseIdleConnections() }()
+		return reply.StatusCode
+	}
+	if status := forwarded(fence.Transport{Token: 5}); status != http.StatusOK {
+		t.Fatalf("by a holder: %d", status)
+	}
+	if token := <-served; token != 5 {
+		t.Errorf("served with token %d, want that of the hold, 5", token)
+	}
+	if status := forwarded(nil); status != http.StatusBadRequest {
+		t.Errorf("with two tokens: %d, want %d", status, http.StatusBadRequest)
+	}
+}
+
 // covers: K4
 func TestHTTP(t *testing.T) {
 	var served []uint64
