@@ -417,8 +417,8 @@ func (a *attempt) ready(ctx context.Context, w *write) (err error) {
 	b.keep(w.on, a.sent, w.ttl) // sent beside the transaction; whoever needs it waits for it
 	b.mu.Unlock()
 	if w.over != nil {
-		w.record.Created = w.over.created // safeguard: etcd-shadow-place
-		w.record.Reserve = max(a.c.Reserve, w.over.Reserve)
+		w.record.Created = w.over.created                   // safeguard: etcd-shadow-place
+		w.record.Reserve = max(a.c.Reserve, w.over.Reserve) // safeguard: etcd-reserve-kept
 	}
 	value, err := json.Marshal(w.record)
 	if err != nil {

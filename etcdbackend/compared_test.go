@@ -128,6 +128,29 @@ func TestProofIsOfItsOwnHold(t *testing.T) {
 	}
 }
 
+// A hold that another client renews, which does not know how many tokens it has reserved, keeps them all: each
+// proves it, and the next hold has a higher one.
+//
+// covers: K7
+func TestReservedTokensOfAnAdoptedHold(t *testing.T) {
+	const raised, reserved = 1 << 40, 8
+	inPair(t, []Layout{Native}, func(t *testing.T, p pair) {
+		c := claim("k")
+		c.Reserve = reserved
+		acquired(t, p.b, c)
+		c.Reserve, c.MinToken = 0, raised
+		want(t, "Renew", p.other.Renew(t.Context(), c), nil)
+		for token, told := range map[uint64]error{raised + reserved - 1: nil, raised + reserved: backend.ErrLost} {
+			_, err := p.other.Proof(t.Context(), "k", token)
+			want(t, "Proof", err, told)
+		}
+		want(t, "Release", storetest.Release(t.Context(), p.other, c), nil)
+		if g := acquired(t, p.other, claim("k")); g.Token < raised+reserved {
+			t.Errorf("token %d after %d were reserved from %d on", g.Token, reserved, uint64(raised))
+		}
+	})
+}
+
 // One client renews a hold that another one made. Before it writes, that one has released the hold, and has
 // made another claim of the same lock, whose entry has the same name: the renewal is told of the loss, and
 // the new hold stays as it is.

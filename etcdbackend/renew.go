@@ -106,7 +106,7 @@ func (b *Backend) move(
 			if w.least = c.MinToken; w.token != 0 {
 				w.token = c.MinToken
 			}
-			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, own.Reserve, 1))-1)
+			last := max(seen.last, c.MinToken+uint64(max(c.Reserve, own.Reserve, 1))-1) // safeguard: etcd-reserve-raised
 			if err := a.count(ctx, &w, seen, last); err != nil {
 				return err
 			}

@@ -118,24 +118,8 @@ func TestEarlyEndOfWhoWaited(t *testing.T) {
 		want(t, "Release", storetest.Release(t.Context(), other, before), nil)
 		began := time.Now()
 		g := acquired(t, b, first)
-		s.elect(s.dice("election"))
-		s.mu.Lock()
-		s.revoke(int64(known(b, first).lease.id))
-		s.mu.Unlock()
-		for {
-			_, err := other.TryAcquire(t.Context(), second)
-			if err == nil {
-				break
-			}
-			want(t, "TryAcquire", err, backend.ErrHeld)
-			if time.Since(began) > 3*g.TTL {
-				t.Fatal("the lock is not to be had any more")
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if left := time.Until(began.Add(g.TTL)); left > 0 {
-			t.Errorf("the second was let in %v before the deadline of the first", left)
-		}
+		s.endEarly(b, first)
+		grantedAfter(t, other, second, began.Add(g.TTL))
 		want(t, "Renew of the first", b.Renew(t.Context(), first), backend.ErrLost)
 	})
 }

@@ -413,7 +413,7 @@ func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
 	if err == nil {
 		_ = l.release(ctx, nil, nil) // everybody left at the last moment; safeguard: unwanted-grant
 	} else {
-		w.withdraw(ctx)
+		w.withdraw(ctx) // safeguard: acquirer-ends-withdrawn
 		w.finish(w.info, err)
 	}
 

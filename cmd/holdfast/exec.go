@@ -612,7 +612,7 @@ func (w *work) end(why error, within time.Duration) {
 func (w *work) after(e ending) (of death) {
 	of = w.finish(e)
 	if w.lost == nil { // else it has not done all its work under the lock
-		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) {
+		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) { // safeguard: run-cut-off-meanwhile
 			w.lost = w.renewals.missing() // in time, but not by us
 		}
 		w.over = time.Now()

@@ -57,7 +57,7 @@ func parseTicket(text string) (t ticket, err error) {
 // claim is what asked for the hold, for the store.
 func (t ticket) claim() backend.Claim {
 	return backend.Claim{
-		Key: backend.Namespaced(t.Namespace, t.Key), Owner: t.Owner, Hold: t.Hold, TTL: t.TTL, Reentrant: true,
+		Key: backend.Namespaced(t.Namespace, t.Key), Owner: t.Owner, Hold: t.Hold, TTL: t.TTL, Reentrant: true, // and some may be in flight; safeguard: ticket-in-flight
 	}
 }
 

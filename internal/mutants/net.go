@@ -101,7 +101,8 @@ var net = []mutant{
 		Name: "record: a job's run gets no allowance for clocks that are apart", At: "record-own-time", Find: `(\w+) \+ __\)`, Put: "$1)",
 		Test: "./backend/record TestSkew",
 	},
-	{Name: "lua: a fenced program that failed has not been", At: "fence-mark-stays", Find: `local (\w+) = .*$`,
+	{
+		Name: "lua: a fenced program that failed has not been", At: "fence-mark-stays", Find: `local (\w+) = .*$`,
 		Put:  "$0 if type($1) == 'table' and $1.err then redis.call('DEL', KEYS[2]) end",
 		Test: "./internal/redis/script FencedErrorIsRemembered",
 	},
@@ -206,11 +207,31 @@ var net = []mutant{
 		Name: "who has waited for one resource opens beside another", At: "scoped-looks-again", Find: `case .*:`, Put: "$0\nreturn nil",
 		Test: "./locker ScopedNextWaitsForAll",
 	},
+	{
+		Name: "holdfast release leaves no tombstone", At: "ticket-in-flight", Find: `: true,`, Put: ": true, NoneInFlight: true,",
+		Test: "./cmd/holdfast FirstAttemptLands",
+	},
+	{
+		Name: "a command that was killed for us has run to its end", At: "run-cut-off-meanwhile", Find: condition, Put: never,
+		Test: "./cmd/holdfast TheDeadmanKilledIsNoRun",
+	},
+	{
+		Name: "a Lock returns before its claim is withdrawn", At: "acquirer-ends-withdrawn", Find: `(__\(\w+\))`, Put: "go $1",
+		Test: "./locker LockReturnsWhenItsClaim",
+	},
 	{Name: "an Unlock after Close is made once", At: "release-after-close", Find: condition, Put: never, Test: "./locker UnlockAfterClose"},
 	{Name: "fence: a request keeps the token that it came with", At: "fence-own-token", Find: `\.Set\(`, Put: ".Add(", Test: "./locker/fence OneTokenForEach"},
 	{
 		Name: "fence: the first of several tokens counts", At: "fence-one-token", Find: `strings\.Join\((.*)Values\((.*)\), .*\)`, Put: "strings.TrimSpace(${1}Get($2))",
 		Test: "./locker/fence OneTokenForEach",
+	},
+	{
+		Name: "etcd: who renews another's hold forgets how many tokens it has", At: "etcd-reserve-kept", Find: statement, Put: skipped,
+		Test: "./etcdbackend OfAnAdoptedHold",
+	},
+	{
+		Name: "etcd: tokens that another has reserved are not counted", At: "etcd-reserve-raised", Find: `, __, 1\)`, Put: ", 1)",
+		Test: "./etcdbackend OfAnAdoptedHold",
 	},
 	{Name: "postgres: what a server that goes says is a no", At: "pg-fatal", Find: ` && .*:`, Put: ":", Test: "./backend/pgbackend FatalAfterTheCommit"},
 	{
