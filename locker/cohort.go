@@ -630,7 +630,7 @@ func (co *cohort) give(to *waiter, l *lease) {
 // fail tells one who waits why there is no lease. The caller has mu.
 func (co *cohort) fail(w *waiter, err error) {
 	co.dequeue(w)
-	w.ready <- outcome{err: err, stopped: co.stopped}
+	w.ready <- outcome{err: err, stopped: co.stopped} // safeguard: failed-withdrawn
 }
 
 // endWaits tells everybody who waits why there is no lease. The acquirer ends. The caller has mu.

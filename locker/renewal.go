@@ -295,7 +295,7 @@ func (l *lease) check(ctx context.Context, h *hold) error {
 			go func() { answer <- l.renew(asked, h) }()
 			select {
 			case err := <-answer:
-				if cause := h.valid(); cause != nil {
+				if cause := h.valid(); cause != nil { // safeguard: check-overtaken
 					return cause
 				}
 				return err

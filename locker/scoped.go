@@ -136,7 +136,7 @@ func (r *resource) excludedBy(other *resource) bool {
 		return false
 	case mine.claim.Reentrant && theirs.claim.Reentrant:
 		return mine.claim.Owner != theirs.claim.Owner
-	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive:
+	case mine.claim.Mode != theirs.claim.Mode, mine.claim.Mode == backend.Exclusive: // safeguard: scoped-modes
 		return true
 	}
 	return mine.claim.Mode == backend.Permit && other.hold.over() // safeguard: scoped-permits

@@ -92,6 +92,8 @@ func TestScopedNextWaitsForAllThatIsOpen(t *testing.T) {
 		"a writer after readers":  {locker.Shared(), nil},
 		"a permit after permits":  {locker.Permit(2), []locker.Option{locker.Permit(2)}},
 		"an owner after re-entry": {locker.Reentrant("me"), []locker.Option{locker.Reentrant("you")}},
+		"a reader after re-entry": {locker.Reentrant("me"), []locker.Option{locker.Shared()}},
+		"a reader after permits":  {locker.Permit(2), []locker.Option{locker.Shared()}},
 	} {
 		for order, firstClosed := range map[string]int{"the first first": 1, "the second first": 2} {
 			t.Run(name+", "+order, func(t *testing.T) {

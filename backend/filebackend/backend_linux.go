@@ -181,7 +181,7 @@ func (b *Backend) together(
 		for n := range some {
 			ids[n] = some[n].ID()
 		}
-		err = f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) { told = verb(r, some, now) })
+		err = f.change(ctx, some[0].Key, b.fsync, false, ids, func(r *record.Record, now time.Time) { told = verb(r, some, now) }) // safeguard: file-release-all
 		return told, err
 	})
 }

@@ -58,7 +58,7 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		if older(f.processPath(process), now.Add(-backend.MaxTTL-time.Hour)) && f.dead(process) {
+		if older(f.processPath(process), now.Add(-backend.MaxTTL-time.Hour)) && f.dead(process) { // safeguard: file-sweep
 			_ = os.Remove(f.processPath(process))
 		}
 	}

@@ -231,6 +231,12 @@ func TestFsync(t *testing.T) {
 	if len(synced) != 2 || filepath.Dir(synced[0]) != dir || synced[1] != keys { // the new record, before it has its name, and then that
 		t.Errorf("a grant is written to the disk by %q, want a file of %s and then %s", synced, dir, keys)
 	}
+	leaves := claim("k")
+	leaves.NoneInFlight = false
+	synced = nil
+	if _, err := b.ReleaseAll(t.Context(), []backend.Claim{leaves, claim("k")}); err != nil || len(synced) != 2 {
+		t.Errorf("tombstones of claims that are released together are written to the disk by %q, %v", synced, err)
+	}
 	c.Save = []byte("state")
 	if _, err := b.Release(t.Context(), c); err != nil {
 		t.Error(err)
@@ -796,7 +802,7 @@ func TestSweep(t *testing.T) {
 	}
 	b := holds(2*time.Minute, true, "dead", "held")
 	holds(2*time.Minute, false, "lost")
-	holds(30*time.Second, true, "dead lately")
+	lately := holds(30*time.Second, true, "dead lately")
 	holds(30*time.Second, false, "lost lately")
 	holds(2*time.Minute, false, "written lately")
 	records, err := filepath.Glob(filepath.Join(dir, "keys", "*"))
@@ -822,6 +828,10 @@ func TestSweep(t *testing.T) {
 	if err := errors.Join(os.Chtimes(b.ProcessPath(), old, old), os.Chtimes(owner.ProcessPath(), old, old)); err != nil {
 		t.Fatal(err)
 	}
+	aLeaseAgo := time.Now().Add(-backend.MaxTTL) // which would not be over
+	if err := os.Chtimes(lately.ProcessPath(), aLeaseAgo, aLeaseAgo); err != nil {
+		t.Fatal(err)
+	}
 	swept()
 	for _, key := range []string{"dead lately", "lost lately", "written lately"} {
 		if g := acquire(t, owner, claim(key)); g.TookOver != last[key] {
@@ -830,7 +840,7 @@ func TestSweep(t *testing.T) {
 	}
 	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
 	for path, want := range map[string]bool{
-		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false,
+		temp: true, fresh: false, b.ProcessPath(): true, owner.ProcessPath(): false, lately.ProcessPath(): false,
 		filebackend.RecordOf(dir, "dead"): true, filebackend.RecordOf(dir, "held"): true, filebackend.RecordOf(dir, "lost"): true,
 		filebackend.RecordOf(dir, "mine"): false,
 	} {

@@ -275,7 +275,7 @@ func (r *Record) Over(gone func(id string) bool) {
 
 // Lasting returns what outlives every hold: the last token, the state and the marks.
 func (r *Record) Lasting() Record {
-	return Record{Token: r.Token, Saved: r.Saved, Ran: r.Ran, Mark: r.Mark}
+	return Record{Token: r.Token, Saved: r.Saved, Ran: r.Ran, Mark: r.Mark} // safeguard: record-lasting
 }
 
 // Weighted reports whether a claim of the record counts for more than one permit.

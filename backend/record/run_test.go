@@ -52,7 +52,7 @@ func TestRunAmongVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	later, never := at(60*60), record.Record{Token: r.Token, Mark: r.Mark}
-	for name, r := range map[string]record.Record{"as it is": r, "stored": *stored, "trimmed": trimmed(r, later)} {
+	for name, r := range map[string]record.Record{"as it is": r, "stored": *stored, "trimmed": trimmed(r, later), "of a boot before": r.Lasting()} {
 		for every, want := range map[time.Duration]time.Duration{2 * time.Hour: 50 * time.Minute, time.Hour: 0, time.Minute: 0} {
 			if got := left(r, every, later); got != want {
 				t.Errorf("%s: %v are left of %v for a run 70 minutes ago, want %v", name, got, every, want)

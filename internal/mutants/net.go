@@ -219,6 +219,24 @@ var net = []mutant{
 		Name: "a Lock returns before its claim is withdrawn", At: "acquirer-ends-withdrawn", Find: `(__\(\w+\))`, Put: "go $1",
 		Test: "./locker LockReturnsWhenItsClaim",
 	},
+	{Name: "a Check that the end of its hold overtook is good", At: "check-overtaken", Find: condition, Put: never, Test: "./locker CheckThatTheEnd"},
+	{
+		Name: "a Lock that is failed returns before its claim is withdrawn", At: "failed-withdrawn", Find: `, \w+: __\}`, Put: "}",
+		Test: "./locker LockThatIsFailed",
+	},
+	{
+		Name: "a reader opens beside what others have open", At: "scoped-modes", Find: `case __ != __, `, Put: "case ",
+		Test: "./locker ScopedNextWaitsForAll",
+	},
+	{Name: "file: who died is forgotten within a lease", At: "file-sweep", Find: `-backend\.MaxTTL`, Put: "-0*backend.MaxTTL", Test: "./backend/filebackend TestSweep"},
+	{
+		Name: "file: what is released together is not on the disk", At: "file-release-all", Find: `, __, false`, Put: ", false, false",
+		Test: "./backend/filebackend Fsync",
+	},
+	{Name: "record: a run does not outlive a boot", At: "record-lasting", Find: `, Ran: __,`, Put: ",", Test: "./backend/record RunAmongVersions"},
+	{Name: "redis: a replica hears of nothing late", At: "guard-lag", Find: ` \+ \w+$`, Put: "", Test: "./internal/redis GraceHasTheLag"},
+	{Name: "redis: a tombstone is as long as a lease", At: "tombstone-in-flight", Find: `, __\)`, Put: ", 0)", Test: "./internal/redis TombstonesOutlast"},
+	{Name: "redis: many keys are taken of any server", At: "try-all-checked", Find: condition, Put: never, Test: "./internal/redis ManyKeysOfAnUnfit"},
 	{Name: "an Unlock after Close is made once", At: "release-after-close", Find: condition, Put: never, Test: "./locker UnlockAfterClose"},
 	{Name: "fence: a request keeps the token that it came with", At: "fence-own-token", Find: `\.Set\(`, Put: ".Add(", Test: "./locker/fence OneTokenForEach"},
 	{

@@ -54,7 +54,7 @@ func (cfg *Config) layout() (script.Layout, error) {
 	if cfg.Dialect == DialectString {
 		return script.Dialect(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
 	}
-	l, err := script.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout)
+	l, err := script.NewLayout(cfg.Prefix, cfg.Retention, cfg.RequestTimeout) // safeguard: tombstone-in-flight
 	if err == nil && cfg.MaxTTL != 0 {
 		l = l.Guarded(cfg.MaxTTL, cfg.ReplicaLag)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,52 @@ func over() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+// A tombstone outlasts what may be on its way for a RequestTimeout, and the lease that it would get then.
+//
+// covers: A4
+func TestTombstonesOutlastARequest(t *testing.T) {
+	c := backend.Claim{Key: "k", Owner: "me", TTL: time.Minute}
+	tombstone := func(timeout time.Duration) time.Duration {
+		t.Helper()
+		s, err := New(&Config{RequestTimeout: timeout}, "redis")
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := s.Layout.Release(c).Args
+		ms, err := strconv.Atoi(args[len(args)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(ms) * time.Millisecond
+	}
+	if short, long := tombstone(time.Second), tombstone(9*time.Second); short < c.TTL+time.Second || long-short != 8*time.Second {
+		t.Errorf("tombstones of %v and %v, for requests that take 1s and 9s", short, long)
+	}
+}
+
+// A server that may have forgotten locks grants none for a while. Where it has replicas that is longer: by the lag
+// for which a primary that was replaced may go on granting, and two seconds.
+//
+// covers: R3
+func TestGraceHasTheLag(t *testing.T) {
+	grace := func(lag time.Duration) time.Duration {
+		t.Helper()
+		s, err := New(&Config{MaxTTL: time.Minute, ReplicaLag: lag}, "redis")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ms, _ := strings.Cut(s.Layout.Rule(), "/")
+		d, err := time.ParseDuration(ms + "ms")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if alone, lags := grace(0), grace(10*time.Second); alone < time.Minute || lags-alone != 12*time.Second {
+		t.Errorf("closed for %v, and for %v with replicas that lag by 10s; want 12s more", alone, lags)
+	}
 }
 
 func TestClaimsThatOutliveTheGrace(t *testing.T) {

@@ -485,6 +485,29 @@ func TestManyKeysAreOnOneServer(t *testing.T) {
 	}
 }
 
+// An evicting server has many keys refused, as it has one, also in the first request of all.
+//
+// covers: R5
+func TestManyKeysOfAnUnfitServer(t *testing.T) {
+	s, err := New(&Config{}, "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OnOneServer()
+	f := &evicting{fake{l: s.Layout}}
+	s.Use(f)
+	if _, err = s.TryAcquireAll(t.Context(), []backend.Claim{fresh(), fresh()}); !errors.Is(err, backend.ErrUnsafe) || len(f.sent) > 0 {
+		t.Errorf("TryAcquireAll = %v, and %q was sent; want ErrUnsafe", err, f.sent)
+	}
+}
+
+// evicting is a server that evicts keys.
+type evicting struct{ fake }
+
+func (f *evicting) Info(context.Context, string) ([]string, error) {
+	return []string{"maxmemory:1000000\r\nmaxmemory_policy:allkeys-lru\r\n"}, nil
+}
+
 // With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a state
 // that is saved. A release that saves nothing needs none.
 func TestReplicasAreNeeded(t *testing.T) {

@@ -167,7 +167,7 @@ func (s *Store) TryAcquireAll(ctx context.Context, claims []backend.Claim) ([]ba
 	for i := 0; i < len(claims) && err == nil; i++ {
 		err = s.validate(&claims[i])
 	}
-	if err == nil && !s.checked.Load() {
+	if err == nil && !s.checked.Load() { // safeguard: try-all-checked
 		err = s.Check(ctx)
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 func (l Layout) Guarded(longest, lag time.Duration) Layout {
 	grace := longest + longest/guardDrift + guardMargin
 	if lag > 0 {
-		grace += lag + lagMargin
+		grace += lag + lagMargin // safeguard: guard-lag
 	}
 	return Layout{l.names, &guarded{plain{l.names, true}, millis(longest) + " " + millis(grace)}}
 }
