@@ -3,9 +3,12 @@ package etcdbackend
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -122,33 +125,47 @@ func TestPeerDeletedKey(t *testing.T) {
 	}
 }
 
-// An attempt whose reply is lost leaves nothing behind, however long the client lives.
+// An attempt whose reply is lost leaves nothing behind while the client lives; the peer's keeps the lock for as
+// long as its session.
 //
 // covers: A2, A4, X10, X11
 func TestPeerGhostKey(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Etcd(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	lost := func(key string) {
+	direct := client(t, srv.Addr())
+	lost := func(key string, lock func(ctx context.Context) error) {
+		t.Helper()
 		proxy.Set(testserver.Fault{Mode: testserver.HoldReply, Match: testserver.Containing(key), Next: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		gaveUp := make(chan error, 1)
+		go func() { gaveUp <- lock(ctx) }()
+		eventually(t, "the request to be executed", func() error {
+			all, err := direct.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err == nil && !slices.ContainsFunc(all.Kvs, func(kv *mvccpb.KeyValue) bool { return strings.Contains(string(kv.Key), key) }) {
+				err = errors.New("there is no entry")
+			}
+			return err
+		})
+		cancel()
+		if err := <-gaveUp; err == nil {
+			t.Fatalf("Lock of %q without a reply = nil", key)
+		}
+		proxy.Pass()
 	}
-	s := session(t, client(t, proxy.Addr()))
-	m := concurrency.NewMutex(s, "peer-key")
-	lost("peer-key")
-	if err := m.Lock(quick(t, 500*time.Millisecond)); err == nil {
-		t.Fatal("peer: Lock without a reply = nil")
-	}
-	proxy.Pass()
+	s, err := concurrency.NewSession(client(t, proxy.Addr()), concurrency.WithTTL(60))
+	want(t, "peer: session", err, nil)
+	defer s.Close()
+	lost("peer-key", concurrency.NewMutex(s, "peer-key").Lock)
 	ours := lockers(t, locker.Config{TTL: 6 * time.Second}, at(proxy.Addr()), at(srv.Addr()))
 	keep := locked(t, ours[0], "keeps the lease alive")
-	lost("our-key")
-	if _, err := ours[0].Lock(quick(t, 500*time.Millisecond), "our-key"); err == nil {
-		t.Fatal("Lock without a reply = nil")
-	}
-	proxy.Pass()
+	lost("our-key", func(ctx context.Context) error {
+		_, err := ours[0].Lock(ctx, "our-key")
+		return err
+	})
 	g := locked(t, ours[1], "our-key")
 	want(t, "Unlock", g.Unlock(), nil)
-	time.Sleep(4 * time.Second) // two TTLs of the session; it lives
 	if err := concurrency.NewMutex(session(t, client(t, srv.Addr())), "peer-key").TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
 		t.Errorf("peer: TryLock beside a ghost = %v: it no longer leaves one", err)
 	}
