@@ -331,7 +331,9 @@ func (c *claim) answered(i int, q request, g backend.Grant, err error) {
 			s.holds, s.token = true, g.Token
 		case answer == backend.Unknown:
 			s.inFlight = true
-		case answered(err): // inFlight stays: an earlier attempt without answer may still be executed; safeguard: not-served-is-held
+		// Who has looked. Others, as in quarantine, may hold from before. inFlight stays: an earlier attempt without
+		// answer may still be executed. safeguard: not-served-is-held
+		case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost):
 			s.holds = false
 		}
 	case renew:

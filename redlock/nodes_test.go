@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,6 +24,7 @@ type peer struct {
 	hang   bool // verbs wait for the end of their ctx and do nothing
 	frozen bool // renewals hang
 	refuse bool
+	why    error         // if it is not that it does not serve
 	slow   time.Duration // before an acquire is executed
 	mute   bool          // executed, and then as if hung
 	late   bool          // acquires get no answer, and are executed by deliver
@@ -58,10 +60,11 @@ func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 	p.mu.Lock()
 	p.asked++
 	hang, refuse, mute, slow := p.hang || p.frozen && verb == "renew", p.refuse, p.mute, p.slow
+	why := cmp.Or(p.why, backend.ErrUnavailable)
 	p.mu.Unlock()
 	switch {
 	case refuse:
-		return backend.ErrUnavailable
+		return why
 	case hang:
 		<-ctx.Done()
 		return ctx.Err()

@@ -96,11 +96,21 @@ func TestHoldOutlivesARefusedRenewal(t *testing.T) {
 	}
 }
 
-// A node that serves nothing for a moment does not say that it has nothing of the claim: what it granted to
-// an attempt that came to nothing is given back with the rest.
+// A node that serves nothing for a moment, is in quarantine, or lets its user do nothing any more, does not say
+// that it has nothing of the claim: what it granted to an attempt that came to nothing is given back with the
+// rest.
 //
 // covers: C2, Q14
 func TestGrantOfANodeThatServesNothingNow(t *testing.T) {
+	for name, why := range map[string]error{
+		"not serving": backend.ErrUnavailable, "in quarantine": &backend.QuarantineError{RetryAfter: time.Second},
+		"denied": backend.ErrDenied,
+	} {
+		t.Run(name, func(t *testing.T) { grantOfANodeThatRefuses(t, why) })
+	}
+}
+
+func grantOfANodeThatRefuses(t *testing.T, why error) {
 	cfg := redlock.Config{NodeTimeout: 100 * time.Millisecond}
 	quorumTest(t, 3, cfg, func(q *quorum) {
 		away := q.peers[0]
@@ -115,7 +125,7 @@ func TestGrantOfANodeThatServesNothingNow(t *testing.T) {
 			q.Fatalf("TryAcquire where one node of three answers = %v, want an unknown answer", err)
 		}
 		others(false)
-		away.set(func() { away.refuse = true })
+		away.set(func() { away.refuse, away.why = true, why })
 		q.acquire(c)
 		away.set(func() { away.refuse, away.hang = false, true })
 		for _, key := range []string{"l", "m", "n", "o", "p", "q"} { // and is asked no more for a while

@@ -261,7 +261,7 @@ var net = []mutant{
 		Test: "./backend/pgbackend DeleteInFlight",
 	},
 	{
-		Name: "a node that serves nothing has nothing of the claim", At: "not-served-is-held", Find: `case \w+\((\w+)\):`, Put: "case $1 != nil:",
+		Name: "a node that serves nothing has nothing of the claim", At: "not-served-is-held", Find: `case errors\.Is\((\w+), .*:`, Put: "case $1 != nil:",
 		Test: "./redlock ServesNothingNow",
 	},
 }
