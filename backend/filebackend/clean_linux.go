@@ -7,7 +7,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,10 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record"
 )
 
-const (
-	cleanEvery = 10 * time.Minute // how often a process looks for files that nobody needs any more
-	tellsFor   = time.Minute      // how long the next holder is told of a lease that ran out ([backend.Grant].TookOver)
-)
+const cleanEvery = 10 * time.Minute // how often a process looks for files that nobody needs any more
 
 // clean deletes them until ctx is done.
 func (f *folder) clean(ctx context.Context) {
@@ -49,9 +45,6 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || rec == nil || !f.take(rec, at, nil) {
 			continue
 		}
-		if f.tells(file) { // safeguard: file-tells
-			continue
-		}
 		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {}) // looks again, and forgets
 	}
 	for process, err := range entries(filepath.Join(f.dir, processesDir)) {
@@ -70,18 +63,6 @@ func (f *folder) sweep(ctx context.Context) {
 			_ = os.Remove(path)
 		}
 	}
-}
-
-// tells reports whether the next holder may have to be told of what is in a key's file: it has changed lately, or a lease in it has not
-// been over for long, whether its process has ended or not.
-func (f *folder) tells(file string) bool {
-	if !older(f.path(file), time.Now().Add(-tellsFor)) {
-		return true
-	}
-	var rec keyFile
-	_, err := read(f.path(file), &rec)
-	lately := rec.Base.Add(f.clock() - tellsFor)
-	return err == nil && rec.Boot == f.boot && slices.ContainsFunc(rec.Image.Holds, func(h record.Hold) bool { return h.Expires.After(lately) })
 }
 
 // touch has the file at path be as old as now. It does not follow a symbolic link, whose target may

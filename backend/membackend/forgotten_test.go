@@ -1,7 +1,9 @@
 package membackend_test
 
 import (
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
@@ -34,4 +36,45 @@ func TestTokensOfForgottenKeysRise(t *testing.T) {
 	if token := acquire("k", 0); token <= high {
 		t.Errorf("token %d of k was followed by %d", high, token)
 	}
+}
+
+// Whoever was stopped for longer than its lease may wake up, renew and release: it has lost the lock, and the
+// next is told of it all the same, for a minute. Then nothing of the key is left.
+//
+// covers: G6
+func TestWhoDiedIsToldOfForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := membackend.New()
+		defer b.Close()
+		claim := func(key string) backend.Claim {
+			return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Second, NoneInFlight: true}
+		}
+		acquire := func(c backend.Claim) backend.Grant {
+			t.Helper()
+			g, err := b.TryAcquire(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		dead, forgotten := claim("k"), claim("forgotten")
+		g := acquire(dead)
+		acquire(forgotten)
+		time.Sleep(time.Minute)
+		renewed := b.Renew(t.Context(), dead)
+		_, released := b.Release(t.Context(), dead)
+		if !errors.Is(renewed, backend.ErrLost) || !errors.Is(released, backend.ErrLost) {
+			t.Error(renewed, released)
+		}
+		if next := acquire(claim("k")); next.TookOver != g.Token {
+			t.Errorf("the next is told of token %d, want %d", next.TookOver, g.Token)
+		}
+		time.Sleep(time.Second)
+		if err := b.Renew(t.Context(), forgotten); !errors.Is(err, backend.ErrLost) {
+			t.Error(err)
+		}
+		if next := acquire(forgotten); next.TookOver != 0 {
+			t.Errorf("after a minute the next is told of token %d", next.TookOver)
+		}
+	})
 }

@@ -293,20 +293,16 @@ func (b *Backend) Saved(ctx context.Context, key string) ([]byte, error) {
 	return nil, nil
 }
 
-// How many records a verb looks at in passing, and for how long at least it keeps what has run out of them:
-// whoever is let in by that is still to ask, and until then is told of the hold. A verb adds one record at
-// most, so what is left behind by keys that nobody asks for again stays in proportion to what is alive.
-const (
-	looks = 2
-	kept  = time.Minute
-)
+// looks is how many records a verb looks at in passing. A verb adds one at most, so what is left behind by
+// keys that nobody asks for again stays in proportion to what is alive.
+const looks = 2
 
 // at returns key's record, after a look at others, in the order of a map, which is random. The caller has
 // mu, and ends with done.
 func (s *store) at(key string, now time.Time) *record.Record {
 	looked := 0
 	for other, r := range s.records {
-		if r.Trim(now.Add(-kept)) {
+		if r.Trim(now) {
 			s.forget(other, r)
 		}
 		if looked++; looked == looks {

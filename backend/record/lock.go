@@ -24,14 +24,29 @@ type Hold struct {
 
 // expire drops what has run out: the holds, and the places of those who sent no heartbeat.
 func (r *Record) expire(now time.Time) {
-	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool {
-		over := !h.Expires.After(now)
-		if over && h.Mode == backend.Exclusive && !h.Reentrant {
-			r.Lapsed = h.Token + uint64(h.Reserved) - 1
-		}
-		return over
-	})
+	r.lapse(func(h Hold) bool { return !h.Expires.After(now) })
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return !p.Until.After(now) })
+}
+
+// lapse drops the holds that ended without a release. If one was exclusive, the next is told of it, for a
+// minute beyond its lease at least.
+func (r *Record) lapse(over func(h Hold) bool) {
+	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool {
+		ended := over(h)
+		if ended && h.Mode == backend.Exclusive && !h.Reentrant {
+			r.Lapsed = h.Token + uint64(h.Reserved) - 1
+			r.bury(lapsed, h.Expires.Add(late)) // safeguard: record-lapsed
+		}
+		return ended
+	})
+}
+
+// bury leaves a tombstone.
+func (r *Record) bury(id string, until time.Time) {
+	if r.Tombs == nil {
+		r.Tombs = map[string]time.Time{}
+	}
+	r.Tombs[id] = until
 }
 
 // holdOf returns the hold of an acquisition, which may be changed, or nil.

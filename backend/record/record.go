@@ -53,8 +53,13 @@ var Capabilities = backend.Capabilities{
 	TookOver: true, MinTTL: time.Millisecond,
 }
 
-// late is how long an attempt may still land beyond twice its claim's lease.
-const late = time.Minute
+// late is how long an attempt may still land beyond twice its claim's lease. A lease that has run out is
+// told of for as long: until then there is a tombstone under a name that no claim is given, which keeps the
+// record.
+const (
+	late   = time.Minute
+	lapsed = "\x00lapsed"
+)
 
 // Acquire grants c, or refuses it and with Queue gives it a place in the queue. All checks come before
 // the first write, except that time passes first.
@@ -181,10 +186,7 @@ func (r *Record) ReleaseAll(claims []backend.Claim, now time.Time) []error {
 // is in flight there is a tombstone.
 func (r *Record) end(c *backend.Claim, now time.Time) (held bool) {
 	if !c.NoneInFlight {
-		if r.Tombs == nil {
-			r.Tombs = map[string]time.Time{}
-		}
-		r.Tombs[c.ID()] = r.until(now, 2*min(max(c.TTL, 0), backend.MaxTTL)+late)
+		r.bury(c.ID(), r.until(now, 2*min(max(c.TTL, 0), backend.MaxTTL)+late))
 	}
 	if held = r.drop(c.ID()); held {
 		r.NewHolders = true
@@ -265,11 +267,7 @@ func (r *Record) Passed(now time.Time) bool {
 
 // Over has the holds of the claims that gone names run out, and takes them out of the queue.
 func (r *Record) Over(gone func(id string) bool) {
-	for n := range r.Holds {
-		if gone(r.Holds[n].ID) {
-			r.Holds[n].Expires = time.Time{}
-		}
-	}
+	r.lapse(func(h Hold) bool { return gone(h.ID) })
 	r.Queue = slices.DeleteFunc(r.Queue, func(p Place) bool { return gone(p.Claim.ID()) })
 }
 
@@ -340,6 +338,7 @@ func (r *Record) grant(c backend.Claim, now time.Time, lease time.Duration) back
 	}
 	h.Expires = r.until(now, lease)
 	r.Lapsed = 0 // safeguard: record-took-over
+	delete(r.Tombs, lapsed)
 	var own *Hold
 	if c.Reentrant {
 		own = r.entered(c)

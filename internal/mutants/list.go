@@ -588,8 +588,8 @@ var others = []mutant{
 		Test: "./backend/filebackend CalendarSetBack",
 	},
 	{
-		Name: "file: what the next holder is to be told of is swept away", At: "file-tells", Find: condition, Put: never,
-		Test: "./backend/filebackend Sweep",
+		Name: "record: who wakes up late has the next not told of it", At: "record-lapsed", Find: statement, Put: skipped,
+		Test: "./backend/membackend WhoDiedIsToldOf",
 	},
 	{
 		Name: "a bar links to a hold that did not know of the wait", At: "link-knew", Find: `return __ && `, Put: "return ",
