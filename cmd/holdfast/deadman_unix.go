@@ -60,13 +60,11 @@ func startDeadman() (*deadman, error) {
 	return &deadman{process, to}, nil
 }
 
-// tell tells it to kill the process group pid at a time. It fails if the deadman is not there to hear it.
-func (d *deadman) tell(pid int, at time.Time) error {
-	// In this order: a pause between the two makes it early.
-	now := bootClock()
-	left := time.Until(at)
+// tell tells it to kill the process group pid at a time by bootClock. It fails if the deadman is not there to
+// hear it.
+func (d *deadman) tell(pid int, at time.Duration) error {
 	_ = d.to.SetWriteDeadline(time.Now().Add(time.Second / 10)) // as somebody may have stopped it
-	_, err := fmt.Fprintln(d.to, pid, int64(now+left))
+	_, err := fmt.Fprintln(d.to, pid, int64(at))
 	return err
 }
 

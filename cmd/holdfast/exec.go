@@ -517,8 +517,8 @@ type work struct {
 	grace    time.Duration // how long the command has to end
 	lost     error         // why the lock ended before the command; then the command is to end
 
-	latest time.Time // when somebody else kills the command if we cannot
-	alone  bool      // nobody would, and people were told
+	latest time.Duration // when somebody else kills the command if we cannot, by bootClock as that one's
+	alone  bool          // nobody would, and people were told
 
 	watch   *time.Timer // the next look
 	longest *time.Timer // MaxHold
@@ -567,7 +567,7 @@ func (w *work) look() {
 	until, lost := w.good()
 	left := time.Until(until)
 	switch spare := left - w.grace; {
-	case lost && time.Now().Before(w.latest): // the store says so; safeguard: run-lost-at-look
+	case lost && bootClock() < w.latest: // the store says so; safeguard: run-lost-at-look
 		// finishes hears of it next, and gives the command its time.
 	case spare > 0 && !lost:
 		w.promise(until)
@@ -591,7 +591,8 @@ func (w *work) good() (until time.Time, lost bool) {
 
 // promise has the command killed by somebody else if we cannot, at the time when we would.
 func (w *work) promise(until time.Time) {
-	w.latest = until.Add(-w.grace / 10)
+	now := bootClock() // read first: a pause between the two makes it early
+	w.latest = now + time.Until(until) - w.grace/10
 	if err := w.kills(w.latest); err != nil && !w.alone { // safeguard: run-alone
 		w.alone = true
 		w.note("holdfast: the process that ends the command if holdfast is stopped is gone: %v", err)
@@ -612,7 +613,7 @@ func (w *work) end(why error, within time.Duration) {
 func (w *work) after(e ending) (of death) {
 	of = w.finish(e)
 	if w.lost == nil { // else it has not done all its work under the lock
-		if w.lost = cause(w.g); w.lost == nil && e.status == killed && time.Now().After(w.latest) { // safeguard: run-cut-off-meanwhile
+		if w.lost = cause(w.g); w.lost == nil && e.status == killed && bootClock() > w.latest { // safeguard: run-cut-off-meanwhile
 			w.lost = w.renewals.missing() // in time, but not by us
 		}
 		w.over = time.Now()
@@ -635,7 +636,7 @@ func (w *work) pause(s syscall.Signal) {
 		return
 	}
 	// Nothing was renewed meanwhile.
-	if w.lost = cause(w.g); w.lost == nil && time.Now().After(w.latest) {
+	if w.lost = cause(w.g); w.lost == nil && bootClock() > w.latest {
 		w.lost = w.renewals.missing()
 	}
 	if w.lost != nil { // before the command goes on: it has no time left to end

@@ -62,7 +62,11 @@ func (p *process) finish(ending) death {
 	return death{}
 }
 
-func (p *process) kills(time.Time) error { return nil }
+var began = time.Now()
+
+func bootClock() time.Duration { return time.Since(began) }
+
+func (p *process) kills(time.Duration) error { return nil }
 
 func (p *process) killRest(time.Duration) {}
 

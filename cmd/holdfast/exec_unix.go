@@ -91,7 +91,7 @@ func (p *process) await() {
 }
 
 // kills says when the command is to be killed if we cannot do it. It fails if nobody will.
-func (p *process) kills(at time.Time) error { return p.deadman.tell(p.pid, at) }
+func (p *process) kills(at time.Duration) error { return p.deadman.tell(p.pid, at) }
 
 // signal sends s to the command's process group. What asks it to end reaches it even if it is stopped.
 func (p *process) signal(s os.Signal) {

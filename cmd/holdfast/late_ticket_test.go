@@ -160,11 +160,11 @@ func killedAtWork(t *testing.T, g *locker.Guard[struct{}], late bool) (lost erro
 		deadman: &deadman{started(t), to}, release: func() {},
 	}
 	w := &work{
-		process: p, g: g, renewals: &renewals{}, grace: 10 * time.Second, latest: g.Until().Add(-time.Second),
+		process: p, g: g, renewals: &renewals{}, grace: 10 * time.Second, latest: bootClock() + time.Until(g.Until()) - time.Second,
 		watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
 	}
 	if late { // that time has come, and what is left of the lease is still to go
-		w.latest = time.Now()
+		w.latest = bootClock()
 	}
 	go p.await()
 	p.kill()

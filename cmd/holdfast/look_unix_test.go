@@ -64,18 +64,18 @@ func TestLookAtALockThatWasLost(t *testing.T) {
 			if !before {
 				guard.before, guard.after = guard.after, guard.before
 			}
-			told := g.Until().Add(-time.Second)
+			told := bootClock() + time.Until(g.Until()) - time.Second
 			w := &work{
 				process: &process{pid: child.Process.Pid}, g: guard, renewals: &renewals{}, grace: 10 * time.Second, latest: told,
 				watch: time.NewTimer(time.Hour), longest: time.NewTimer(time.Hour), late: time.NewTimer(time.Hour),
 			}
 			if w.look(); w.lost != nil || !w.late.Reset(time.Hour) || w.latest != told {
-				t.Errorf("the look itself ends the command, at once: %v, %v", w.lost, time.Until(w.latest))
+				t.Errorf("the look itself ends the command, at once: %v, %v", w.lost, w.latest-bootClock())
 			}
 			if w.pause(syscall.SIGSTOP); w.lost != nil || w.latest != told {
-				t.Errorf("a command that stops is not left its time: %v, %v", w.lost, time.Until(w.latest))
+				t.Errorf("a command that stops is not left its time: %v, %v", w.lost, w.latest-bootClock())
 			}
-			w.latest = time.Now() // too late for that
+			w.latest = bootClock() // too late for that
 			if w.look(); w.lost == nil {
 				t.Error("the command goes on when its time is over")
 			}
