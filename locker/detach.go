@@ -65,7 +65,7 @@ func (h *hold) detach() (t Ticket, err error) {
 	if err := h.unlock(byDetach, nil); err != nil {
 		return t, err
 	}
-	if h.how != byDetach { // an Unlock was first
+	if h.how != byDetach { // an Unlock was first; safeguard: detach-beside-unlock
 		return t, ErrUnlocked
 	}
 	return Ticket{h.info.Key, l.claim.Owner, l.claim.Hold, l.claim.TTL, h.info.Token, c.toTime(l.deadline()), h.info.Note}, nil

@@ -142,7 +142,7 @@ func (s *Store[T]) Update(ctx context.Context, key string, fn func(ctx context.C
 	}
 	var state []byte // to save; nil until fn has returned it
 	ended := g.h.atEnd(func(cause error, claim *backend.Claim) error {
-		if claim != nil && cause == nil {
+		if claim != nil && cause == nil { // safeguard: update-max-hold
 			claim.Save = state
 		}
 		return nil

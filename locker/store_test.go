@@ -112,6 +112,9 @@ func TestStoreSavesNothingWithoutTheLock(t *testing.T) {
 				_, _ = b.Backend.Release(t.Context(), mine)
 			},
 			"it holds for too long": func() { time.Sleep(time.Hour) },
+			"it holds a moment too long": func() { // and the store has the lease still
+				time.Sleep(2 * time.Second)
+			},
 		} {
 			before := wantNow(t, s)
 			var opts []locker.Option

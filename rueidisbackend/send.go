@@ -254,7 +254,7 @@ func (t transport) Explain(err error) store.Failure {
 		return store.Failure{Reply: err.Error()}
 	}
 	return store.Failure{
-		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(),
+		Closed: errors.Is(err, rueidis.ErrClosing) && t.conns.closed.Load(), // safeguard: rueidis-closed-by-us
 		Unsent: store.NotMade(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot),
 	}
 }

@@ -426,7 +426,7 @@ func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Gra
 	known, changes := b.held.look(name)
 	if known && ctx.Err() == nil && c.Validate(b.Capabilities()) == nil {
 		found, err := b.look(ctx, name, id)
-		if err == nil && found.owner.ID != "" && !found.holds && found.rest > 0 {
+		if err == nil && found.owner.ID != "" && !found.holds && found.rest > 0 { // safeguard: rueidis-held-lease
 			return backend.Grant{}, &backend.HeldError{
 				RetryAfter: found.rest, Holder: found.owner.Meta, Token: found.owner.Token,
 			}
@@ -489,7 +489,7 @@ func (h *heldKeys) look(name string) (held bool, changes uint64) {
 func (h *heldKeys) add(name string, changes uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.changes == changes {
+	if h.changes == changes { // safeguard: rueidis-held-since
 		h.names[name] = struct{}{}
 	}
 }

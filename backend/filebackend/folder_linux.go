@@ -206,7 +206,7 @@ func (f *folder) readClock(ctx context.Context) error {
 	}
 	f.boot = strings.TrimSpace(string(boot))
 	path := filepath.Join(f.dir, clockName)
-	unlock, err := f.shards[0].lock(ctx, false)
+	unlock, err := f.shards[0].lock(ctx, false) // safeguard: file-one-clock
 	if err != nil {
 		return err
 	}
@@ -498,6 +498,7 @@ func (s *shard) stuck() error {
 // unlock does not close the file, as a child that is being started may have the descriptor too, and
 // with it the lock.
 func (s *shard) unlock() {
+	// safeguard: file-turn-last
 	_ = unix.Flock(int(s.file.Fd()), unix.LOCK_UN)
 	<-s.turn
 }

@@ -264,4 +264,26 @@ var net = []mutant{
 		Name: "a node that serves nothing has nothing of the claim", At: "not-served-is-held", Find: `case errors\.Is\((\w+), .*:`, Put: "case $1 != nil:",
 		Test: "./redlock ServesNothingNow",
 	},
+	{
+		Name: "an Update whose hold lasted too long saves, and says no", At: "update-max-hold", Find: `(\w+) == nil \{`, Put: "!errors.Is($1, ErrLost) {",
+		Test: "./locker SavesNothingWithoutTheLock",
+	},
+	{Name: "a ticket is given of what an Unlock releases", At: "detach-beside-unlock", Find: condition, Put: never, Test: "./locker DetachBesideAnUnlock"},
+	{
+		Name: "file: each process that finds no clock makes one", At: "file-one-clock", Find: `= __\.__\[0\]\.__\(ctx, false\)`, Put: "= func() {}, ctx.Err()",
+		Test: "./backend/filebackend OneClock",
+	},
+	{Name: "file: the turn is given on before the file is unlocked", At: "file-turn-last", Find: twoLines, Put: swapped, Test: "./backend/filebackend TurnIsGivenOn"},
+	{
+		Name: "rueidis: a connection that it gives up says that the client is closed", At: "rueidis-closed-by-us", Find: ` && .*\(\),`, Put: ",",
+		Test: "./rueidisbackend GivenUpConnection",
+	},
+	{
+		Name: "rueidis: a lease that is over refuses from memory", At: "rueidis-held-lease", Find: ` && [^&]* > 0 \{`, Put: " {",
+		Test: "./rueidisbackend HeldAnswersEndWithTheLease",
+	},
+	{
+		Name: "rueidis: a hold that is over is remembered", At: "rueidis-held-since", Find: condition, Put: always,
+		Test: "./rueidisbackend HeldAnswersOfAHold",
+	},
 }
