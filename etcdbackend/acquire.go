@@ -181,10 +181,10 @@ func (a *attempt) count(ctx context.Context, w *write, seen counter, last uint64
 func (a *attempt) reenter(ctx context.Context, holder, own *entry) (result, error) {
 	p := a.paths
 	key := p.reentry(a.c, a.local.slot)
-	guards := append(p.unused(key), same(holder))
+	guards := append(p.unused(key), same(holder)) // safeguard: etcd-reenter-holder
 	w := write{guards: guards, key: key, token: holder.token(), ttl: a.c.TTL}
 	if own != nil {
-		w.guards, w.also = append(w.guards, same(own)), p.deletes(own)
+		w.guards, w.also = append(w.guards, same(own)), p.deletes(own) // safeguard: etcd-reenter-queued
 	}
 	return a.write(ctx, w)
 }

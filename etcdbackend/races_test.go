@@ -479,6 +479,27 @@ func TestQueueChangesBeforeTheWrite(t *testing.T) {
 	_, err = b.TryAcquire(t.Context(), second)
 	want(t, "entering again when the first hold is over", err, backend.ErrHeld)
 	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
+
+	holder, first, next, second := claim(key(t)), inLine(""), inLine(""), inLine("") // and from the queue
+	for _, c := range []*backend.Claim{&first, &next, &second} {
+		c.Key = holder.Key
+	}
+	first.Reentrant, first.Hold = true, backend.NewOwner()
+	second.Reentrant, second.Hold, second.Owner = true, backend.NewOwner(), first.Owner
+	acquired(t, other, holder)
+	enqueued(t, other, first, 1)
+	enqueued(t, other, next, 2)
+	enqueued(t, b, second, 3)
+	want(t, "Release", storetest.Release(t.Context(), other, holder), nil)
+	acquired(t, other, first)
+	meanwhile = func() {
+		want(t, "Release", storetest.Release(context.Background(), other, first), nil)
+		acquired(t, other, next)
+	}
+	armed.Store(true)
+	_, err = b.TryAcquire(t.Context(), second)
+	want(t, "entering again from the queue when the first hold is over", err, backend.ErrHeld)
+	want(t, "Renew by the next", other.Renew(t.Context(), next), nil)
 }
 
 // A claim's entry is on the lease of the client that renews it, whoever else made it or wrote to

@@ -270,7 +270,7 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 	began, limit := time.Now(), t.cfg.RequestTimeout/2
 	run, wait, err := send("evalsha", r.Script.SHA1(), limit)
 	if err == nil && redis.HasErrorPrefix(run.Err(), "NOSCRIPT") { // and WAIT may have waited all the same
-		run, wait, err = send("eval", r.Script.Source(), min(limit, (t.cfg.RequestTimeout-time.Since(began))/2))
+		run, wait, err = send("eval", r.Script.Source(), min(limit, (t.cfg.RequestTimeout-time.Since(began))/2)) // safeguard: replicas-of-the-grant
 	}
 	if err != nil {
 		return nil, 0, err

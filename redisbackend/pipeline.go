@@ -117,9 +117,7 @@ func (p *pipeline) leave() {
 	p.mu.Lock()
 	p.sent--
 	p.busy--
-	if len(p.queue) > 0 {
-		p.callLocked()
-	}
+	p.callLocked() // safeguard: lone-request-calls
 	p.mu.Unlock()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/backend"
+	store "github.com/holdfast-go/holdfast/internal/redis"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -215,4 +216,94 @@ func TestTopologyIsAskedForWithinALimit(t *testing.T) {
 			t.Errorf("the first time, which a request waits for: %v", err)
 		}
 	})
+}
+
+// answering is a client of no server, whose commands are answered by a function, those sent together too.
+type answering struct{ answer func(cmd redis.Cmder) }
+
+func (a answering) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { a.answer(cmd); return cmd.Err() }
+}
+
+func (a answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			a.answer(cmd)
+		}
+		return nil
+	}
+}
+
+func answered(t *testing.T, answer func(cmd redis.Cmder)) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = c.Close() })
+	c.AddHook(answering{answer})
+	return c
+}
+
+// What comes while the only connection has a lone request is sent as soon as that is answered, and not when
+// somebody else comes.
+//
+// covers: E2
+func TestNextAfterALoneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		client := answered(t, func(redis.Cmder) { <-goOn })
+		p := &pipeline{client: client, timeout: time.Minute, most: 1, inline: true}
+		alone := make(chan error, 1)
+		go func() { alone <- p.do(context.Background(), request{cmd: redis.NewCmd(context.Background(), "first")}) }()
+		synctest.Wait()
+		began := time.Now()
+		next := make(chan error, 1)
+		go func() { next <- p.do(t.Context(), request{own: func(context.Context) {}}) }()
+		synctest.Wait()
+		if len(p.queue) != 1 {
+			t.Fatalf("%d requests wait: this shows nothing", len(p.queue))
+		}
+		close(goOn)
+		want(t, "the lone request", <-alone, nil)
+		want(t, "the next", <-next, nil)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the next waited for %v at an idle client", waited)
+		}
+		p.close()
+	})
+}
+
+// A server that does not know the script is sent it, and then the replicas are counted by the WAIT behind that:
+// the one before has told of what was written earlier.
+//
+// covers: R2
+func TestReplicasAreCountedAfterTheGrant(t *testing.T) {
+	var waits []int64
+	client := answered(t, func(cmd redis.Cmder) {
+		c, _ := cmd.(attempt)
+		switch c.Name() {
+		case "evalsha":
+			c.SetErr(serverError("NOSCRIPT No matching script"))
+		case "eval":
+			c.SetVal("granted")
+		case "wait":
+			c.SetVal(waits[0])
+			waits = waits[1:]
+		}
+	})
+	b := &Backend{cfg: store.Config{RequestTimeout: time.Minute}, client: client}
+	b.pipe = &pipeline{client: client, timeout: time.Minute, most: 1}
+	defer b.pipe.close()
+	s, err := store.New(&b.cfg, "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := store.Request{Request: s.Layout.Acquire(claim("k")), Replicas: 1}
+	for before, after := range []int64{1, 0} {
+		waits = []int64{int64(before), after}
+		reply, replicas, err := transport{b}.acknowledged(t.Context(), r)
+		if err != nil || reply != "granted" || replicas != int(after) {
+			t.Errorf("%v, %d replicas, %v, want %d", reply, replicas, err, after)
+		}
+	}
 }

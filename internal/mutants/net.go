@@ -268,6 +268,23 @@ var net = []mutant{
 		Name: "an Update whose hold lasted too long saves, and says no", At: "update-max-hold", Find: `(\w+) == nil \{`, Put: "!errors.Is($1, ErrLost) {",
 		Test: "./locker SavesNothingWithoutTheLock",
 	},
+	{Name: "redis: who comes behind a lone request is not sent", At: "lone-request-calls", Find: statement, Put: skipped, Test: "./redisbackend NextAfterALone"},
+	{
+		Name: "redis: replicas are counted before the grant", At: "replicas-of-the-grant", Find: `, (\w+), (\w+) =`, Put: ", _, $2 =",
+		Test: "./redisbackend ReplicasAreCounted",
+	},
+	{
+		Name: "redis: a watch is no watcher when it looks for its channel", At: "watcher-enters-first", Find: twoLines, Put: swapped,
+		Test: "./internal/redis WatchEnters",
+	},
+	{
+		Name: "etcd: who enters again does not compare that its owner holds", At: "etcd-reenter-holder", Find: `append\((.*), __\(\w+\)\)`, Put: "$1",
+		Test: "./etcdbackend QueueChangesBeforeTheWrite",
+	},
+	{
+		Name: "etcd: who enters again from the queue does not compare that its owner holds", At: "etcd-reenter-queued",
+		Find: `append\((\w+\.\w+), (__\(\w+\))\), `, Put: "append(${1}[:len($1)-1], $2), ", Test: "./etcdbackend QueueChangesBeforeTheWrite",
+	},
 	{Name: "a ticket is given of what an Unlock releases", At: "detach-beside-unlock", Find: condition, Put: never, Test: "./locker DetachBesideAnUnlock"},
 	{
 		Name: "file: each process that finds no clock makes one", At: "file-one-clock", Find: `= __\.__\[0\]\.__\(ctx, false\)`, Put: "= func() {}, ctx.Err()",

@@ -369,6 +369,7 @@ func (s *Subscription) watch(
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	// safeguard: watcher-enters-first
 	wake, leave := hub.Enter(topic)
 	state, err := s.want(channel)
 	if err == nil {
