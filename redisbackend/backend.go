@@ -279,7 +279,10 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 		return nil, 0, err
 	}
 	n, err := wait.Int64()
-	return reply, int(n), err
+	if err != nil {
+		return nil, 0, store.Unconfirmed(err) // safeguard: redis-unconfirmed
+	}
+	return reply, int(n), nil
 }
 
 // command is one that runs a script.

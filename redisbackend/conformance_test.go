@@ -17,4 +17,6 @@ func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "redis") }
 
 func TestReplicas(t *testing.T) { redistest.Replicas(t, "redis") }
 
+func TestNoWait(t *testing.T) { redistest.NoWait(t, "redis") }
+
 func TestRefusals(t *testing.T) { redistest.Refusals(t, "redis") }

@@ -19,4 +19,6 @@ func TestUnguarded(t *testing.T) { redistest.Unguarded(t, "rueidis") }
 
 func TestReplicas(t *testing.T) { redistest.Replicas(t, "rueidis") }
 
+func TestNoWait(t *testing.T) { redistest.NoWait(t, "rueidis") }
+
 func TestRefusals(t *testing.T) { redistest.Refusals(t, "rueidis") }

@@ -160,6 +160,7 @@ func (t transport) command(r store.Request, name, script string) rueidis.Complet
 func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int, error) {
 	type acknowledged struct {
 		reply    any
+		executed bool
 		replicas int64
 	}
 	a, err := send(ctx, t.Backend, func(ctx context.Context) (a acknowledged, err error) {
@@ -170,12 +171,16 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (any, int,
 			if err != nil {
 				return err
 			}
+			a.executed = true
 			limit := max((t.cfg.RequestTimeout / 2).Milliseconds(), 1)
 			a.replicas, err = c.Do(ctx, c.B().Wait().Numreplicas(int64(r.Replicas)).Timeout(limit).Build()).ToInt64()
 			return err
 		})
 		return a, err
 	})
+	if err != nil && a.executed { // safeguard: rueidis-unconfirmed
+		return nil, 0, store.Unconfirmed(err)
+	}
 	return a.reply, int(a.replicas), err
 }
 

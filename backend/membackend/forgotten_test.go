@@ -78,3 +78,23 @@ func TestWhoDiedIsToldOfForAMinute(t *testing.T) {
 		}
 	})
 }
+
+// A client that is closed twice, as by a defer behind a Close, is one client less: the store of a name is there
+// until the last is closed.
+func TestClientIsClosedTwice(t *testing.T) {
+	a, b := open(t), open(t)
+	defer b.Close()
+	c := backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}
+	if _, err := b.TryAcquire(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Close(), a.Close()); err != nil {
+		t.Error(err)
+	}
+	next := open(t)
+	defer next.Close()
+	c.Owner = backend.NewOwner()
+	if _, err := next.TryAcquire(t.Context(), c); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("another client of the name = %v, want ErrHeld", err)
+	}
+}

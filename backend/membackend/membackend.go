@@ -340,7 +340,7 @@ func (s *store) forget(key string, r *record.Record) {
 
 // Close implements [backend.Backend]. Leases that this client holds run out by themselves.
 func (b *Backend) Close() error {
-	if b.closed.CompareAndSwap(false, true) && b.onLast != nil {
+	if b.closed.CompareAndSwap(false, true) && b.onLast != nil { // safeguard: mem-closed-once
 		b.onLast()
 	}
 	return nil

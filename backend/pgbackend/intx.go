@@ -55,8 +55,8 @@ func InTx(ctx context.Context, tx pgx.Tx, key string, token uint64, table ...str
 		return err
 	}
 	var both pgx.Batch
-	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, locksOf(key, []uint64{lease})[0]) // safeguard: pg-intx
-	both.Queue(query, []byte(key)).QueryRow(func(row pgx.Row) error { return row.Scan(&value, &isolation) })
+	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, locksOf(key, []uint64{lease})[0])                  // safeguard: pg-intx
+	both.Queue(query, []byte(key)).QueryRow(func(row pgx.Row) error { return row.Scan(&value, &isolation) }) // safeguard: pg-intx-again
 	if err := tx.SendBatch(ctx, &both).Close(); err != nil {
 		return explain(err)
 	}

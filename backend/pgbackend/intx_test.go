@@ -97,44 +97,54 @@ func TestSweepOfAKeptHold(t *testing.T) {
 	}
 }
 
-// Of two that end a hold at the same moment, as an operator and its holder, the second finds it ended, and no
-// transaction that would keep it.
-func TestTwoEndAHold(t *testing.T) {
+// Who comes while a statement is ending the hold, and has seen it, waits for that and finds it ended: another that
+// would end it, as an operator and its holder may, and a transaction that would keep it.
+//
+// covers: B11
+func TestAHoldThatIsEnding(t *testing.T) {
 	url := server(t).URL()
 	b, p := opened(t, url), pool(t, url)
-	c := claim(storetest.Key(t))
-	g := acquired(t, b, c)
-	first := begin(t, p, "") // a statement of the first that has not ended yet
-	for query, arg := range map[string]any{
-		`SELECT pg_advisory_xact_lock($1)`:                       locksOf(c.Key, []uint64{g.Token})[0],
-		`DELETE FROM ` + DefaultTable + ` WHERE key = $1::bytea`: []byte(c.Key),
+	for name, comes := range map[string]func(c backend.Claim, token uint64, tx pgx.Tx) error{
+		"Release": func(c backend.Claim, _ uint64, _ pgx.Tx) error { return storetest.Release(t.Context(), b, c) },
+		"InTx":    func(c backend.Claim, token uint64, tx pgx.Tx) error { return InTx(t.Context(), tx, c.Key, token) },
 	} {
-		if _, err := first.Exec(t.Context(), query, arg); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := claim(storetest.Key(t))
+			g := acquired(t, b, c)
+			first := begin(t, p, "") // a statement that has not ended yet
+			for _, of := range []struct {
+				query string
+				arg   any
+			}{
+				{`SELECT pg_advisory_xact_lock($1)`, locksOf(c.Key, []uint64{g.Token})[0]},
+				{`DELETE FROM ` + DefaultTable + ` WHERE key = $1::bytea`, []byte(c.Key)},
+			} {
+				if _, err := first.Exec(t.Context(), of.query, of.arg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second, tx := make(chan error, 1), begin(t, p, "")
+			go func() { second <- comes(c, g.Token, tx) }()
+			storetest.Eventually(t, "the second to wait for the first", func() error {
+				var waiting int
+				const query = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+				if err := p.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
+					return err
+				}
+				select {
+				case err := <-second:
+					t.Fatalf("%s before the first has ended = %v", name, err)
+				default:
+				}
+				if waiting == 0 {
+					return errors.New("nobody waits")
+				}
+				return nil
+			})
+			want(t, "Commit", first.Commit(t.Context()), nil)
+			want(t, name, <-second, backend.ErrLost)
+		})
 	}
-	second := make(chan error, 1)
-	go func() {
-		_, err := b.Release(t.Context(), c)
-		second <- err
-	}()
-	storetest.Eventually(t, "the second to wait for the first", func() error {
-		var waiting int
-		if err := p.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
-			return err
-		}
-		select {
-		case err := <-second:
-			t.Fatalf("Release before the first has ended = %v", err)
-		default:
-		}
-		if waiting == 0 {
-			return errors.New("nobody waits")
-		}
-		return nil
-	})
-	want(t, "Commit", first.Commit(t.Context()), nil)
-	want(t, "Release", <-second, backend.ErrLost)
 }
 
 // A transaction in flight keeps the hold, also when its lease is over: nobody is granted the key, whichever verb

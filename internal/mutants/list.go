@@ -550,7 +550,7 @@ var others = []mutant{
 	},
 	{Name: "postgres: a transaction keeps no hold", At: "pg-intx", Find: statement, Put: skipped, Test: "./backend/pgbackend TestCommitInFlight"},
 	{Name: "quorum: a hold is told of twice where nodes tell of it late", At: "observe-once", Find: condition, Put: never, Test: "./redlock TestObserveTellsOfAHoldOnce"},
-	{Name: "postgres: who ends a hold beside another is refused", At: "pg-two-end", Find: ` && (__):`, Put: " && ($1 || true):", Test: "./backend/pgbackend TestTwoEndAHold"},
+	{Name: "postgres: who ends a hold beside another is refused", At: "pg-two-end", Find: ` && (__):`, Put: " && ($1 || true):", Test: "./backend/pgbackend TestAHoldThatIsEnding/Release"},
 	{Name: "record: tokens go by the clock alone", At: "record-token", Find: `max\(__\+1, (.*)\), max`, Put: "$1, max", Test: "./backend/membackend TestConformance$/token"},
 	{Name: "record: it is deleted before the clock has passed its token", At: "record-passed", Find: `return .* <`, Put: "return 0 <", Test: "./backend/record TestConformance$/token"},
 	{Name: "record: clocks that are apart get no allowance", At: "record-skew", Find: `(\w+) \+ __\)`, Put: "$1)", Test: "./backend/record TestSkew"},

@@ -285,6 +285,19 @@ var net = []mutant{
 		Name: "etcd: who enters again from the queue does not compare that its owner holds", At: "etcd-reenter-queued",
 		Find: `append\((\w+\.\w+), (__\(\w+\))\), `, Put: "append(${1}[:len($1)-1], $2), ", Test: "./etcdbackend QueueChangesBeforeTheWrite",
 	},
+	{
+		Name: "redis: what the server says of WAIT is a no", At: "redis-unconfirmed", Find: `__\.__\((\w+)\)`, Put: "$1",
+		Test: "./redisbackend TestNoWait",
+	},
+	{Name: "rueidis: what the server says of WAIT is a no", At: "rueidis-unconfirmed", Find: condition, Put: never, Test: "./rueidisbackend TestNoWait"},
+	{
+		Name: "postgres: a transaction keeps a hold that was seen before it had the lock", At: "pg-intx-again", Find: statement, Put: skipped,
+		Test: "./backend/pgbackend TestAHoldThatIsEnding/InTx",
+	},
+	{
+		Name: "mem: a client that is closed twice counts twice", At: "mem-closed-once", Find: `if (.*)\.CompareAndSwap\(false, true\) &&`,
+		Put: "if ($1.Swap(true) || true) &&", Test: "./backend/membackend ClosedTwice",
+	},
 	{Name: "a ticket is given of what an Unlock releases", At: "detach-beside-unlock", Find: condition, Put: never, Test: "./locker DetachBesideAnUnlock"},
 	{
 		Name: "file: each process that finds no clock makes one", At: "file-one-clock", Find: `= __\.__\[0\]\.__\(ctx, false\)`, Put: "= func() {}, ctx.Err()",

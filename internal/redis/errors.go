@@ -26,6 +26,15 @@ type ConnectError struct{ Err error }
 // Error is that of what went wrong.
 func (e *ConnectError) Error() string { return e.Err.Error() }
 
+// Unconfirmed is what went wrong when the replicas were asked for of what a script has written. As that was
+// executed, nothing that the server or the client says of WAIT is a no: the kind of the error is hidden.
+func Unconfirmed(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("the server executed it, and does not say how many replicas have it: %s", err.Error())
+}
+
 // NotMade reports whether err says that a connection was not made.
 func NotMade(err error) bool {
 	var dial *net.OpError

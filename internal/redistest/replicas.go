@@ -46,6 +46,28 @@ func Replicas(t *testing.T, scheme string) {
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 }
 
+// NoWait has a user who may not ask which replicas have a lock wait for one. The server has granted it, so what it
+// says of WAIT is no answer, and a release settles it.
+//
+// covers: A2, R2
+func NoWait(t *testing.T, scheme string) {
+	srv := testserver.Redis(t)
+	b := Dial(t, SetUser(t, srv, scheme, Permissions(t)...)+"?replicas=1")
+	defer func() { _ = b.Close() }()
+	c := storetest.Claim(storetest.Key(t))
+	if _, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "'wait'") {
+		t.Errorf("acquire = %v, want an unknown answer that says why", err)
+	}
+	state, err := b.Inspect(t.Context(), c.Key)
+	if err != nil || len(state.Holders) != 1 {
+		t.Errorf("%+v, %v: it was not granted, so this shows nothing", state, err)
+	}
+	if err := b.Renew(t.Context(), c); backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("renew = %v, want an unknown answer", err)
+	}
+	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
+}
+
 // handedOverUnconfirmed hands a lock over: what the releasing client's script granted has not been
 // waited for, so the message must be no more than a reason to ask.
 func handedOverUnconfirmed(t *testing.T, b backend.Backend) {
