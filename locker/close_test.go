@@ -145,6 +145,37 @@ func TestCloseFindsEveryHold(t *testing.T) {
 	}
 }
 
+// Close ends a hold, which is renewed until its Unlock. If it is lost before that, whoever looks at Lost hears of
+// it, as another may hold the key by then.
+//
+// covers: G1
+func TestLostBehindClose(t *testing.T) {
+	b, renew, _ := switchable()
+	bubble(t, b, locker.Config{TTL: 9 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		g := mustLock(t, l, "k")
+		lost, closed := g.Lost(), make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		synctest.Wait()
+		wantErr(t, context.Cause(g.Context()), locker.ErrClosed)
+		select {
+		case <-lost:
+			t.Error("Close alone loses nothing")
+		default:
+		}
+		renew(func(context.Context, backend.Claim) error { return backend.ErrLost })
+		time.Sleep(5 * time.Second) // a renewal is due
+		select {
+		case <-lost:
+		default:
+			t.Error("a loss behind Close is not told")
+		}
+		wantErr(t, g.Unlock(), locker.ErrLost)
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
 // A claim that is being withdrawn is part of what Close waits for.
 func TestCloseWaitsForCleanUp(t *testing.T) {
 	b := hook()

@@ -144,7 +144,7 @@ func (c *core) lockTogether(ctx context.Context, key string, info Hold, o *call)
 // has mu.
 func (co *cohort) join(ctx context.Context, o *call) (*waiter, error) {
 	c := co.core
-	if c.closing.Err() != nil { // with mu: else refuseNew finds the waiter
+	if c.closing.Err() != nil { // with mu: else refuseNew finds the waiter; safeguard: joins-behind-close
 		return nil, ErrClosed
 	}
 	// The first to wait has the estimate made, for all who come while it waits; from then on the key

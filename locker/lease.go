@@ -268,7 +268,7 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 // Unlock. The caller has lease.mu.
 func (h *hold) endedOtherwise(first bool, cause error) {
 	lost := errors.Is(cause, ErrLost)
-	if lost && h.lost != nil && h.lost != closedChan && !errors.Is(h.cause, ErrMaxHold) && !errors.Is(h.cause, ErrUnlocked) {
+	if lost && h.lost != nil && h.lost != closedChan && !errors.Is(h.cause, ErrMaxHold) && !errors.Is(h.cause, ErrUnlocked) { // safeguard: lost-behind-close
 		close(h.lost)
 		h.lost = closedChan
 	}

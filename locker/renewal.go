@@ -150,7 +150,7 @@ func (l *lease) renewDue() {
 	l.waiting = false
 	if l.state != leaseGood || l.renewing != nil || now < l.renewAt || now >= l.until {
 		if l.state == leaseGood && now < l.until { // else the timer, which is never set past the deadline, is about to tell
-			l.timer.Reset(l.next(now))
+			l.timer.Reset(l.next(now)) // safeguard: turn-after-check
 		}
 		l.mu.Unlock()
 		return

@@ -103,7 +103,9 @@ func TestReleaseIsOwed(t *testing.T) {
 		if n := q.holders("k"); n != 1 {
 			q.Fatalf("held on %d nodes, want the one that cannot be told", n)
 		}
-		mute.set(func() { mute.hang = false })
+		mute.set(func() { mute.hang, mute.stuck = false, "release" }) // it answers, and then not what it is owed
+		time.Sleep(2 * time.Second)
+		mute.set(func() { mute.stuck = "" })
 		time.Sleep(5 * time.Second)
 		if n := q.holders("k"); n != 0 {
 			q.Errorf("%d holds left 5s after the node answers again, of a lease of 30s", n)

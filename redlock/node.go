@@ -214,7 +214,7 @@ func (n *node) repairLoop() {
 				return err
 			})
 			if !answered(err) {
-				n.putOwed(o)
+				n.putOwed(o) // safeguard: owed-again
 				break
 			}
 			wait.Reset()

@@ -21,8 +21,8 @@ import (
 type peer struct {
 	*membackend.Backend
 	mu     sync.Mutex
-	hang   bool // verbs wait for the end of their ctx and do nothing
-	frozen bool // renewals hang
+	hang   bool   // verbs wait for the end of their ctx and do nothing
+	stuck  string // requests of this verb hang
 	refuse bool
 	why    error         // if it is not that it does not serve
 	slow   time.Duration // before an acquire is executed
@@ -59,7 +59,7 @@ func (p *peer) executed() (verbs []string) {
 func (p *peer) do(ctx context.Context, verb string, f func() error) error {
 	p.mu.Lock()
 	p.asked++
-	hang, refuse, mute, slow := p.hang || p.frozen && verb == "renew", p.refuse, p.mute, p.slow
+	hang, refuse, mute, slow := p.hang || p.stuck == verb, p.refuse, p.mute, p.slow
 	why := cmp.Or(p.why, backend.ErrUnavailable)
 	p.mu.Unlock()
 	switch {

@@ -169,7 +169,7 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
 		q.ahead(q.peers[0])
 		q.peers[1].set(func() { q.peers[1].hang = true })
-		q.peers[2].set(func() { q.peers[2].frozen = true })
+		q.peers[2].set(func() { q.peers[2].stuck = "renew" })
 		g, err := q.TryAcquire(q.Context(), claim("k"))
 		if backend.AnswerOf(err) != backend.Unknown {
 			q.Errorf("TryAcquire = token %d, %v; want an unknown answer, as one node of three knows the token", g.Token, err)

@@ -115,7 +115,7 @@ func TestReleaseEndsFillIn(t *testing.T) {
 		q.acquire(c)
 		synctest.Wait()
 		_, _ = p.Backend.Release(q.Context(), c)
-		p.set(func() { p.frozen = true })
+		p.set(func() { p.stuck = "renew" })
 		if err := q.Renew(q.Context(), c); err != nil {
 			q.Fatal(err)
 		}

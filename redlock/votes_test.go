@@ -40,7 +40,7 @@ func TestConfirmedTokenIsTheOneThatWasTold(t *testing.T) {
 		q.ahead(high)
 		time.Sleep(time.Second)
 		token := q.ahead(highest)
-		high.set(func() { high.frozen = true })
+		high.set(func() { high.stuck = "renew" })
 		highest.set(func() { highest.slow = 5 * time.Millisecond }) // while low is told the token of high
 		b, err := redlock.New([]backend.Backend{&hesitant{peer: low}, high, highest}, cfg)
 		if err != nil {
@@ -164,7 +164,7 @@ func TestDriftIsNotTheHoldersTime(t *testing.T) {
 	quorumTest(t, 3, cfg, func(q *quorum) {
 		var nodes []backend.Backend
 		for _, p := range q.peers {
-			p.set(func() { p.frozen = true })
+			p.set(func() { p.stuck = "renew" })
 			nodes = append(nodes, hasty{p})
 		}
 		b, err := redlock.New(nodes, cfg)
@@ -192,7 +192,7 @@ func TestDriftIsNotTheHoldersTime(t *testing.T) {
 		_, err = g.Value()
 		wantErr(q, "Value when another has been granted", err, locker.ErrLost)
 		for _, p := range q.peers {
-			p.set(func() { p.frozen = false })
+			p.set(func() { p.stuck = "" })
 		}
 		wantErr(q, "Unlock", g.Unlock(), locker.ErrLost)
 		q.release(next)

@@ -267,7 +267,7 @@ func (t *watches) look(w *watcher) (answered bool) {
 	w.looked = time.Now()
 	t.mu.Unlock()
 	found, err := t.b.look(t.ctx, w.name, w.id)
-	if err != nil && !backend.Refused(err) {
+	if err != nil && !backend.Refused(err) { // safeguard: rueidis-looked-in-vain
 		return false
 	}
 	t.mu.Lock()

@@ -156,14 +156,17 @@ func permitMismatch(e *env) {
 func permitLimitOfLine(e *env) {
 	a, b := e.open(), e.open()
 	key := e.key("k")
-	writer := e.claim(key)
+	writer, next := e.claim(key), e.inLine(key) // whoever is first in the queue has no limit
 	e.acquire(a, writer)
+	e.stand(a, next, 1)
 	waiter := e.permitInLine(key, 2)
-	e.stand(b, waiter, 1)
+	e.stand(b, waiter, 2)
 	e.mismatched(a, e.permitInLine(key, 3))
 	e.mismatched(a, e.mode(key, backend.Permit, 1))
-	e.stand(a, e.permitInLine(key, 2), 2)
+	e.stand(a, e.permitInLine(key, 2), 3)
 	e.release(a, writer)
+	e.turn(a, next)
+	e.release(a, next)
 	e.turn(b, waiter)
 }
 

@@ -465,7 +465,7 @@ const forgottenAhead = time.Second
 // so it begins at what is written here, before the record goes, or later. What is written only
 // rises, as it follows the clock and is written by one at a time.
 func (s *shard) forget(path string, token uint64, lasting bool) error {
-	if last := time.UnixMicro(int64(token)); !last.Before(s.forgotten) { //nolint:gosec // the clock has passed it
+	if last := time.UnixMicro(int64(token)); !last.Before(s.forgotten) { //nolint:gosec // the clock has passed it; safeguard: file-forgotten-again
 		ahead := s.folder.base.Add(s.folder.clock() + forgottenAhead)
 		content, err := encode(format, ahead)
 		if err == nil {

@@ -86,7 +86,7 @@ func (s *store) sweepUp() {
 		// keep it, and only a swap looks for that.
 		rec, err := record.Decode(key, r.value)
 		if err == nil && len(rec.Holds) == 0 && rec.Trim(s.clock.shown) { // safeguard: pg-sweep
-			if !rec.Passed(s.clock.shown.Add(-skew)) {
+			if !rec.Passed(s.clock.shown.Add(-skew)) { // safeguard: pg-sweep-skew
 				continue
 			}
 			keys, versions = append(keys, []byte(key)), append(versions, r.version)

@@ -112,7 +112,7 @@ func (r *Record) mismatch(c backend.Claim) error {
 			return &backend.MismatchError{InUse: h.Limit, Asked: c.Limit}
 		}
 	}
-	for _, p := range r.Queue {
+	for _, p := range r.Queue { // safeguard: record-queued-limit
 		if p.Claim.Mode == backend.Permit && p.Claim.Limit != c.Limit {
 			return &backend.MismatchError{InUse: p.Claim.Limit, Asked: c.Limit}
 		}

@@ -298,9 +298,40 @@ var net = []mutant{
 		Name: "mem: a client that is closed twice counts twice", At: "mem-closed-once", Find: `if (.*)\.CompareAndSwap\(false, true\) &&`,
 		Put: "if ($1.Swap(true) || true) &&", Test: "./backend/membackend ClosedTwice",
 	},
+	{
+		Name: "record: of the queue the first alone has a limit", At: "record-queued-limit", Find: `range (.*) \{`, Put: "range $1[:min(1, len($1))] {",
+		Test: "./backend/membackend TestConformance$/permit",
+	},
+	{Name: "a loss behind Close is not told", At: "lost-behind-close", Find: `, ErrMaxHold\)`, Put: ", ErrClosed)", Test: "./locker LostBehindClose"},
+	{Name: "what a node was owed is forgotten when the release fails again", At: "owed-again", Find: statement, Put: skipped, Test: "./redlock TestReleaseIsOwed"},
+	{Name: "who comes behind Close waits", At: "joins-behind-close", Find: condition, Put: never, Test: "./locker LockThatBeganBeforeClose"},
+	{
+		Name: "a lease that a Check has renewed meanwhile is renewed no more", At: "turn-after-check", Find: statement, Put: skipped,
+		Test: "./locker RenewalWhoseTurnComesAfterACheck",
+	},
+	{
+		Name: "file: of the keys of a shard the first that is forgotten is noted", At: "file-forgotten-again", Find: `UnixMicro\((.*)\);`, Put: "Unix(0, $1);",
+		Test: "./backend/filebackend NoteIsAboveEvery",
+	},
+	{
+		Name: "postgres: a row goes whose token others' clocks have not passed", At: "pg-sweep-skew", Find: `\.Add\(-__\)`, Put: "",
+		Test: "./backend/pgbackend SweepLeavesAToken",
+	},
+	{
+		Name: "etcd: who has a claim no more deletes it where another has it", At: "etcd-ended-own-lease", Find: ` && [^&]* \{`, Put: " {",
+		Test: "./etcdbackend EndedHereAndHeldElsewhere",
+	},
+	{
+		Name: "etcd: a write that is answered answers the one before", At: "etcd-pending-stays", Find: `= __\.__ \|\| `, Put: "= ",
+		Test: "./etcdbackend FirstCopyComesAfter",
+	},
+	{
+		Name: "rueidis: a look that found no server has seen the key", At: "rueidis-looked-in-vain", Find: `if (\w+) != .* \{`,
+		Put: "if backend.AnswerOf($1) == backend.Unknown {", Test: "./rueidisbackend LookThatFoundNoServer",
+	},
 	{Name: "a ticket is given of what an Unlock releases", At: "detach-beside-unlock", Find: condition, Put: never, Test: "./locker DetachBesideAnUnlock"},
 	{
-		Name: "file: each process that finds no clock makes one", At: "file-one-clock", Find: `= __\.__\[0\]\.__\(ctx, false\)`, Put: "= func() {}, ctx.Err()",
+		Name: "file: each process that finds no clock makes one", At: "file-one-clock", Find: `= .*\[0\]\..*\((\w+), false\)`, Put: "= func() {}, $1.Err()",
 		Test: "./backend/filebackend OneClock",
 	},
 	{Name: "file: the turn is given on before the file is unlocked", At: "file-turn-last", Find: twoLines, Put: swapped, Test: "./backend/filebackend TurnIsGivenOn"},

@@ -1,0 +1,59 @@
+package pgbackend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+// A row whose last token the clock has passed by no more than two clients may be apart is not swept: nothing
+// else remembers the token, and whoever makes a new row may be so far behind. Once the clock is further, it is.
+//
+// covers: K1
+func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
+	url := server(t).URL()
+	b, other, p := opened(t, url), opened(t, url), pool(t, url)
+	for _, of := range []struct {
+		passed time.Duration // by which the clock that b has heard of has passed the token
+		rows   int
+	}{
+		{0, 1}, {time.Microsecond, 1}, {skew / 2, 1}, {skew, 1}, {skew + time.Microsecond, 0},
+	} {
+		c := claim(storetest.Key(t))
+		c.NoneInFlight = true // its release leaves no tombstone
+		// However slow the machine is, no clock passes the token, with which the row would go at the release.
+		c.TTL = 10 * time.Minute
+		c.MinToken = backend.MinTokenLimit(time.Now(), c.TTL)
+		last := acquired(t, b, c).Token
+		want(t, "Release", storetest.Release(t.Context(), b, c), nil)
+
+		b.store.mu.Lock()
+		r, known := b.store.last[c.Key]
+		r.when = r.when.Add(-rememberedFor)
+		b.store.last[c.Key] = r
+		was := b.store.clock
+		b.store.clock.shown = time.UnixMicro(int64(last)).Add(of.passed)
+		b.store.mu.Unlock()
+		if !known {
+			t.Fatal("the client knows no row")
+		}
+		b.store.sweepUp()
+		b.store.mu.Lock()
+		b.store.clock = was
+		b.store.mu.Unlock()
+
+		n := 0
+		const query = "SELECT count(*) FROM " + DefaultTable + " WHERE key = $1"
+		if err := p.QueryRow(t.Context(), query, []byte(c.Key)).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n != of.rows {
+			t.Errorf("%d rows when the clock has passed the token by %v, want %d", n, of.passed, of.rows)
+		}
+		if g := acquired(t, other, claim(c.Key)); of.rows == 1 && g.Token <= last {
+			t.Errorf("the clock had passed the token by %v: token %d after %d", of.passed, g.Token, last)
+		}
+	}
+}
