@@ -13,18 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/locker"
 )
 
-// A beginning is called when a Lock begins, which has been counted by then and has asked nobody yet.
-type beginning func()
-
-func (f beginning) Begin(
-	ctx context.Context, op string, _ locker.Hold,
-) (context.Context, func(locker.Hold, error)) {
-	if op == locker.OpLock {
-		f()
-	}
-	return ctx, func(locker.Hold, error) {}
-}
-
 // A Lock has begun, and Close ends the waits before it is one of them. It fails at once all the same,
 // although its process holds the key: nobody comes to end its wait later.
 //
@@ -32,7 +20,7 @@ func (f beginning) Begin(
 func TestLockThatBeganBeforeCloseAndWaitsAfterIt(t *testing.T) {
 	b := hook()
 	begins := func() {}
-	cfg := locker.Config{Observer: beginning(func() { begins() })}
+	cfg := locker.Config{Observer: calls{begin: map[string]func(){locker.OpLock: func() { begins() }}}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		g := mustLock(t, l, "k")
 		ctx, cancel := context.WithCancel(context.Background())

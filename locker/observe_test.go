@@ -31,6 +31,23 @@ func (r *record) Begin(ctx context.Context, op string, h locker.Hold) (context.C
 	}
 }
 
+// calls is an observer that calls, by operation, what is to happen when one begins (it has been counted by
+// then, and has asked nobody yet) and when one has ended.
+type calls struct{ begin, end map[string]func() }
+
+func (c calls) Begin(
+	ctx context.Context, op string, _ locker.Hold,
+) (context.Context, func(locker.Hold, error)) {
+	if f := c.begin[op]; f != nil {
+		f()
+	}
+	return ctx, func(locker.Hold, error) {
+		if f := c.end[op]; f != nil {
+			f()
+		}
+	}
+}
+
 func TestObserverSeesEveryOperationOnce(t *testing.T) {
 	b := hook()
 	r := &record{}

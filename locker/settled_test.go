@@ -12,19 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/waiting"
 )
 
-// An attempted is called when an attempt has ended.
-type attempted func()
-
-func (f attempted) Begin(
-	ctx context.Context, op string, _ locker.Hold,
-) (context.Context, func(locker.Hold, error)) {
-	return ctx, func(locker.Hold, error) {
-		if op == locker.OpAttempt {
-			f()
-		}
-	}
-}
-
 // A grant whose answer took more than half of the lease is in the store, and nobody believes in it. A call
 // that fails after it leaves nothing held, also one that has no place in a queue to give up.
 //
@@ -58,7 +45,7 @@ func TestGrantThatComesTooLateIsPutBack(t *testing.T) {
 				return g, err
 			}
 			leave := func() {}
-			cfg := locker.Config{TTL: 10 * time.Second, Observer: attempted(func() { leave() })}
+			cfg := locker.Config{TTL: 10 * time.Second, Observer: calls{end: map[string]func(){locker.OpAttempt: func() { leave() }}}}
 			if !test.ctx {
 				cfg.StoreTimeout = 5 * time.Second
 			}

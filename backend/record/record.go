@@ -22,7 +22,7 @@ type Record struct {
 	Queue  []Place              `json:"Line,omitempty"` // first come, first
 	Token  uint64               // the last that was granted; a store that forgets records begins new ones at one above all of them
 	Lapsed uint64               `json:",omitempty"` // the last token of an exclusive hold that has run out since the last grant
-	Tombs  map[string]time.Time `json:",omitempty"` // by Claim.ID: released claims whose attempts may be in flight, and until when
+	Tombs  map[string]time.Time `json:",omitempty"` // by Claim.ID: released claims whose attempts may be in flight, and until when; and see lapsed
 	Ran    *Run                 `json:",omitempty"` // see backend.Claim.NotBefore
 	Mark   time.Time            `json:",omitzero"`  // until when versions that know no Ran grant no job
 	Saved  []byte               // the state; nil if none was ever saved, and empty is a state

@@ -137,7 +137,7 @@ func (s byVersion) Change(ctx context.Context, key string, f func([]byte, time.T
 // and fits later.
 type FullError struct {
 	Bytes, Limit int
-	Claims       int // that hold, wait, or were released lately
+	Claims       int // that hold, wait, or ended lately
 }
 
 // Error says how full it is.
