@@ -366,13 +366,22 @@ func (t transport) Scan(ctx context.Context, pattern string, page func(keys []st
 	return nil
 }
 
-// Check tries PING, which keeps the connection for pub/sub.
+// Check tries PING, which keeps the connection for pub/sub, and with Replicas WAIT.
 func (t transport) Check(ctx context.Context) error {
-	cmd := redis.NewCmd(ctx, "ping")
-	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
-		return err
+	commands := [][]any{{"ping"}}
+	if t.cfg.Replicas > 0 {
+		commands = append(commands, []any{"wait", 0, 1}) // for none: it is answered at once
 	}
-	return cmd.Err()
+	for _, words := range commands {
+		cmd := redis.NewCmd(ctx, words...)
+		if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
+			return err
+		}
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Messages returns a pub/sub connection, which is made when it is first used.

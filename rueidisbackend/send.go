@@ -232,7 +232,8 @@ func (t transport) Scan(ctx context.Context, pattern string, page func(keys []st
 	return nil
 }
 
-// Check tries PING, which keeps the connections, and what a read through the cache sends.
+// Check tries PING, which keeps the connections, what a read through the cache sends, and with Replicas
+// WAIT.
 func (t transport) Check(ctx context.Context) error {
 	_, err := send(ctx, t.Backend, func(ctx context.Context) (any, error) {
 		build := t.client.B
@@ -243,6 +244,9 @@ func (t transport) Check(ctx context.Context) error {
 				t.conns.closeAll() // one may be between MULTI and EXEC for ever
 				return nil, err
 			}
+		}
+		if t.cfg.Replicas > 0 {
+			return nil, t.client.Do(ctx, build().Wait().Numreplicas(0).Timeout(1).Build()).Error() // for none: it is answered at once
 		}
 		return nil, nil
 	})

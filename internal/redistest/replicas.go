@@ -52,8 +52,17 @@ func Replicas(t *testing.T, scheme string) {
 // covers: A2, R2
 func NoWait(t *testing.T, scheme string) {
 	srv := testserver.Redis(t)
-	b := Dial(t, SetUser(t, srv, scheme, Permissions(t)...)+"?replicas=1")
+	url := SetUser(t, srv, scheme, Permissions(t)...) + "?replicas=1"
+	if b, err := backend.Open(t.Context(), url); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "'wait'") {
+		t.Errorf("opened with %v, want an error that says why", err)
+		if err == nil {
+			_ = b.Close()
+		}
+	}
+	SetUser(t, srv, scheme, append(Permissions(t), "WAIT")...)
+	b := Dial(t, url)
 	defer func() { _ = b.Close() }()
+	SetUser(t, srv, scheme, Permissions(t)...)
 	c := storetest.Claim(storetest.Key(t))
 	if _, err := b.TryAcquire(t.Context(), c); backend.AnswerOf(err) != backend.Unknown || !strings.Contains(err.Error(), "'wait'") {
 		t.Errorf("acquire = %v, want an unknown answer that says why", err)
