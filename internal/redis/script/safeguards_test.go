@@ -310,6 +310,14 @@ func TestKeyOutlivesAll(t *testing.T) {
 				t.Error(err)
 			}
 		},
+		"a reader's renewal": func(r rig) {
+			c := reader("a")
+			r.granted(c)
+			c.Key, c.TTL = r.key, long
+			if err := DecodeRenew(r.send(r.l.Renew(c))); err != nil {
+				t.Error(err)
+			}
+		},
 	} {
 		r := newRig(t)
 		way(r)
