@@ -347,4 +347,68 @@ var net = []mutant{
 		Name: "rueidis: a hold that is over is remembered", At: "rueidis-held-since", Find: condition, Put: always,
 		Test: "./rueidisbackend HeldAnswersOfAHold",
 	},
+	{
+		Name: "lua: a token is given again where it is the minimum", At: "token-counter", Find: ` >= `, Put: " > ",
+		Test: "./internal/redis/script MinimumTokenThatWasGiven",
+	},
+	{
+		Name: "lua: the first place leaves a lock without an expiry", At: "join-expiry", Find: `if \w+ or `, Put: "if ",
+		Test: "./internal/redis/script KeyOutlivesAll",
+	},
+	{
+		Name: "lua: who is refused is told of the last reader's end", At: "ask-at-the-soonest", Find: ` < `, Put: " > ",
+		Test: "./internal/redis/script WhenToAskAgain",
+	},
+	{
+		Name: "lua: who does not wait in the queue is not told of the first one's end", At: "ask-after-the-head",
+		Find: luaCondition, Put: luaNever, Test: "./internal/redis/script WhenToAskAgain",
+	},
+	{
+		Name: "lua: a heartbeat does not say when to ask", At: "heartbeat-asks", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script HeartbeatSaysWhenToAsk",
+	},
+	{
+		Name: "lua: a lock does not outlast a renewal among others", At: "renewal-outlasts", Find: `.*`, Put: "",
+		Test: "./internal/redis/script KeyOutlivesAll",
+	},
+	{
+		Name: "lua: a lock that was handed over is kept as for who had it", At: "handed-keep", Find: `.*`, Put: "",
+		Test: "./internal/redis/script KeyOutlivesAll",
+	},
+	{
+		Name: "lua: releases leave a look for the dead behind the last", At: "drop-unseen", Find: `.*`, Put: "",
+		Test: "./internal/redis/script ReleaseAllDuringAPurge",
+	},
+	{
+		Name: "lua: who has reserved the most has damaged the lock", At: "most-reserved", Find: `> 1024`, Put: ">= 1024",
+		Test: "./internal/redis/script TestReserve$",
+	},
+	{
+		Name: "lua: a lease is a part of a millisecond short", At: "whole-lease", Find: ` \+ 1 `, Put: " ",
+		Test: "./internal/redis/script NothingEndsBeforeItsTime",
+	},
+	{
+		Name: "lua: a renewal is a part of a millisecond short", At: "whole-renewal", Find: ` \+ 1 `, Put: " ",
+		Test: "./internal/redis/script NothingEndsBeforeItsTime",
+	},
+	{
+		Name: "lua: a hand-over is a part of a millisecond short", At: "whole-hand-over", Find: ` \+ 1 `, Put: " ",
+		Test: "./internal/redis/script NothingEndsBeforeItsTime",
+	},
+	{
+		Name: "lua: a hand-over gives the last token again", At: "handed-above", Find: ` \+ 1`, Put: "",
+		Test: "./internal/redis/script HandOverJustAhead",
+	},
+	{
+		Name: "lua: nobody is told that the queue is empty", At: "left-place-wakes", Find: `.*`, Put: "",
+		Test: "./internal/redis/script PlaceThatIsLeft",
+	},
+	{
+		Name: "dialect: a repeat does not lengthen the lease", At: "dialect-repeat", Find: `.*`, Put: "",
+		Test: "./internal/redis/script NothingEndsBeforeItsTime",
+	},
+	{
+		Name: "dialect: what is beside a repeated lock ends", At: "dialect-repeat-kept", Find: `.*`, Put: "",
+		Test: "./internal/redis/script SideKeyOfTheDialect",
+	},
 }

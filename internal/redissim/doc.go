@@ -34,7 +34,8 @@
 // What is judged: beliefs do not overlap, or add up to the limit of permits; tokens rise, by
 // internal/history and by porcupine (internal/linear), which also looks for an order that explains
 // what was read and written: values in the store, and registers that a token protects. And when all faults are over everybody gets every
-// key in time; and when every call has returned nothing is left in a server.
+// key in time; and when every call has returned nothing is left in a server. No script leaves a lock that does not
+// expire.
 //
 // The same is run with one safeguard of the Lua removed, which must be found within a number of seeds.
 // How often each is found, in seeds that are not stopped at the first:

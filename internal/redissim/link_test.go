@@ -195,6 +195,7 @@ func (l link) Run(ctx context.Context, r redis.Request) (any, int, error) {
 	}
 	reply, err := l.at(ctx, r.Keys[0], verb+" "+r.Keys[0]+" "+strings.Join(r.Args, " "), id, func(s *server) (any, error) {
 		reply, err := s.redis.Eval(l.c.w.v.edited(r.Script.Source()), r.Keys, r.Args)
+		s.expires(verb, r.Keys)
 		switch {
 		case err != nil:
 		case verb == "TRYACQUIREALL":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,6 +245,22 @@ func (s *server) executed(verb, id string, granted bool) {
 		}
 		if at, ok := s.released[id]; ok && granted {
 			s.w.violate("a claim was granted that had been released at %v", at)
+		}
+	}
+}
+
+// expires sees that a script leaves no lock that the server keeps for good, if nobody comes any more. A state that
+// was saved it does, and its own mark, and what is fenced.
+func (s *server) expires(verb string, keys []string) {
+	if verb == "" {
+		return // a script of the user
+	}
+	for _, key := range keys {
+		if strings.HasSuffix(key, ":state") || strings.HasSuffix(key, "mark") {
+			continue
+		}
+		if left, err := s.redis.Do("PTTL", key); err == nil && left == int64(-1) {
+			s.w.violate("%s left %q without an expiry", verb, key)
 		}
 	}
 }

@@ -104,11 +104,10 @@ local function join()
     joined = redis.pcall('HSET', key, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
   end
   if type(joined) ~= 'number' then return joined end
-  if outlasts then
-    left = left or redis.pcall('PTTL', key)
-    local needed = group.latest - now + px
-    if type(left) ~= 'number' then left = -1 end
-    if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
+  if outlasts then -- as of a string, which has no other latest; the HASH that it became has no expiry yet
+    local lives, needed = left or redis.pcall('PTTL', key), group.latest - now + px
+    if type(lives) ~= 'number' then lives = -1 end
+    if left or lives < needed then redis.pcall('PEXPIRE', key, text(math.max(lives, needed))) end -- safeguard: join-expiry
   end
   return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
@@ -148,11 +147,11 @@ local function held(number)
       fetch(fields)
       for n = 1, #fields do
         local hold = read_slot(n)
-        if hold.ends < ends then ends, meta = hold.ends, hold.meta end
+        if hold.ends < ends then ends, meta = hold.ends, hold.meta end -- safeguard: ask-at-the-soonest
       end
     end
     local head = not number and lock.waiting > 0 and get('q:' .. lock.head)
-    if head then ends = math.min(ends, read_place(head).ends) end
+    if head then ends = math.min(ends, read_place(head).ends) end -- safeguard: ask-after-the-head
     ms = math.max(1, ends - now)
   end
   return {HELD, ms, meta, at, lock.counter}

@@ -57,7 +57,7 @@ local function keep(key, margin, first, last)
       if who ~= name then return end
       if tonumber(ends) > now then
         positions[n], ends = position(number, group), math.max(ends, now + 1 + ttl)
-        if number + 0 == group.head then ms = (owner and expires or group.soonest) - now end
+        if number + 0 == group.head then ms = (owner and expires or group.soonest) - now end -- safeguard: heartbeat-asks
         latest = math.max(latest, ends)
         sets[#sets + 1] = places[at + 2]
         sets[#sets + 1] = text(ends) .. ' ' .. lease .. ' ' .. client .. ' ' .. asks

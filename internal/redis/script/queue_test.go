@@ -413,6 +413,13 @@ func TestReserve(t *testing.T) {
 	if s := r.stored(); strings.Contains(s, "+") {
 		t.Errorf("a reservation is left: %s", s)
 	}
+	r = newRig(t)
+	block.Reserve = backend.MaxReserve
+	for range 2 { // and a repeat
+		if g := r.granted(block); g.Reserved != backend.MaxReserve {
+			t.Errorf("%+v, want %d tokens", g, backend.MaxReserve)
+		}
+	}
 }
 
 // A grant that nobody claims costs its linger, and its late owner has lost it. So does a place

@@ -51,7 +51,7 @@ local function hand_over()
     string.match(redis.call('HGET', key, place) or '', '^(%d+) (%d+) ([^ ]*) x ((%d+) ([^ ]+) (%d+) (.*))$')
   read_clock()
   if not ends or tonumber(ends) <= now then return end
-  local token = math.max(counter + 1, us)
+  local token = math.max(counter + 1, us) -- safeguard: handed-above
   local last, waiting = token + count - 1, group.waiting
   -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
   if last < token or last >= token + 1024 or last > us + NEAR then return end
@@ -62,7 +62,7 @@ local function hand_over()
     done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
-    local lasts = now + 1 + lease
+    local lasts = now + 1 + lease -- safeguard: whole-hand-over
     local outlasts = lasts > group.latest
     if outlasts then group.latest = lasts + 1000 end -- see outlast in lib/lock
     group.head, group.waiting = group.head + 1, group.waiting - 1

@@ -74,20 +74,24 @@ func TestNothingEndsBeforeItsTime(t *testing.T) {
 		then func(r rig)
 		end  string // the field that leads to it, if the key is a hash
 	}{
-		"a free key":                      {is: free, then: acquire(a), end: "x"},
-		"one of many":                     {is: free, then: among(a), end: "x"},
-		"after a lease that is over":      {is: func(r rig) { held(r, 5, 0); r.ended("x") }, then: acquire(a), end: "x"},
-		"a repeat":                        {is: acquire(a), then: acquire(a), end: "x"},
-		"a repeat before a queue":         {is: behind, then: acquire(queued("holder")), end: "x"},
-		"a renewal":                       {is: acquire(a), then: renew(a), end: "x"},
-		"a renewal before a queue":        {is: behind, then: renew(plainClaim("holder")), end: "x"},
-		"a reader":                        {is: free, then: acquire(reads), end: "h:a"},
-		"a second reader":                 {is: acquire(reader("r")), then: acquire(reads), end: "h:a"},
-		"a reader's repeat":               {is: acquire(reads), then: acquire(reads), end: "h:a"},
-		"a reader's renewal":              {is: acquire(reads), then: renew(reads), end: "h:a"},
-		"a permit":                        {is: free, then: acquire(counted), end: "h:a"},
-		"a re-entrant hold":               {is: free, then: acquire(enters), end: "h:a"},
-		"handed to the next":              {is: queue(a), then: func(r rig) { r.dropped(plainClaim("h")) }, end: "x"},
+		"a free key":                 {is: free, then: acquire(a), end: "x"},
+		"one of many":                {is: free, then: among(a), end: "x"},
+		"after a lease that is over": {is: func(r rig) { held(r, 5, 0); r.ended("x") }, then: acquire(a), end: "x"},
+		"a repeat":                   {is: acquire(a), then: acquire(a), end: "x"},
+		"a repeat before a queue":    {is: behind, then: acquire(queued("holder")), end: "x"},
+		"a renewal":                  {is: acquire(a), then: renew(a), end: "x"},
+		"a renewal before a queue":   {is: behind, then: renew(plainClaim("holder")), end: "x"},
+		"a reader":                   {is: free, then: acquire(reads), end: "h:a"},
+		"a second reader":            {is: acquire(reader("r")), then: acquire(reads), end: "h:a"},
+		"a reader's repeat":          {is: acquire(reads), then: acquire(reads), end: "h:a"},
+		"a reader's renewal":         {is: acquire(reads), then: renew(reads), end: "h:a"},
+		"a permit":                   {is: free, then: acquire(counted), end: "h:a"},
+		"a re-entrant hold":          {is: free, then: acquire(enters), end: "h:a"},
+		"handed to the next":         {is: queue(a), then: func(r rig) { r.dropped(plainClaim("h")) }, end: "x"},
+		"handed to the next before others": {is: func(r rig) {
+			queue(a)(r)
+			_ = r.refused(queued("b"), 2)
+		}, then: func(r rig) { r.dropped(plainClaim("h")) }, end: "x"},
 		"handed to a reader":              {is: queue(reads), then: func(r rig) { r.dropped(plainClaim("h")) }, end: "h:a"},
 		"the first place":                 {is: acquire(plainClaim("h")), then: acquire(a), end: "w:a"},
 		"a place behind others":           {is: behind, then: acquire(a), end: "w:a"},

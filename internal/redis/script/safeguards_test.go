@@ -235,6 +235,33 @@ func TestMinimumTokenIsBounded(t *testing.T) {
 	}
 }
 
+// A token is above the last one also where that is what the claim asks for at least.
+//
+// covers: K3
+func TestMinimumTokenThatWasGiven(t *testing.T) {
+	dialect, err := Dialect("", 0, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, set := range map[string]func(r *rig, last string){
+		"a string": func(r *rig, last string) { r.set("h2 " + last) },
+		"a hash":   func(r *rig, last string) { r.set("v", "h2", "f", last) },
+		"dialect": func(r *rig, last string) {
+			r.l = dialect
+			r.srv.MustDo("SET", sideKey(dialect.Key(r.key)), "h2 "+last+" 1 x 0 ", "PX", "120000")
+		},
+	} {
+		r := newRig(t)
+		last := uint64(r.ms()*1000 + (5 * time.Second).Microseconds())
+		set(&r, fmt.Sprint(last))
+		c := plainClaim("a")
+		c.MinToken = last
+		if g, err := r.tryAcquire(c); err != nil || g.Token != last+1 {
+			t.Errorf("%s: %+v, %v after token %d, which was the minimum", name, g, err, last)
+		}
+	}
+}
+
 // Whatever is over is taken by whoever asks, in each form that a lock may have.
 //
 // covers: I1, B1
@@ -326,6 +353,24 @@ func TestKeyOutlivesAll(t *testing.T) {
 		}
 	}
 	r := newRig(t)
+	r.granted(reader("h"))
+	c := queued("a")
+	c.TTL = long
+	_ = r.refused(c, 1)
+	r.dropped(reader("h"))
+	if left := r.left(); left < layout(t).Keep(c).Milliseconds() { // as long as leases of an hour are to be remembered
+		t.Errorf("handed over to one with leases of an hour: the key lives for %d ms, want %v at least", left, layout(t).Keep(c))
+	}
+	r = newRig(t)
+	r.granted(plainClaim("h"))
+	had := r.left()
+	c = queued("a")
+	c.TTL, c.WaiterTTL = time.Second, time.Second
+	_ = r.refused(c, 1)
+	if left := r.left(); left < had-10_000 || left > had {
+		t.Errorf("the first place, of a shorter lease: the key lives for %d ms, and had %d", left, had)
+	}
+	r = newRig(t)
 	held(r, 5, 1)
 	r.srv.MustDo("PEXPIRE", r.l.Key(r.key), "61000")
 	_ = r.release("stranger", false)
@@ -891,6 +936,18 @@ func TestSideKeyOfTheDialect(t *testing.T) {
 	}
 	if left := lives(r, side); left < (2*minute+minute/2+3*time.Second).Milliseconds()-5000 {
 		t.Errorf("after a release with a tombstone of two minutes the side key lives for %d ms", left)
+	}
+	r.srv.MustDo("PEXPIRE", side, "1000")
+	if _, err := r.tryAcquire(plainClaim("r")); err != nil {
+		t.Fatal(err)
+	}
+	r.srv.MustDo("PEXPIRE", side, "1000")
+	_, err = r.tryAcquire(plainClaim("r"))
+	if left := lives(r, side); err != nil || left < (minute+minute/2).Milliseconds()-5000 {
+		t.Errorf("%v, and after a repeat the side key lives for %d ms, and the lock for a minute", err, left)
+	}
+	if err := r.tryRelease(plainClaim("r")); err != nil {
+		t.Fatal(err)
 	}
 	const longer = 100 * time.Hour
 	r.srv.MustDo("PEXPIRE", side, fmt.Sprint(longer.Milliseconds()))

@@ -244,11 +244,10 @@ local function join()
     joined = redis.pcall('HSET', key, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
   end
   if type(joined) ~= 'number' then return joined end
-  if outlasts then
-    left = left or redis.pcall('PTTL', key)
-    local needed = group.latest - now + px
-    if type(left) ~= 'number' then left = -1 end
-    if left < needed then redis.pcall('PEXPIRE', key, text(needed)) end
+  if outlasts then -- as of a string, which has no other latest; the HASH that it became has no expiry yet
+    local lives, needed = left or redis.pcall('PTTL', key), group.latest - now + px
+    if type(lives) ~= 'number' then lives = -1 end
+    if left or lives < needed then redis.pcall('PEXPIRE', key, text(math.max(lives, needed))) end -- safeguard: join-expiry
   end
   return {HELD, group.waiting == 1 and expires - now or 0, meta, group.waiting, counter}
 end
@@ -595,7 +594,7 @@ local function drop(n, hold)
   if lock.weight < lock.holders or (lock.holders == 0 and lock.weight > 0) then
     damaged('holders')
   end
-  lock.unseen = math.min(lock.unseen, lock.holders)
+  lock.unseen = math.min(lock.unseen, lock.holders) -- safeguard: drop-unseen
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
@@ -646,7 +645,7 @@ end
 -- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
 local lapsed
 local function admit(claim, lease)
-  local ends, token, count = now + 1 + lease, nil, 1
+  local ends, token, count = now + 1 + lease, nil, 1 -- safeguard: whole-lease
   if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
@@ -662,7 +661,7 @@ local function admit(claim, lease)
   outlast(ends)
   if claim.mode == 'x' then
     turn(claim.id, ends, claim.meta, text(count))
-    lock.keep = claim.keep
+    lock.keep = claim.keep -- safeguard: handed-keep
     return token, count
   end
   if lock.owner then turn(false, 0, false, false) end -- its lease is over, else claim would not fit
@@ -683,7 +682,7 @@ end
 -- tokens returns the first token of the exclusive hold and how many it has: those up to counter.
 local function tokens()
   local count = int(get('b') or '1')
-  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end
+  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end -- safeguard: most-reserved
   return lock.counter - count + 1, count
 end
 
@@ -691,7 +690,7 @@ end
 -- running. One that is over is not revived, even if nobody took the key since: its owner may have
 -- been told so. A lease only grows.
 local function extend(ttl)
-  local ends = now + 1 + ttl
+  local ends = now + 1 + ttl -- safeguard: whole-renewal
   if lock.owner == id and lock.expires > now then
     lock.expires = math.max(lock.expires, ends)
     outlast(lock.expires)
@@ -700,7 +699,7 @@ local function extend(ttl)
   local n, hold = find_hold()
   if not hold or hold.ends <= now then return end
   hold.ends = math.max(hold.ends, ends)
-  outlast(hold.ends)
+  outlast(hold.ends) -- safeguard: renewal-outlasts
   write_slot(n, hold)
   return hold.token, 1
 end
@@ -845,11 +844,11 @@ local function held(number)
       fetch(fields)
       for n = 1, #fields do
         local hold = read_slot(n)
-        if hold.ends < ends then ends, meta = hold.ends, hold.meta end
+        if hold.ends < ends then ends, meta = hold.ends, hold.meta end -- safeguard: ask-at-the-soonest
       end
     end
     local head = not number and lock.waiting > 0 and get('q:' .. lock.head)
-    if head then ends = math.min(ends, read_place(head).ends) end
+    if head then ends = math.min(ends, read_place(head).ends) end -- safeguard: ask-after-the-head
     ms = math.max(1, ends - now)
   end
   return {HELD, ms, meta, at, lock.counter}

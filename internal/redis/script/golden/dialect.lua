@@ -156,8 +156,8 @@ local function acquire(px, tail, minimum, ahead_by)
   local lease = px - keep
   if owner == id then -- a repeat: the same tokens; a replica refuses to write the lease again
     lease = math.max(lease, run('PTTL', key))
-    run('PEXPIRE', key, text(lease))
-    keep_beside(lease, keep)
+    run('PEXPIRE', key, text(lease)) -- safeguard: dialect-repeat
+    keep_beside(lease, keep) -- safeguard: dialect-repeat-kept
     return {OK, counter - count + 1, count}
   elseif owner then -- 0 ms is "unknown": a lock without an end
     return {HELD, math.max(0, run('PTTL', key)), owner == ours and meta or '', 0, counter}

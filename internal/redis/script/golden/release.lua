@@ -191,7 +191,7 @@ local function hand_over()
     string.match(redis.call('HGET', key, place) or '', '^(%d+) (%d+) ([^ ]*) x ((%d+) ([^ ]+) (%d+) (.*))$')
   read_clock()
   if not ends or tonumber(ends) <= now then return end
-  local token = math.max(counter + 1, us)
+  local token = math.max(counter + 1, us) -- safeguard: handed-above
   local last, waiting = token + count - 1, group.waiting
   -- A damaged reserve; or one that is to be cut; or a counter for which the key must live longer.
   if last < token or last >= token + 1024 or last > us + NEAR then return end
@@ -202,7 +202,7 @@ local function hand_over()
     done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
-    local lasts = now + 1 + lease
+    local lasts = now + 1 + lease -- safeguard: whole-hand-over
     local outlasts = lasts > group.latest
     if outlasts then group.latest = lasts + 1000 end -- see outlast in lib/lock
     group.head, group.waiting = group.head + 1, group.waiting - 1
@@ -564,7 +564,7 @@ local function drop(n, hold)
   if lock.weight < lock.holders or (lock.holders == 0 and lock.weight > 0) then
     damaged('holders')
   end
-  lock.unseen = math.min(lock.unseen, lock.holders)
+  lock.unseen = math.min(lock.unseen, lock.holders) -- safeguard: drop-unseen
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
@@ -615,7 +615,7 @@ end
 -- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
 local lapsed
 local function admit(claim, lease)
-  local ends, token, count = now + 1 + lease, nil, 1
+  local ends, token, count = now + 1 + lease, nil, 1 -- safeguard: whole-lease
   if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
@@ -631,7 +631,7 @@ local function admit(claim, lease)
   outlast(ends)
   if claim.mode == 'x' then
     turn(claim.id, ends, claim.meta, text(count))
-    lock.keep = claim.keep
+    lock.keep = claim.keep -- safeguard: handed-keep
     return token, count
   end
   if lock.owner then turn(false, 0, false, false) end -- its lease is over, else claim would not fit
@@ -652,7 +652,7 @@ end
 -- tokens returns the first token of the exclusive hold and how many it has: those up to counter.
 local function tokens()
   local count = int(get('b') or '1')
-  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end
+  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end -- safeguard: most-reserved
   return lock.counter - count + 1, count
 end
 
@@ -660,7 +660,7 @@ end
 -- running. One that is over is not revived, even if nobody took the key since: its owner may have
 -- been told so. A lease only grows.
 local function extend(ttl)
-  local ends = now + 1 + ttl
+  local ends = now + 1 + ttl -- safeguard: whole-renewal
   if lock.owner == id and lock.expires > now then
     lock.expires = math.max(lock.expires, ends)
     outlast(lock.expires)
@@ -669,7 +669,7 @@ local function extend(ttl)
   local n, hold = find_hold()
   if not hold or hold.ends <= now then return end
   hold.ends = math.max(hold.ends, ends)
-  outlast(hold.ends)
+  outlast(hold.ends) -- safeguard: renewal-outlasts
   write_slot(n, hold)
   return hold.token, 1
 end
@@ -796,7 +796,7 @@ local function forget()
   end
   local number, _, _, mode = find_place(id)
   if number then
-    gone = true
+    gone = true -- safeguard: left-place-wakes
     leave(number, id, mode)
   end
   return code, gone

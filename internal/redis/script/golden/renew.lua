@@ -507,7 +507,7 @@ local function drop(n, hold)
   if lock.weight < lock.holders or (lock.holders == 0 and lock.weight > 0) then
     damaged('holders')
   end
-  lock.unseen = math.min(lock.unseen, lock.holders)
+  lock.unseen = math.min(lock.unseen, lock.holders) -- safeguard: drop-unseen
   if lock.holders == 0 then lock.mode, lock.soonest, lock.unseen, lock.seen = '-', 0, 0, 0 end
 end
 
@@ -558,7 +558,7 @@ end
 -- If the owner's lease ran out, as else claim would not fit, lapsed is the last token it had.
 local lapsed
 local function admit(claim, lease)
-  local ends, token, count = now + 1 + lease, nil, 1
+  local ends, token, count = now + 1 + lease, nil, 1 -- safeguard: whole-lease
   if lock.owner and lock.owner ~= claim.id then lapsed = lock.counter end
   if lock.mode == 'r' then
     token = read_slot(1).token
@@ -574,7 +574,7 @@ local function admit(claim, lease)
   outlast(ends)
   if claim.mode == 'x' then
     turn(claim.id, ends, claim.meta, text(count))
-    lock.keep = claim.keep
+    lock.keep = claim.keep -- safeguard: handed-keep
     return token, count
   end
   if lock.owner then turn(false, 0, false, false) end -- its lease is over, else claim would not fit
@@ -595,7 +595,7 @@ end
 -- tokens returns the first token of the exclusive hold and how many it has: those up to counter.
 local function tokens()
   local count = int(get('b') or '1')
-  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end
+  if not count or count < 1 or count > 1024 or count > lock.counter then damaged('tokens') end -- safeguard: most-reserved
   return lock.counter - count + 1, count
 end
 
@@ -603,7 +603,7 @@ end
 -- running. One that is over is not revived, even if nobody took the key since: its owner may have
 -- been told so. A lease only grows.
 local function extend(ttl)
-  local ends = now + 1 + ttl
+  local ends = now + 1 + ttl -- safeguard: whole-renewal
   if lock.owner == id and lock.expires > now then
     lock.expires = math.max(lock.expires, ends)
     outlast(lock.expires)
@@ -612,7 +612,7 @@ local function extend(ttl)
   local n, hold = find_hold()
   if not hold or hold.ends <= now then return end
   hold.ends = math.max(hold.ends, ends)
-  outlast(hold.ends)
+  outlast(hold.ends) -- safeguard: renewal-outlasts
   write_slot(n, hold)
   return hold.token, 1
 end

@@ -13,7 +13,7 @@ local function forget()
   end
   local number, _, _, mode = find_place(id)
   if number then
-    gone = true
+    gone = true -- safeguard: left-place-wakes
     leave(number, id, mode)
   end
   return code, gone
