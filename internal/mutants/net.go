@@ -356,6 +356,10 @@ var net = []mutant{
 		Test: "./internal/redis/script KeyOutlivesAll",
 	},
 	{
+		Name: "lua: a reader's place leaves a lock without an expiry", At: "long-expiry", Find: `if not \w+ or `, Put: "if ",
+		Test: "./internal/redis/script KeyOutlivesAll",
+	},
+	{
 		Name: "lua: who is refused is told of the last reader's end", At: "ask-at-the-soonest", Find: ` < `, Put: " > ",
 		Test: "./internal/redis/script WhenToAskAgain",
 	},

@@ -361,14 +361,15 @@ func TestKeyOutlivesAll(t *testing.T) {
 	if left := r.left(); left < layout(t).Keep(c).Milliseconds() { // as long as leases of an hour are to be remembered
 		t.Errorf("handed over to one with leases of an hour: the key lives for %d ms, want %v at least", left, layout(t).Keep(c))
 	}
-	r = newRig(t)
-	r.granted(plainClaim("h"))
-	had := r.left()
-	c = queued("a")
-	c.TTL, c.WaiterTTL = time.Second, time.Second
-	_ = r.refused(c, 1)
-	if left := r.left(); left < had-10_000 || left > had {
-		t.Errorf("the first place, of a shorter lease: the key lives for %d ms, and had %d", left, had)
+	for name, c := range map[string]backend.Claim{"the first place": queued("a"), "a reader's": reader("a")} {
+		r := newRig(t)
+		r.granted(plainClaim("h"))
+		had := r.left()
+		c.TTL, c.WaiterTTL = time.Second, time.Second
+		_ = r.refused(c, 1)
+		if left := r.left(); left < had-10_000 || left > had {
+			t.Errorf("%s, of a shorter lease: the key lives for %d ms, and had %d", name, left, had)
+		}
 	}
 	r = newRig(t)
 	held(r, 5, 1)

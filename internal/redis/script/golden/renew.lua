@@ -398,7 +398,7 @@ local function commit(keep, frees, reply)
       local left = hash and redis.pcall('PTTL', key) or lock.left
       local needed = math.max(lock.expires, tombs.ends, lock.latest, now) - now + keep
       if type(left) ~= 'number' then left = -1 end
-      if not hash or left < needed then redis.pcall('PEXPIRE', key, text(math.max(left, needed))) end
+      if not hash or left < needed then redis.pcall('PEXPIRE', key, text(math.max(left, needed))) end -- safeguard: long-expiry
     end
   end
   for _, message in ipairs(messages) do redis.pcall('PUBLISH', message[1], message[2]) end
