@@ -360,6 +360,10 @@ var net = []mutant{
 		Test: "./internal/redis/script KeyOutlivesAll",
 	},
 	{
+		Name: "lua: who watches is not heeded when the queue is empty", At: "marked-again", Find: luaCondition, Put: luaNever,
+		Test: "./internal/redis/script WatcherBeside",
+	},
+	{
 		Name: "lua: who is refused is told of the last reader's end", At: "ask-at-the-soonest", Find: ` < `, Put: " > ",
 		Test: "./internal/redis/script WhenToAskAgain",
 	},

@@ -230,3 +230,28 @@ func TestReleaseAllDuringAPurge(t *testing.T) {
 	}
 	r.granted(plainClaim("w"))
 }
+
+// A claim that watches, and is refused while others stand in the queue, hears of the release also if they
+// have left the queue by then, and the lock is kept in its short form again.
+//
+// covers: W1
+func TestWatcherBesideAQueueThatEmpties(t *testing.T) {
+	for range 10 { // the long way of a release tells them anyway, and is taken if the margin is another by a millisecond
+		r := newRig(t)
+		h, w := plainClaim("h"), queued("w")
+		h.Meta.Service = "shop"                             // else the short form ends in a blank anyway, as one does that was watched
+		w.TTL, w.WaiterTTL = 10*time.Second, 10*time.Second // so the key lives for no longer than it would have
+		r.granted(h)
+		_ = r.refused(w, 1)
+		_ = r.refused(plainClaim("watches"), 0)
+		_ = r.drop(w)
+		if kind := r.srv.MustDo("TYPE", r.l.Key(r.key)); kind != "string" {
+			t.Fatalf("the lock is a %s", kind)
+		}
+		message := r.subscribed(r.l.Key(r.key) + ":free")
+		r.dropped(h)
+		if got := message(); got == "" {
+			t.Fatal("nobody is told of the release")
+		}
+	}
+}

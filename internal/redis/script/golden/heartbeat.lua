@@ -427,6 +427,7 @@ local function commit(keep, frees, reply)
       if lock.owner ~= id and not lock.keep then keep = math.max(keep, run('PTTL', key) - left) end
       value = value .. ' ' .. text(keep) .. ' ' .. lock.owner .. ' ' .. (get('b') or '1') .. ' ' ..
         (get('m') or '')
+      -- safeguard: marked-again
       if hash and string.sub(value, -1) ~= ' ' then value = value .. ' ' end -- see hand_over in RELEASE
     end
     write(frees, 'SET', key, value, 'PX', text(left + keep))
