@@ -285,7 +285,7 @@ func (t *watches) look(w *watcher) (answered bool) {
 // that holds wants to know when it does so no more, all others when others hold than before, or
 // nobody (also if somebody held in between).
 func (w *watcher) note(found lookup) (concerned bool) {
-	concerned = w.held && !found.holds || !w.held && (found.who != w.seen || found.free)
+	concerned = w.held && !found.holds || !w.held && (found.who != w.seen || found.free) // safeguard: rueidis-free-again
 	w.held, w.seen, w.known = found.holds, found.who, true
 	return concerned
 }

@@ -77,6 +77,21 @@ func TestRenewalWakesNobody(t *testing.T) {
 	woken(t, wake)
 }
 
+// A key that is found free concerns who waits for it, although it was free when it was last looked at: others may
+// have held it in between, and refused the waiter. In the string dialect nothing else tells the two apart.
+//
+// covers: W1
+func TestFreeAgain(t *testing.T) {
+	w, free := &watcher{}, lookup{free: true}
+	w.note(free)
+	if !w.note(free) {
+		t.Error("a key that is free again does not concern who waits")
+	}
+	if w.note(lookup{who: "another"}); w.note(lookup{who: "another"}) {
+		t.Error("a lock that is still another's concerns who waits")
+	}
+}
+
 // What is released while Watch is on its way is not missed: it is read, or told after. The reply
 // to the first read is held back until the release has been told and read again.
 //

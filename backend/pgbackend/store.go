@@ -83,7 +83,7 @@ func statementsOn(table string) statements {
 		remove: swap(`DELETE FROM ` + table + ` AS t USING may
 				WHERE t.key = $1::bytea AND t.xmin = $2::text::xid AND t.value = coalesce($6::bytea, t.value) AND free AND timely AND $5::bytea IS NULL`), // safeguard: pg-kept-delete
 		sweep: `DELETE FROM ` + table + ` AS t USING unnest($1::bytea[], $2::text[]) AS left_over (key, version)
-				WHERE t.key = left_over.key AND t.xmin = left_over.version::xid`,
+				WHERE t.key = left_over.key AND t.xmin = left_over.version::xid`, // safeguard: pg-sweep-version
 		keys: `SELECT key FROM ` + table + ` WHERE key >= $1::bytea AND substring(key FOR length($2::bytea)) = $2::bytea ORDER BY key LIMIT 100`,
 	}
 }

@@ -29,20 +29,7 @@ func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
 		last := acquired(t, b, c).Token
 		want(t, "Release", storetest.Release(t.Context(), b, c), nil)
 
-		b.store.mu.Lock()
-		r, known := b.store.last[c.Key]
-		r.when = r.when.Add(-rememberedFor)
-		b.store.last[c.Key] = r
-		was := b.store.clock
-		b.store.clock.shown = time.UnixMicro(int64(last)).Add(of.passed)
-		b.store.mu.Unlock()
-		if !known {
-			t.Fatal("the client knows no row")
-		}
-		b.store.sweepUp()
-		b.store.mu.Lock()
-		b.store.clock = was
-		b.store.mu.Unlock()
+		sweptAt(t, b, c.Key, time.UnixMicro(int64(last)).Add(of.passed))
 
 		n := 0
 		const query = "SELECT count(*) FROM " + DefaultTable + " WHERE key = $1"
@@ -56,4 +43,46 @@ func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
 			t.Errorf("the clock had passed the token by %v: token %d after %d", of.passed, g.Token, last)
 		}
 	}
+}
+
+// Who has left nothing in a row, and looks after it by what it wrote itself, deletes nothing that another has
+// written since.
+//
+// covers: A4, K1
+func TestSweepLeavesWhatAnotherWrote(t *testing.T) {
+	url := server(t).URL()
+	b, other := opened(t, url), opened(t, url)
+	c := claim(storetest.Key(t))
+	c.NoneInFlight = true // its release leaves no tombstone
+	c.TTL = 10 * time.Minute
+	c.MinToken = backend.MinTokenLimit(time.Now(), c.TTL) // so the row stays at the release
+	last := acquired(t, b, c).Token
+	want(t, "Release", storetest.Release(t.Context(), b, c), nil)
+	next := claim(c.Key)
+	g := acquired(t, other, next)
+	sweptAt(t, b, c.Key, time.UnixMicro(int64(last)).Add(time.Minute))
+	s, err := other.Inspect(t.Context(), c.Key)
+	if err != nil || len(s.Holders) != 1 || s.Holders[0].Token != g.Token {
+		t.Errorf("after the sweep of another client: %+v, %v; want the hold with token %d", s, err, g.Token)
+	}
+	want(t, "Renew", other.Renew(t.Context(), next), nil)
+}
+
+// sweptAt has b sweep, as if it had written the key's row long ago, and had heard of this time.
+func sweptAt(t *testing.T, b *Backend, key string, shown time.Time) {
+	t.Helper()
+	b.store.mu.Lock()
+	r, known := b.store.last[key]
+	r.when = r.when.Add(-rememberedFor)
+	b.store.last[key] = r
+	was := b.store.clock
+	b.store.clock.shown = shown
+	b.store.mu.Unlock()
+	if !known {
+		t.Fatal("the client knows no row")
+	}
+	b.store.sweepUp()
+	b.store.mu.Lock()
+	b.store.clock = was
+	b.store.mu.Unlock()
 }

@@ -364,6 +364,14 @@ var net = []mutant{
 		Test: "./internal/redis/script WatcherBeside",
 	},
 	{
+		Name: "rueidis: who waits sleeps on if it is free as it was", At: "rueidis-free-again", Find: `\((.*) \|\| [^|)]*\)`, Put: "$1",
+		Test: "./rueidisbackend FreeAgain",
+	},
+	{
+		Name: "postgres: what is swept goes whoever wrote it last", At: "pg-sweep-version", Find: " AND [^`]*", Put: "",
+		Test: "./backend/pgbackend SweepLeavesWhatAnother",
+	},
+	{
 		Name: "lua: who is refused is told of the last reader's end", At: "ask-at-the-soonest", Find: ` < `, Put: " > ",
 		Test: "./internal/redis/script WhenToAskAgain",
 	},

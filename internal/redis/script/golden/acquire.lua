@@ -244,7 +244,7 @@ local function join()
     joined = redis.pcall('HSET', key, 'g', write_group(group), 'q:' .. number, place, 'w:' .. id, number)
   end
   if type(joined) ~= 'number' then return joined end
-  if outlasts then -- as of a string, which has no other latest; the HASH that it became has no expiry yet
+  if outlasts then -- always if it was a string: the HASH in its place has no expiry yet
     local lives, needed = left or redis.pcall('PTTL', key), group.latest - now + px
     if type(lives) ~= 'number' then lives = -1 end
     if left or lives < needed then redis.pcall('PEXPIRE', key, text(math.max(lives, needed))) end -- safeguard: join-expiry
