@@ -249,8 +249,8 @@ func (s *server) executed(verb, id string, granted bool) {
 	}
 }
 
-// expires sees that a script leaves no lock that the server keeps for good, if nobody comes any more. A state that
-// was saved it does, and its own mark, and what is fenced.
+// expires sees that a script leaves no lock that the server would keep for good if nobody came any more. A saved
+// state may stay, the server's mark, and what a user's fenced script writes.
 func (s *server) expires(verb string, keys []string) {
 	if verb == "" {
 		return // a script of the user

@@ -46,8 +46,9 @@ func Replicas(t *testing.T, scheme string) {
 	storetest.Want(t, "release", storetest.Release(t.Context(), b, c), nil)
 }
 
-// NoWait has a user who may not ask which replicas have a lock wait for one. The server has granted it, so what it
-// says of WAIT is no answer, and a release settles it.
+// NoWait has a user who may not ask which replicas have a lock wait for one. It is refused when the client opens. If
+// it loses the right later, the server has granted the lock, so what that says of WAIT is no answer, and a release
+// settles it.
 //
 // covers: A2, R2
 func NoWait(t *testing.T, scheme string) {
