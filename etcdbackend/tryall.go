@@ -48,7 +48,7 @@ func (b *Backend) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gr
 // stops reports whether an error is that of the whole call, of which so many claims are done. A no says nothing of
 // those, and is told to whoever asks for the others.
 func stops(done int, err error) bool {
-	return err != nil && (done == 0 || backend.AnswerOf(err) == backend.Unknown)
+	return err != nil && (done == 0 || backend.AnswerOf(err) == backend.Unknown) // safeguard: etcd-later-of-many
 }
 
 // checkAll is check for the keys of claims.

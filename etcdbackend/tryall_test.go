@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -87,5 +88,33 @@ func TestManyThatAreMadeAgain(t *testing.T) {
 	reply, err := c.Get(t.Context(), b.scheme.paths(all[0].Key).queue, clientv3.WithPrefix())
 	if err != nil || reply.Count > 0 {
 		t.Errorf("%d keys of a lock are left, %v", reply.Count, err)
+	}
+}
+
+// Of more claims than one request takes, an answer that does not come to a later request is none to the call: what
+// that request asked for may have been granted, or released.
+//
+// covers: A2, C4
+func TestLaterOfManyIsNotAnswered(t *testing.T) {
+	srv := testserver.Etcd(t)
+	var left atomic.Int64 // transactions up to the one whose answer is lost
+	b, _ := tap{lose: func(req any) bool {
+		_, txn := req.(*etcdserverpb.TxnRequest)
+		return txn && left.Add(-1) == 0
+	}}.through(t, srv.Addr(), Config{RequestTimeout: 2 * time.Second})
+	acquired(t, b, claim(key(t))) // the lease is there
+	all := claims(t, b.scheme.maxTogether()+1)
+	if grants, err := b.TryAcquireAll(t.Context(), all); err != nil || len(grants) != len(all) {
+		t.Fatalf("TryAcquireAll = %d grants, %v", len(grants), err)
+	}
+	left.Store(2)
+	released, err := b.TryReleaseAll(t.Context(), all)
+	if left.Load() > 0 || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("TryReleaseAll = %v, %v, want that nobody knows", released, err)
+	}
+	left.Store(2)
+	grants, err := b.TryAcquireAll(t.Context(), claims(t, len(all)))
+	if left.Load() > 0 || backend.AnswerOf(err) != backend.Unknown {
+		t.Errorf("TryAcquireAll = %d grants, %v, want that nobody knows", len(grants), err)
 	}
 }

@@ -372,6 +372,10 @@ var net = []mutant{
 		Test: "./backend/pgbackend SweepLeavesWhatAnother",
 	},
 	{
+		Name: "etcd: of many claims a later request that is not answered is a no", At: "etcd-later-of-many", Find: `\((.*) \|\| .*\)`, Put: "$1",
+		Test: "./etcdbackend LaterOfMany",
+	},
+	{
 		Name: "lua: who is refused is told of the last reader's end", At: "ask-at-the-soonest", Find: ` < `, Put: " > ",
 		Test: "./internal/redis/script WhenToAskAgain",
 	},

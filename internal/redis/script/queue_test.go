@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,13 +102,7 @@ func (r rig) lapse(d time.Duration) {
 
 func (r rig) ms() int64 {
 	r.t.Helper()
-	reply, err := r.srv.Do("TIME")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	s, _ := strconv.ParseInt(fmt.Sprint(reply.([]any)[0]), 10, 64)
-	us, _ := strconv.ParseInt(fmt.Sprint(reply.([]any)[1]), 10, 64)
-	return s*1000 + us/1000
+	return r.us() / 1000
 }
 
 func plainClaim(owner string) backend.Claim { return backend.Claim{Owner: owner} }
