@@ -320,7 +320,7 @@ func Together(claims []Claim, groups [][]int, answers []error, verb func(some []
 		for n, i := range group {
 			some[n] = claims[i]
 		}
-		told, err := verb(some)
+		told, err := verb(some) // safeguard: each-key-asked
 		for n, i := range group {
 			if answers[i] = err; err == nil {
 				answers[i] = told[n]

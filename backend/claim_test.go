@@ -3,6 +3,7 @@ package backend_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -176,6 +177,26 @@ func TestClaimID(t *testing.T) {
 	}
 	if c.Reentrant, c.Hold = true, "h"; c.ID() != "h" {
 		t.Errorf("ID = %q, want the hold", c.ID())
+	}
+}
+
+// Each claim is told what was said of its key, also behind a key of which nothing was said.
+//
+// covers: A2, C4
+func TestTogetherAsksForEachKey(t *testing.T) {
+	errSilence := errors.New("no answer")
+	claims := []backend.Claim{{Key: "a"}, {Key: "silent"}, {Key: "a"}, {Key: "b"}}
+	answers := []error{nil, nil, nil, nil}
+	told := map[string][]error{"a": {nil, backend.ErrLost}, "b": {backend.ErrHeld}}
+	backend.Together(claims, backend.ByKey(claims), answers, func(some []backend.Claim) ([]error, error) {
+		said, ok := told[some[0].Key]
+		if !ok {
+			return nil, errSilence
+		}
+		return said, nil
+	})
+	if want := []error{nil, errSilence, backend.ErrLost, backend.ErrHeld}; !slices.Equal(answers, want) {
+		t.Errorf("answers %v, want %v", answers, want)
 	}
 }
 

@@ -158,7 +158,7 @@ func (a *attempt) number(ctx context.Context, w *write, seen counter) error {
 		return nil
 	}
 	w.least = max(seen.next(), min(a.c.MinToken, backend.MinTokenLimit(time.Now(), a.c.TTL)))
-	return a.count(ctx, w, seen, w.least+uint64(max(a.c.Reserve, 1))-1)
+	return a.count(ctx, w, seen, w.least+uint64(max(a.c.Reserve, 1))-1) // safeguard: etcd-reserved-counted
 }
 
 // count has a write set the counter, if nobody has since it was seen.

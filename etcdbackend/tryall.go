@@ -38,7 +38,7 @@ func (b *Backend) TryAcquireAll(ctx context.Context, claims []backend.Claim) (gr
 		if stops(len(grants), err) {
 			return nil, err
 		}
-		if grants = append(grants, got...); len(got) < len(some) {
+		if grants = append(grants, got...); len(got) < len(some) { // safeguard: etcd-many-in-a-row
 			break
 		}
 	}

@@ -118,3 +118,28 @@ func TestLaterOfManyIsNotAnswered(t *testing.T) {
 		t.Errorf("TryAcquireAll = %d grants, %v, want that nobody knows", len(grants), err)
 	}
 }
+
+// Of more claims than one request takes nothing is asked for behind the first that is not granted, wherever it is.
+//
+// covers: B1, G9
+func TestManyUpToOneThatIsHeld(t *testing.T) {
+	b := on(t, client(t, testserver.Etcd(t).Addr()), Config{})
+	most := b.scheme.maxTogether()
+	for _, at := range []int{0, most / 2, most - 1, most, most + 1} {
+		all := claims(t, most+2)
+		other := claim(all[at].Key)
+		acquired(t, b, other)
+		grants, err := b.TryAcquireAll(t.Context(), all)
+		if err != nil || len(grants) != at {
+			t.Errorf("TryAcquireAll of %d keys, the %dth of which is held = %d grants, %v", len(all), at+1, len(grants), err)
+		}
+		want(t, "Release of the one that was held", storetest.Release(t.Context(), b, other), nil)
+		released, err := b.TryReleaseAll(t.Context(), all)
+		for i, held := range released {
+			if held != (i < at) {
+				t.Errorf("claim %d held: %v, when the %dth key was held", i+1, held, at+1)
+			}
+		}
+		want(t, "TryReleaseAll", err, nil)
+	}
+}

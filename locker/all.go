@@ -68,7 +68,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 			}
 			e.next.of.Store(&g.handle) // safeguard: all-under-each
 		}
-		ctx = g.Context()
+		ctx = g.Context() // safeguard: all-next-under
 	}
 	return all, nil
 }

@@ -111,6 +111,26 @@ func TestAllEndsWithTheFirstLoss(t *testing.T) {
 	})
 }
 
+// One of the locks is lost while the next one is waited for: All fails then, and does not wait for what it has no
+// use for.
+//
+// covers: B1
+func TestAllFailsWhenOneIsLostMeanwhile(t *testing.T) {
+	b := hook()
+	b.renew = func(context.Context, backend.Claim) error { return backend.ErrLost }
+	bubble(t, b, locker.Config{TTL: 3 * time.Second}, func(t *testing.T, l *locker.Client[struct{}]) {
+		defer holder(t, b)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err := locker.All(ctx, l, []string{"j", "k"})
+		wantErr(t, err, locker.ErrNotAcquired, locker.ErrLost)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("All failed after %v, of locks with a TTL of 3s", took)
+		}
+	})
+}
+
 // covers: G3
 func TestLockingAgainUnderTheGuardWouldDeadlock(t *testing.T) {
 	b := hook()

@@ -192,7 +192,7 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 		if !answered { // the backend panicked: the claim is withdrawn, and those who came meanwhile are seen to
 			w.unsure = true
 			w.stop()
-			c.pending.add(ctx, &w.claim, w.info)
+			c.pending.add(ctx, &w.claim, w.info) // safeguard: panicked-withdrawn
 			co.firstEnds(ctx, w)
 		}
 	}()
@@ -229,7 +229,7 @@ func (c *core) lockFirst(ctx context.Context, f *first, info Hold, o *call) (*le
 	}
 	co.mu.Unlock()
 	if !inherited {
-		w.stop()
+		w.stop() // safeguard: first-unsubscribes
 		w.withdraw(ctx)
 		co.firstEnds(ctx, w)
 	}
@@ -406,7 +406,7 @@ func (co *cohort) acquired(ctx context.Context, w *wait, l *lease, err error) {
 		co.mu.Unlock()
 		return
 	}
-	if err != nil && ctx.Err() == nil { // refused: by the store, for good, and so for all who wait
+	if err != nil && ctx.Err() == nil { // refused: by the store, for good, and so for all who wait; safeguard: refused-not-cancelled
 		co.endWaits(err)
 	}
 	co.mu.Unlock()

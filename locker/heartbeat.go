@@ -110,7 +110,7 @@ func (b *heartbeats) interval(key string) time.Duration {
 
 // set has the timer fire when the first place is due. The caller has mu.
 func (b *heartbeats) set() {
-	if len(b.due) == 0 || !b.at.IsZero() && !b.due[0].at.Before(b.at) {
+	if len(b.due) == 0 || !b.at.IsZero() && !b.due[0].at.Before(b.at) { // safeguard: nearer-heartbeat
 		return
 	}
 	b.at = b.due[0].at

@@ -110,6 +110,35 @@ func TestHeartbeatAtTheEndOfTheLease(t *testing.T) {
 	})
 }
 
+// The end of one lease is noticed in time also by a client whose next heartbeat, for another key, is later.
+//
+// covers: W9
+func TestHeartbeatAtTheFirstEndOfTwo(t *testing.T) {
+	b := &told{beating: beating{hooked: hook()}}
+	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: 10 * time.Second}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		leases := []time.Duration{time.Minute, 2 * time.Second}
+		for i, lease := range leases {
+			c := backend.Claim{Key: numbered(i), Owner: "gone", TTL: lease}
+			if _, err := b.Backend.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		ended := waitFor(t, l, 1, numbered)
+		g := mustLock(t, l, numbered(1))
+		if d := time.Since(began) - leases[1]; d < 0 || d > 5*time.Millisecond {
+			t.Errorf("granted %v after the end of the lease", d)
+		}
+		_ = g.Unlock()
+		for _, err := range ended() {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // What a hand-over proves is counted from the heartbeat that was answered last: from before it was
 // sent, and only for a grant whose token the heartbeat did not know yet.
 // covers: A6, W9

@@ -296,7 +296,7 @@ func (w *wait) subscribe(ctx context.Context) bool {
 	if w.noWakes || !w.core.caps.Watch {
 		return false
 	}
-	watch, cancel := context.WithCancel(context.WithoutCancel(ctx)) // lasts until stop, also when the acquirer goes on
+	watch, cancel := context.WithCancel(context.WithoutCancel(ctx)) // lasts until stop, also when the acquirer goes on; safeguard: subscription-outlives
 	slow := time.AfterFunc(w.core.cfg.Wait.Fallback, cancel)
 	left, closing := context.AfterFunc(ctx, cancel), context.AfterFunc(w.core.closing, cancel)
 	wakes, err := w.core.b.Watch(watch, w.claim)

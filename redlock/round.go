@@ -196,7 +196,7 @@ func (r *round) decide() {
 		} else {
 			r.c.withdrawAll()
 		}
-	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum:
+	case r.yes+r.pending() < r.quorum && len(r.errs)-r.lost()-r.pending() >= r.quorum: // safeguard: quorum-lost-to-come
 		r.end(r.undecided()) // and no answer to come makes it another
 	}
 }

@@ -96,6 +96,37 @@ func TestHoldOutlivesARefusedRenewal(t *testing.T) {
 	}
 }
 
+// A hold that is gone on a majority is lost, whichever of the nodes answers last: one that is away, and one that
+// says so at once, leave it open, and what the last one says decides.
+//
+// covers: C4
+func TestLastAnswerSaysThatItIsLost(t *testing.T) {
+	for name, verb := range map[string]func(q *quorum, c backend.Claim) error{
+		"renewal": func(q *quorum, c backend.Claim) error { return q.Renew(q.Context(), c) },
+		"release": func(q *quorum, c backend.Claim) error {
+			_, err := q.Release(q.Context(), c)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+				c := claim("k")
+				q.acquire(c)
+				synctest.Wait()
+				away, gone, last := q.peers[0], q.peers[1], q.peers[2]
+				for _, p := range []*peer{gone, last} {
+					if _, err := p.Backend.Release(q.Context(), c); err != nil { // behind the quorum's back
+						q.Fatal(err)
+					}
+				}
+				away.set(func() { away.refuse = true })
+				last.set(func() { last.slow = 10 * time.Millisecond })
+				wantErr(q, "what is asked about a hold that two nodes of three do not have", verb(q, c), backend.ErrLost)
+			})
+		})
+	}
+}
+
 // A node that serves nothing for a moment, is in quarantine, or lets its user do nothing any more, does not say
 // that it has nothing of the claim: what it granted to an attempt that came to nothing is given back with the
 // rest.

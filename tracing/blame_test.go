@@ -132,6 +132,45 @@ func seconds(attrs []attribute.KeyValue, key attribute.Key) time.Duration {
 	return 0
 }
 
+// Traced or not, a wait ends with its caller's time, and the context of a hold with its caller's.
+//
+// covers: E2
+func TestTracedContextsEnd(t *testing.T) {
+	for name, cfg := range map[string]tracing.Config{"all spans": {}, "long ones": {SpansOver: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, mem, setup{cfg: cfg}, func(t *testing.T, one, two *process) {
+				ctx, cancel := context.WithCancel(t.Context())
+				g, err := one.Lock(ctx, "k")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(time.Hour, func() { _ = g.Unlock() }) // else one whose wait does not end would wait for ever
+				for _, opts := range [][]locker.Option{{}, {locker.WaitLimit(time.Second)}} {
+					limited, end := context.WithTimeout(t.Context(), time.Second)
+					if len(opts) > 0 {
+						limited = t.Context()
+					}
+					began := time.Now()
+					late, err := two.Lock(limited, "k", opts...)
+					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
+						t.Errorf("a wait of a second = %v after %v", err, took)
+					}
+					_ = late.Unlock()
+					end()
+				}
+				if err := g.Context().Err(); err != nil {
+					t.Errorf("the context of the hold = %v, while its caller's goes on", err)
+				}
+				cancel()
+				if err := g.Context().Err(); !errors.Is(err, context.Canceled) {
+					t.Errorf("the context of the hold = %v when its caller's has ended", err)
+				}
+				_ = g.Unlock()
+			})
+		})
+	}
+}
+
 // With SpansOver there are spans of long waits and long holds alone, made when they end, with what
 // they would have had; metrics are of all. Links lead to the requests of the holders.
 func TestSpansOver(t *testing.T) {

@@ -85,7 +85,7 @@ func (p *op) begin(ctx context.Context) context.Context {
 	if p.o.cfg.ShowKeys {
 		p.span.SetAttributes(AttrKey.String(p.key))
 	}
-	return context.WithValue(ctx, opKey{}, p)
+	return context.WithValue(ctx, opKey{}, p) // safeguard: traced-context
 }
 
 // made returns the span. It makes a deferred one, under that of the lock if this is its wait.

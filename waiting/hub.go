@@ -120,7 +120,7 @@ func signal[M any](last *watcher[M], m M) {
 	for w := last; w != nil; w = w.older {
 		select {
 		case w.wake <- m:
-		default: // a signal already waits there; the watcher has yet to look, and will see the present state
+		default: // a signal already waits there; the watcher has yet to look, and will see the present state; safeguard: full-slot
 		}
 	}
 }

@@ -44,6 +44,36 @@ func TestHubNeverBlocks(t *testing.T) {
 	}
 }
 
+// One that has not read its signal keeps those beside it from none.
+//
+// covers: W16
+func TestHubWakesBesideAFullSlot(t *testing.T) {
+	var h waiting.Hub[int]
+	var wakes []<-chan int
+	for range 3 {
+		wakes = append(wakes, h.Watch(t.Context(), "a"))
+	}
+	for full := range wakes {
+		h.Wake("a", 1)
+		for i, wake := range wakes {
+			if i != full {
+				<-wake
+			}
+		}
+		h.Wake("a", 2)
+		for i, wake := range wakes {
+			if i != full && len(wake) == 0 {
+				t.Errorf("watcher %d was not signalled, as the slot of watcher %d was full", i, full)
+			}
+		}
+		for _, wake := range wakes {
+			for len(wake) > 0 {
+				<-wake
+			}
+		}
+	}
+}
+
 // covers: W13, G1
 func TestHubForgetsWhoLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

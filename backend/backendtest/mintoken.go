@@ -39,8 +39,8 @@ var minTokenRules = []rule{
 	},
 	{
 		name: "min-token/reserved", run: minTokenReserved, needs: minToken,
-		why: "The tokens that a hold has reserved begin at its own. If its own is raised, they rise with it, or the next" +
-			" holder gets one of them.",
+		why: "The tokens that a hold has reserved begin at its own. If its own is raised, or granted for a minimum, they rise" +
+			" with it, or the next holder gets one of them.",
 	},
 	{
 		name: "min-token/handed-over", run: minTokenHandedOver,
@@ -177,6 +177,12 @@ func minTokenReserved(e *env) {
 	e.raise(a, c, token)
 	e.release(a, c)
 	e.above(token+uint64(max(g.Reserved, 1))-1, e.acquire(a, e.claim(c.Key)))
+
+	c = e.claim(e.key("granted"))
+	c.Reserve, c.MinToken = 5, e.ahead()
+	g = e.acquire(a, c)
+	e.release(a, c)
+	e.above(g.Token+uint64(max(g.Reserved, 1))-1, e.acquire(a, e.claim(c.Key)))
 }
 
 // covers: K3, W6

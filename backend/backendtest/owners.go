@@ -21,6 +21,11 @@ var ownerRules = []rule{
 		name: "reentrant/handed-over", run: reentrantHandedOver, needs: queueReentrant,
 		why: "The queue serves owners as it serves others: the key is handed to the head when the last hold is released.",
 	},
+	{
+		name: "reentrant/leaves-its-place", run: reentrantLeavesItsPlace, needs: queueReentrant,
+		why: "A claim that waits behind others enters past them once its owner holds. If its place stayed, the key would be" +
+			" handed to it later, for whom nobody waits any more.",
+	},
 }
 
 // covers: A10, B15
@@ -96,4 +101,27 @@ func reentrantHandedOver(e *env) {
 	e.stand(b, line[2], 1)
 	e.release(b, line[0])
 	e.turn(b, line[2])
+}
+
+// covers: W5, W6
+func reentrantLeavesItsPlace(e *env) {
+	a, b := e.open(), e.open()
+	key := e.key("k")
+	holder, between := e.claim(key), e.inLine(key)
+	first, second := e.enters(key, e.prefix+"owner"), e.enters(key, e.prefix+"owner")
+	first.Queue, first.WaiterTTL = true, e.long
+	second.Queue, second.WaiterTTL = true, e.long
+	e.acquire(a, holder)
+	for i, c := range []backend.Claim{first, between, second} {
+		e.stand(b, c, i+1)
+	}
+	e.release(a, holder)
+	e.turn(b, first)
+	e.acquire(a, second)
+	e.stand(b, between, 1)
+	e.release(a, second)
+	e.release(b, first)
+	e.turn(b, between)
+	e.release(b, between)
+	e.free(a, key)
 }

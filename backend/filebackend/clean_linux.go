@@ -45,7 +45,7 @@ func (f *folder) sweep(ctx context.Context) {
 		if err != nil || rec == nil || !f.take(rec, at, nil) {
 			continue
 		}
-		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {}) // looks again, and forgets
+		_ = f.change(ctx, rec.Key, false, false, nil, func(*record.Record, time.Time) {}) // looks again, and forgets; safeguard: file-sweep-again
 	}
 	for process, err := range entries(filepath.Join(f.dir, processesDir)) {
 		if err != nil || ctx.Err() != nil {

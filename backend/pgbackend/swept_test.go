@@ -1,8 +1,11 @@
 package pgbackend
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/internal/storetest"
@@ -31,11 +34,7 @@ func TestSweepLeavesATokenWithinTheSkew(t *testing.T) {
 
 		sweptAt(t, b, c.Key, time.UnixMicro(int64(last)).Add(of.passed))
 
-		n := 0
-		const query = "SELECT count(*) FROM " + DefaultTable + " WHERE key = $1"
-		if err := p.QueryRow(t.Context(), query, []byte(c.Key)).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		n := rowsOf(t, p, c.Key)
 		if n != of.rows {
 			t.Errorf("%d rows when the clock has passed the token by %v, want %d", n, of.passed, of.rows)
 		}
@@ -66,6 +65,36 @@ func TestSweepLeavesWhatAnotherWrote(t *testing.T) {
 		t.Errorf("after the sweep of another client: %+v, %v; want the hold with token %d", s, err, g.Token)
 	}
 	want(t, "Renew", other.Renew(t.Context(), next), nil)
+}
+
+// Whether a mark is over is told by the server's clock: one's own may be anywhere.
+//
+// covers: D4
+func TestSweepGoesByTheServersClock(t *testing.T) {
+	url := server(t).URL()
+	b, p := opened(t, url), pool(t, url)
+	for ahead, rows := range map[time.Duration]int{0: 1, 10 * time.Minute: 0} {
+		c := claim(fmt.Sprint(storetest.Key(t), ahead))
+		c.NotBefore = time.Second // and the mark is kept for a minute
+		c.NoneInFlight = true
+		last := acquired(t, b, c).Token
+		want(t, "Release", storetest.Release(t.Context(), b, c), nil)
+		sweptAt(t, b, c.Key, time.UnixMicro(int64(last)).Add(2*skew+ahead))
+		n := rowsOf(t, p, c.Key)
+		if n != rows {
+			t.Errorf("%d rows, want %d, when the server's clock is %v ahead", n, rows, ahead)
+		}
+	}
+}
+
+// rowsOf is how many rows the table has of a key.
+func rowsOf(t *testing.T, p *pgxpool.Pool, key string) (n int) {
+	t.Helper()
+	const query = "SELECT count(*) FROM " + DefaultTable + " WHERE key = $1"
+	if err := p.QueryRow(t.Context(), query, []byte(key)).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // sweptAt has b sweep, as if it had written the key's row long ago, and had heard of this time.

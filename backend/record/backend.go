@@ -94,7 +94,8 @@ func (b *Backend) encode(key string, r *Record, before int, refuse bool, now tim
 	if refuse {
 		limit -= limit / 8
 	}
-	over := func() bool { return len(value) > before && len(value)-len(r.Saved) > limit }
+	// Safety: who repeats its claim, as it does not know the answer, makes the record no longer, and is told.
+	over := func() bool { return len(value) > before && len(value)-len(r.Saved) > limit } // safeguard: record-room
 	if over() {
 		for i := range r.Holds {
 			if h := r.Holds[i].Handed; h != nil {

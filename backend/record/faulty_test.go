@@ -211,8 +211,8 @@ func (s ahead) Change(ctx context.Context, key string, f func([]byte, time.Time)
 	return s.Store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) { return f(value, now.Add(s.by)) })
 }
 
-// A record that is full refuses claims, certainly and not for good, and nobody who is in it: all can be
-// released, with tombstones.
+// A record that is full refuses claims, certainly and not for good, and nobody who is in it: all can ask again,
+// and be released, with tombstones.
 //
 // covers: W5
 func TestFull(t *testing.T) {
@@ -240,6 +240,16 @@ func TestFull(t *testing.T) {
 	t.Logf("%d claims fill 4 KiB", len(in))
 	if len(in) < 20 {
 		t.Errorf("%d claims fill 4 KiB", len(in))
+	}
+	for range 3 { // into the room that is kept for those who are in it
+		if _, err := b.Release(t.Context(), backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute}); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("Release of a claim whose attempt is in flight = %v, want %v", err, backend.ErrLost)
+		}
+	}
+	for i, c := range in { // one whose answer was lost asks again
+		if _, err := b.TryAcquire(t.Context(), c); (i > 0 || err != nil) && !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("a repeat of claim %d = %v", i, err)
+		}
 	}
 	for _, c := range in {
 		if err := b.Renew(t.Context(), c); err != nil && !errors.Is(err, backend.ErrLost) {

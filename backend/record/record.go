@@ -93,7 +93,7 @@ func (r *Record) Acquire(c backend.Claim, now time.Time) (backend.Grant, error) 
 		return r.grant(c, now, c.TTL), nil
 	}
 	if r.entered(c) != nil {
-		r.leave(c.ID())
+		r.leave(c.ID()) // safeguard: record-entered-leaves
 		return r.grant(c, now, c.TTL), nil
 	}
 	if c.Queue {

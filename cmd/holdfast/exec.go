@@ -286,7 +286,7 @@ func (r *runner) traced(ctx context.Context, key, path string) error {
 		cfg.MaxHold = cmp.Or(r.maxHold, cfg.MaxHold)
 		// Those who wait are to know what runs, not by what.
 		cfg.Service = cmp.Or(cfg.Service, os.Getenv("OTEL_SERVICE_NAME"), filepath.Base(path))
-		if r.oncePer == 0 {
+		if r.oncePer == 0 { // safeguard: run-counts-later
 			cfg.ReleaseTimeout = cmp.Or(cfg.ReleaseTimeout, releaseLimit)
 		}
 		cfg.Observer = locker.Observers(r.trace.observer(), &r.renewals)

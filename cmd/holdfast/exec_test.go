@@ -451,6 +451,30 @@ func TestRunOncePer(t *testing.T) {
 	}
 }
 
+// A store that is away for seconds when the command ends is told of the run all the same: for a release alone it
+// would not be waited for.
+//
+// covers: C4
+func TestRunOncePerCountsAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	srv, over := testserver.Redis(t), filepath.Join(t.TempDir(), "over")
+	j := begin(t, srv.URL(), "run", "k", "--once-per=1h", "--", "sh", "-c", "echo in; while [ ! -e "+over+" ]; do sleep 0.01; done; echo out")
+	j.line()
+	srv.Stop()
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.line()
+	time.Sleep(2 * time.Second)
+	srv.Cont()
+	if status, _, errs := j.end(); status != 0 || errs != "" {
+		t.Errorf("%d, %s", status, errs)
+	}
+	if o := holdfast(t, "run", "k", "--backend", srv.URL(), "--once-per=1h", "--", "echo", "in").want(t, 0); o.out != "" {
+		t.Error("it ran twice within the hour")
+	}
+}
+
 // With --on-success a run counts only if its command succeeds; and without, too, one that never began counts for nothing.
 func TestRunOnSuccess(t *testing.T) {
 	srv, key := testserver.SharedRedis(t), fresh(t)

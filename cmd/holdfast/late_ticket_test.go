@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -84,6 +85,39 @@ func TestTicketIsReleasedBeforeItsFirstAttemptLands(t *testing.T) {
 			t.Errorf("the attempt that lands after the release holds with %+v, %v; want %v", g, err, backend.ErrLost)
 		}
 		if state, err := s.Inspect(t.Context(), "k"); err != nil || len(state.Holders) > 0 {
+			t.Errorf("nobody has a ticket, and the key is held by %+v, %v", state.Holders, err)
+		}
+	})
+}
+
+// A closing pipe is an output whose reader is ended, by the signal that ends the command.
+type closingPipe struct{ signal context.CancelFunc }
+
+func (p closingPipe) Write([]byte) (int, error) {
+	p.signal()
+	return 0, syscall.EPIPE
+}
+
+// Ctrl-C ends acquire together with the shell that was to read the ticket: the hold that nobody knows of is
+// released all the same.
+//
+// covers: C5
+func TestTicketThatIsNotPrintedAtCtrlC(t *testing.T) {
+	defer signal.Reset(syscall.SIGPIPE)
+	synctest.Test(t, func(t *testing.T) {
+		b := membackend.New()
+		c := clientOf(t, b)
+		defer func() { _ = c.close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		cmd := &cobra.Command{}
+		cmd.SetOut(closingPipe{cancel})
+		cmd.SetContext(ctx)
+		a := acquirer{ttl: 12 * time.Hour}
+		if err := a.acquire(cmd, c, "k", time.Now()); !errors.Is(err, syscall.EPIPE) || errors.Is(err, context.Canceled) {
+			t.Errorf("acquire = %v, want only that the ticket was not printed", err)
+		}
+		if state, err := b.Inspect(t.Context(), "k"); err != nil || len(state.Holders) > 0 {
 			t.Errorf("nobody has a ticket, and the key is held by %+v, %v", state.Holders, err)
 		}
 	})

@@ -196,7 +196,7 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), t)
 	}
 	if err != nil { // nobody has the ticket; safeguard: ticket-unprinted
-		_, unreleased := c.backend.Release(context.WithoutCancel(ctx), t.claim())
+		_, unreleased := c.backend.Release(context.WithoutCancel(ctx), t.claim()) // safeguard: ticket-unprinted-anyway
 		return errors.Join(err, unreleased)
 	}
 	return nil

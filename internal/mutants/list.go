@@ -608,6 +608,7 @@ var others = []mutant{
 		Name: "run: a command outlives its lease where holdfast is stopped", At: "run-deadman-time", Find: statement, Put: skipped,
 		Test: "./cmd/holdfast Situations/STOP_to_it/file",
 	},
+	{Name: "run: a job is not noted after an outage", At: "run-counts-later", Find: condition, Put: always, Test: "./cmd/holdfast RunOncePerCounts"},
 	{Name: "run: a command that never began counts as a run", At: "run-uncounted", Find: `(__), __, (__)\)`, Put: "$1, $2)", Test: "./cmd/holdfast RunOnSuccess"},
 	{Name: "run: a script goes on after Ctrl-C", At: "run-dies", Find: statement, Put: skipped, Test: "./cmd/holdfast Situations/Ctrl-C_in_a_script/file"},
 	{
@@ -634,6 +635,10 @@ var others = []mutant{
 	{Name: "ticket: a store ends the hold with the process", At: "ticket-process", Find: condition, Put: never, Test: "./cmd/holdfast TicketRefusals"},
 	{Name: "ticket: a store cannot tell the hold from others", At: "ticket-store", Find: condition, Put: never, Test: "./cmd/holdfast TicketRefusals"},
 	{Name: "ticket: nobody has it, and the lock is held", At: "ticket-unprinted", Find: condition, Put: never, Test: "./cmd/holdfast TicketThatIsNotPrinted"},
+	{
+		Name: "ticket: Ctrl-C ends the release of what nobody has", At: "ticket-unprinted-anyway", Find: `WithoutCancel`, Put: "Context",
+		Test: "./cmd/holdfast TicketThatIsNotPrintedAtCtrlC",
+	},
 	{Name: "ticket: a broken pipe leaves the lock held", At: "ticket-pipe", Find: statement, Put: skipped, Test: "./cmd/holdfast TicketThatIsNotPrinted"},
 	{Name: "ticket: a renewal of what has ended is a yes", At: "ticket-renew", Find: condition, Put: never, Test: "./cmd/holdfast TicketRunsOut"},
 	{Name: "ticket: what is left is as of the reply", At: "ticket-left", Find: `-(time\.Since\(\w+\))`, Put: "+0*$1", Test: "./cmd/holdfast TicketAnsweredLate"},

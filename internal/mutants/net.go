@@ -431,4 +431,50 @@ var net = []mutant{
 		Name: "dialect: what is beside a repeated lock ends", At: "dialect-repeat-kept", Find: `.*`, Put: "",
 		Test: "./internal/redis/script SideKeyOfTheDialect",
 	},
+	{
+		Name: "etcd: reserved tokens of a quorum's hold are given again", At: "etcd-reserved-counted", Find: `(\w+\.\w+)\+uint64.*$`, Put: "$1)",
+		Test: "./etcdbackend TestConformance/one/min-token/reserved",
+	},
+	{
+		Name: "record: who enters past the queue keeps its place", At: "record-entered-leaves", Find: statement, Put: skipped,
+		Test: "./backend/membackend TestConformance$/reentrant",
+	},
+	{Name: "record: a full record refuses who is in it", At: "record-room", Find: `return .* && `, Put: "return ", Test: "./backend/record TestFull$"},
+	{
+		Name: "a quorum that cannot say yes does not wait to hear that the hold is lost", At: "quorum-lost-to-come", Find: `-__\(\) >= `, Put: " >= ",
+		Test: "./redlock LastAnswerSays",
+	},
+	{
+		Name: "who comes behind one that gives up gives up with it", At: "refused-not-cancelled", Find: ` && __\(\) == nil`, Put: "",
+		Test: "./locker WhoComesBehindOneThatGivesUp",
+	},
+	{Name: "a heartbeat waits for a later one", At: "nearer-heartbeat", Find: ` && !.* \{`, Put: " {", Test: "./locker HeartbeatAtTheFirstEndOfTwo"},
+	{
+		Name: "wake-ups end with who asked for them", At: "subscription-outlives", Find: `WithoutCancel`, Put: "Context",
+		Test: "./locker WakeUpsOutliveWhoAskedForThem",
+	},
+	{
+		Name: "traced: a lock outlasts its caller", At: "traced-context", Find: `WithValue\((\w+),`, Put: "WithValue(context.WithoutCancel($1),",
+		Test: "./tracing TracedContextsEnd",
+	},
+	{
+		Name: "etcd: keys are taken behind one that is held", At: "etcd-many-in-a-row", Find: `< len\(\w+\)`, Put: "< 1",
+		Test: "./etcdbackend ManyUpToOneThatIsHeld",
+	},
+	{
+		Name: "releases behind one without an answer are said to be made", At: "each-key-asked", Find: `__, (\w+) := .*\)`, Put: "$0; if $1 != nil { return }",
+		Test: "./backend TogetherAsksForEachKey",
+	},
+	{
+		Name: "file: a sweep does not look again", At: "file-sweep-again", Find: `(\*(__)), (__)\) \{\}`, Put: "r $1, _ $3) { *r = $2{} }",
+		Test: "./backend/filebackend SweepLooksAgain",
+	},
+	{
+		Name: "postgres: what is over is told by one's own clock", At: "pg-sweep", Find: `\.(\w+)\(__\) \{`, Put: ".$1(time.Now()) {",
+		Test: "./backend/pgbackend SweepGoesByTheServersClock",
+	},
+	{Name: "All waits on when one of its locks is lost", At: "all-next-under", Find: statement, Put: skipped, Test: "./locker AllFailsWhenOneIsLost"},
+	{Name: "a Lock that failed leaves its subscription", At: "first-unsubscribes", Find: statement, Put: skipped, Test: "./locker SubscriptionEndsWith"},
+	{Name: "what a panicking backend has granted stays", At: "panicked-withdrawn", Find: statement, Put: skipped, Test: "./locker PanicOfTheFirst"},
+	{Name: "who is behind a full slot is not woken", At: "full-slot", Find: `default:`, Put: "default: return", Test: "./waiting HubWakesBeside"},
 }
