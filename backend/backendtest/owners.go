@@ -23,8 +23,8 @@ var ownerRules = []rule{
 	},
 	{
 		name: "reentrant/leaves-its-place", run: reentrantLeavesItsPlace, needs: queueReentrant,
-		why: "A claim that waits behind others enters past them once its owner holds. If its place stayed, the key would be" +
-			" handed to it later, for whom nobody waits any more.",
+		why: "A claim that waits behind others enters past them once its owner holds. If its place stayed, the key would" +
+			" later be handed to a claim for which nobody waits any more.",
 	},
 }
 
