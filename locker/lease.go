@@ -257,7 +257,7 @@ func (h *hold) end(now instant, cause error) (lasted bool) {
 	// MaxHold and Close the lease is still there, and the hold is finished by its Unlock.
 	if errors.Is(cause, ErrLost) {
 		if errors.Is(stands, ErrUnlocked) { // it was lost while its Unlock was at work
-			stands = cause
+			stands = cause // safeguard: lost-in-unlock
 		}
 		h.finish(stands)
 	}

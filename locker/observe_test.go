@@ -33,7 +33,10 @@ func (r *record) Begin(ctx context.Context, op string, h locker.Hold) (context.C
 
 // calls is an observer that calls, by operation, what is to happen when one begins (it has been counted by
 // then, and has asked nobody yet) and when one has ended.
-type calls struct{ begin, end map[string]func() }
+type calls struct {
+	begin map[string]func()
+	end   map[string]func(error)
+}
 
 func (c calls) Begin(
 	ctx context.Context, op string, _ locker.Hold,
@@ -41,9 +44,9 @@ func (c calls) Begin(
 	if f := c.begin[op]; f != nil {
 		f()
 	}
-	return ctx, func(locker.Hold, error) {
+	return ctx, func(_ locker.Hold, err error) {
 		if f := c.end[op]; f != nil {
-			f()
+			f(err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestGrantThatComesTooLateIsPutBack(t *testing.T) {
 				return g, err
 			}
 			leave := func() {}
-			cfg := locker.Config{TTL: 10 * time.Second, Observer: calls{end: map[string]func(){locker.OpAttempt: func() { leave() }}}}
+			cfg := locker.Config{TTL: 10 * time.Second, Observer: calls{end: map[string]func(error){locker.OpAttempt: func(error) { leave() }}}}
 			if !test.ctx {
 				cfg.StoreTimeout = 5 * time.Second
 			}

@@ -476,5 +476,7 @@ var net = []mutant{
 	{Name: "All waits on when one of its locks is lost", At: "all-next-under", Find: statement, Put: skipped, Test: "./locker AllFailsWhenOneIsLost"},
 	{Name: "a Lock that failed leaves its subscription", At: "first-unsubscribes", Find: statement, Put: skipped, Test: "./locker SubscriptionEndsWith"},
 	{Name: "what a panicking backend has granted stays", At: "panicked-withdrawn", Find: statement, Put: skipped, Test: "./locker PanicOfTheFirst"},
+	{Name: "the end of MaxHold is told as a loss", At: "lost-behind-close", Find: ` && !__\(__, ErrMaxHold\)`, Put: "", Test: "./locker LossBehindTheEnd"},
+	{Name: "a loss during an Unlock is observed as an Unlock", At: "lost-in-unlock", Find: statement, Put: skipped, Test: "./locker LossBehindTheEnd"},
 	{Name: "who is behind a full slot is not woken", At: "full-slot", Find: `default:`, Put: "default: return", Test: "./waiting HubWakesBeside"},
 }
