@@ -217,7 +217,9 @@ func TestHolderCutOff(t *testing.T) {
 	const locks = 20
 	srv := testserver.Etcd(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	both := lockers(t, patient, at(proxy.Addr()), at(srv.Addr()))
+	cfg := patient
+	cfg.StoreTimeout = patience // a server that is slow for a moment is waited for
+	both := lockers(t, cfg, at(proxy.Addr()), at(srv.Addr()))
 	guards := make([]*locker.Guard[struct{}], locks)
 	for i := range guards {
 		guards[i] = locked(t, both[0], fmt.Sprint("k", i))
