@@ -48,6 +48,36 @@ func TestCloseEndsWaitsAndAwaitsGuards(t *testing.T) {
 	})
 }
 
+// A reader waits, or its request has no answer yet: Close ends it at once, with its own error.
+//
+// covers: G1
+func TestCloseEndsReaders(t *testing.T) {
+	for name, during := range map[string]bool{"asleep": false, "in a request": true} {
+		t.Run(name, func(t *testing.T) {
+			b := hook()
+			bubble(t, b, locker.Config{}, func(t *testing.T, l *locker.Client[struct{}]) {
+				defer holder(t, b)()
+				if during {
+					b.acquire = func(ctx context.Context, _ backend.Claim) (backend.Grant, error) {
+						<-ctx.Done()
+						return backend.Grant{}, ctx.Err()
+					}
+				}
+				waited := inBackground(context.Background(), l, locker.Shared())
+				began := time.Now()
+				if err := l.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+				err := <-waited
+				wantErr(t, err, locker.ErrNotAcquired, locker.ErrClosed)
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("it ended %v after the Close", took)
+				}
+			})
+		})
+	}
+}
+
 func TestCloseOutOfTimeCutsGuardsOff(t *testing.T) {
 	b := hook()
 	b.renew = func(ctx context.Context, _ backend.Claim) error { <-ctx.Done(); return ctx.Err() }

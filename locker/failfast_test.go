@@ -95,6 +95,34 @@ func TestFailFastCountsTheLine(t *testing.T) {
 	})
 }
 
+// Readers and permits each ask for themselves: they are refused as a mutex is.
+func TestFailFastOfReadersAndPermits(t *testing.T) {
+	for name, kind := range map[string]locker.Option{"reader": locker.Shared(), "permit": locker.Permit(3)} {
+		t.Run(name, func(t *testing.T) {
+			b := hook()
+			bubble(t, b, locker.Config{Service: "us"}, func(t *testing.T, l *locker.Client[struct{}]) {
+				holdFor(t, l, 10*time.Second)
+				them := another(t, b, locker.Config{Service: "them"})
+				theirs := mustLock(t, them, "k")
+				began := time.Now()
+				_, err := l.Lock(t.Context(), "k", kind, locker.FailFast(), locker.WaitLimit(9*time.Second))
+				refusedAtOnce(t, err, began, locker.WouldTimeoutError{
+					RetryAfter: 10 * time.Second, Left: 9 * time.Second, Position: 1, Holder: backend.Meta{Service: "them"},
+				})
+				time.AfterFunc(10*time.Second, func() { _ = theirs.Unlock() })
+				g, err := l.Lock(t.Context(), "k", kind, locker.FailFast(), locker.WaitLimit(11*time.Second))
+				if err != nil {
+					t.Fatalf("a wait that has time enough: %v", err)
+				}
+				_ = g.Unlock()
+				if err := them.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // Held in this process: the same, without the store.
 func TestFailFastBehindOurOwn(t *testing.T) {
 	b := hook()

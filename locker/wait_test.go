@@ -185,8 +185,7 @@ func TestPollsWhereNobodySignals(t *testing.T) {
 			b.watch = watch
 			cfg := locker.Config{Wait: waiting.Config{Max: 100 * time.Millisecond, Fallback: time.Hour}}
 			bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
-				g := mustLock(t, l, "k")
-				time.AfterFunc(10*time.Second, func() { _ = g.Unlock() })
+				time.AfterFunc(10*time.Second, holder(t, b))
 				start := time.Now()
 				defer mustLock(t, l, "k").Unlock()
 				if d := time.Since(start); d > 10*time.Second+100*time.Millisecond {

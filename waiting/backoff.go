@@ -40,8 +40,5 @@ func (w *Backoff) Reset() { w.b.Reset() }
 // Jitter returns d changed by up to a fifth either way, so that timers that were set together do
 // not fire together.
 func Jitter(d time.Duration) time.Duration {
-	if d < 5 {
-		return d
-	}
 	return d - d/5 + jitter.N(2*(d/5))
 }

@@ -13,12 +13,17 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Fallback != waiting.DefaultFallback || c.Initial != waiting.DefaultInitial || c.Max != waiting.DefaultMax {
+	if c.Fallback != waiting.DefaultFallback || c.Initial != waiting.DefaultInitial || c.Max != waiting.DefaultMax ||
+		c.Passes != waiting.DefaultPasses || c.PassTime != waiting.DefaultPassTime {
 		t.Errorf("WithDefaults = %+v", c)
 	}
 	again, err := c.WithDefaults()
 	if err != nil || again != c {
 		t.Errorf("WithDefaults of its own result = %+v, %v", again, err)
+	}
+	never, err := waiting.Config{Passes: -1}.WithDefaults()
+	if err != nil || never.Passes != -1 {
+		t.Errorf("Passes of -1 gives %+v, %v", never, err)
 	}
 	slow, err := waiting.Config{Initial: 2 * time.Second}.WithDefaults()
 	if err != nil || slow.Max != 2*time.Second {
@@ -32,6 +37,7 @@ func TestConfigRefuses(t *testing.T) {
 		"initial":  {Initial: -1},
 		"max":      {Max: -1},
 		"below":    {Initial: 2, Max: 1},
+		"over":     {PassTime: 24*time.Hour + 1},
 		"shout":    {Mode: "shout"},
 	} {
 		_, err := c.WithDefaults()

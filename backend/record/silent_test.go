@@ -1,0 +1,120 @@
+package record_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/backend/record"
+	"github.com/holdfast-go/holdfast/backend/record/recordtest"
+)
+
+// silent is a store that gives no answer while away is set: not to a read, and to a change when it is made.
+type silent struct {
+	record.Store
+	away bool
+}
+
+var errAway = errors.New("no answer")
+
+func (s *silent) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
+	err := s.Store.Change(ctx, key, f)
+	if s.away {
+		return errAway
+	}
+	return err
+}
+
+func (s *silent) Read(ctx context.Context, key string) ([]byte, time.Time, error) {
+	if s.away {
+		return nil, time.Time{}, errAway
+	}
+	return s.Store.Read(ctx, key)
+}
+
+// No verb takes a store that gives no answer for one that has nothing: what is asked is unknown. Whoever
+// watches meanwhile hears of what happened when the store answers again.
+//
+// covers: A2, A3, W1
+func TestNoAnswerIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		s := &silent{Store: record.ByVersion(m)}
+		b := record.New(s, m.Config())
+		defer func() { _ = b.Close() }()
+		claim := func(key string) backend.Claim {
+			return backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, WaiterTTL: time.Minute}
+		}
+		held, waits := claim("k"), claim("k")
+		waits.Queue = true
+		g, err := b.TryAcquire(t.Context(), held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.TryAcquire(t.Context(), waits); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("TryAcquire of who waits = %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		wake, err := b.Watch(ctx, waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := func(all []error, err error) error { return errors.Join(err, errors.Join(all...)) }
+		s.away = true
+		for verb, ask := range map[string]func() error{
+			"TryAcquire": func() error { _, err := b.TryAcquire(t.Context(), claim("free")); return err },
+			"Renew":      func() error { return b.Renew(t.Context(), held) },
+			"Release":    func() error { _, err := b.Release(t.Context(), claim("another")); return err },
+			"Heartbeat":  func() error { return first(b.Heartbeat(t.Context(), []backend.Claim{waits})) },
+			"ReleaseAll": func() error { return first(b.ReleaseAll(t.Context(), []backend.Claim{held})) },
+			"Inspect":    func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+			"Saved":      func() error { _, err := b.Saved(t.Context(), "k"); return err },
+			"ForceRelease": func() error {
+				_, err := b.ForceRelease(t.Context(), "k", g.Token)
+				return err
+			},
+			"List": func() (err error) {
+				for _, err = range b.List(t.Context(), "") {
+				}
+				return err
+			},
+			"Observe": func() error {
+				for _, err := range b.Observe(t.Context(), "k") {
+					return err
+				}
+				return nil
+			},
+		} {
+			if err := ask(); !errors.Is(err, errAway) || backend.AnswerOf(err) != backend.Unknown {
+				t.Errorf("%s while the store gives no answer = %v, want unknown, because of %v", verb, err, errAway)
+			}
+		}
+		time.Sleep(2 * backend.SlowLook) // looks get no answer either
+		s.away = false
+		for len(wake) > 0 {
+			<-wake
+		}
+		synctest.Wait()
+		time.Sleep(2 * backend.SlowLook)
+		synctest.Wait()
+		if len(wake) == 0 {
+			t.Errorf("who waits was told nothing when the store answered again")
+		}
+		var listed []string
+		for l, err := range b.List(t.Context(), "") {
+			if err != nil {
+				t.Error(err)
+			}
+			listed = append(listed, l.Key)
+		}
+		slices.Sort(listed)
+		if !slices.Equal(listed, []string{"free", "k"}) {
+			t.Errorf("List when the store answers = %v", listed)
+		}
+	})
+}
