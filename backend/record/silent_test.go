@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,24 +14,24 @@ import (
 	"github.com/holdfast-go/holdfast/backend/record/recordtest"
 )
 
-// silent is a store that gives no answer while away is set: not to a read, and to a change when it is made.
+// silent is a store that gives no answer while it is away: not to a read, and to a change when it is made.
 type silent struct {
 	record.Store
-	away bool
+	away atomic.Bool
 }
 
 var errAway = errors.New("no answer")
 
 func (s *silent) Change(ctx context.Context, key string, f func([]byte, time.Time) ([]byte, error)) error {
 	err := s.Store.Change(ctx, key, f)
-	if s.away {
+	if s.away.Load() {
 		return errAway
 	}
 	return err
 }
 
 func (s *silent) Read(ctx context.Context, key string) ([]byte, time.Time, error) {
-	if s.away {
+	if s.away.Load() {
 		return nil, time.Time{}, errAway
 	}
 	return s.Store.Read(ctx, key)
@@ -65,7 +66,7 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := func(all []error, err error) error { return errors.Join(err, errors.Join(all...)) }
-		s.away = true
+		s.away.Store(true)
 		for verb, ask := range map[string]func() error{
 			"TryAcquire": func() error { _, err := b.TryAcquire(t.Context(), claim("free")); return err },
 			"Renew":      func() error { return b.Renew(t.Context(), held) },
@@ -95,7 +96,7 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * backend.SlowLook) // looks get no answer either
-		s.away = false
+		s.away.Store(false)
 		for len(wake) > 0 {
 			<-wake
 		}
