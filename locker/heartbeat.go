@@ -172,7 +172,7 @@ func (b *heartbeats) send(places []*place) {
 	answers, err := c.b.Heartbeat(ctx, claims)
 	slow.Stop()
 	cancel()
-	if err == nil && len(answers) != len(places) {
+	if err == nil && len(answers) != len(places) { // safeguard: heartbeat-answers
 		err = fmt.Errorf("%d answers to a heartbeat of %d claims", len(answers), len(places))
 	}
 	if errors.Is(err, errors.ErrUnsupported) {

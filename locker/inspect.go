@@ -26,7 +26,7 @@ func (c *Client[T]) List(ctx context.Context, prefix string) iter.Seq2[backend.L
 		namespace := c.core.cfg.Namespace
 		for l, err := range c.core.b.List(ctx, backend.Namespaced(namespace, prefix)) {
 			if err != nil {
-				yield(l, &Error{"list", prefix, err})
+				yield(l, &Error{"list", prefix, err}) // safeguard: list-error
 				return
 			}
 			key, ok := backend.InNamespace(namespace, l.Key)

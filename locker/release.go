@@ -495,7 +495,7 @@ func (p *pending) release(some []pendingRelease) []error {
 	answers, err := make([]error, 1), error(nil)
 	if len(some) == 1 {
 		_, answers[0] = c.b.Release(ctx, claims[0])
-	} else if answers, err = c.b.ReleaseAll(ctx, claims); err == nil && len(answers) != len(some) {
+	} else if answers, err = c.b.ReleaseAll(ctx, claims); err == nil && len(answers) != len(some) { // safeguard: release-answers
 		err = fmt.Errorf("%d answers to a release of %d claims", len(answers), len(some))
 	}
 	if err != nil {

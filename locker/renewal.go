@@ -346,7 +346,7 @@ func (l *lease) watch(ctx context.Context) {
 	for {
 		wakes, err := l.core.b.Watch(ctx, claim)
 		if backend.Refused(err) {
-			l.verified(ctx) // the key may be no lock any more
+			l.verified(ctx) // the key may be no lock any more; safeguard: watch-refused
 		}
 		for open := err == nil; open; {
 			for !l.verified(ctx) {
@@ -361,7 +361,7 @@ func (l *lease) watch(ctx context.Context) {
 				return
 			}
 		}
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) {
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, backend.ErrClosed) || !waiting.Pause(ctx, retry.Next()) { // safeguard: watch-again
 			return // the renewal decides
 		}
 	}

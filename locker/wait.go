@@ -172,7 +172,7 @@ func (w *wait) refused(sent instant, err error) error {
 	if w.cohort != nil {
 		w.cohort.noteRefusal(err)
 	} else if vain := wouldTimeout(w.failBy, err); vain != nil {
-		err, w.last = vain, vain
+		err, w.last = vain, vain // safeguard: vain-told
 	}
 	return err
 }
@@ -269,7 +269,7 @@ func (w *wait) attemptUntilClosed(ctx context.Context) (*lease, error) {
 	// Its answer may be a grant all the same: then attempt finds Close begun, and takes it for unsure.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(w.core.closing, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(w.core.closing, func() { cancel(ErrClosed) })() // safeguard: close-ends-attempt
 	return w.attempt(ctx, w.core.b)
 }
 
@@ -351,7 +351,7 @@ func (w *wait) sleep(ctx context.Context, err error) *lease {
 func (w *wait) woken(ctx context.Context, wake *backend.Wake, open bool) *lease {
 	if !open {
 		w.stop()
-		w.noWakes = true
+		w.noWakes = true // safeguard: closed-polls
 		w.core.observeWake(ctx, WakeClosed)
 		return nil
 	}

@@ -236,7 +236,7 @@ func (b *Backend) read(ctx context.Context, key string) (*Record, time.Time, err
 	}
 	defer done()
 	value, now, err := b.store.Read(ctx, key)
-	if err != nil {
+	if err != nil { // safeguard: record-read
 		return nil, now, err
 	}
 	r, err := Decode(key, value)
