@@ -184,7 +184,7 @@ func TestPollsWhereNobodySignals(t *testing.T) {
 			b := hook()
 			b.watch = func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 				if b.watches.Load() > 1000 { // in no time, perhaps
-					return nil, nil
+					return make(chan backend.Wake), nil
 				}
 				return watch(ctx, c)
 			}
