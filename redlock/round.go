@@ -338,7 +338,7 @@ func (r *round) noes() (said noes) {
 		case errors.Is(err, backend.ErrLost):
 			said.lost++
 		case backend.Refused(err):
-			said.refused, said.why = said.refused+1, err
+			said.refused, said.why = said.refused+1, err // safeguard: refused-counted
 		default:
 			said.away++
 		}

@@ -98,14 +98,14 @@ func (w *watch) listen(watching context.Context, i int, c backend.Claim, timeout
 	slow := time.AfterFunc(timeout, cancel)
 	wakes, err := b.Watch(ctx, c)
 	if !slow.Stop() {
-		err = timeoutError{timeout}
+		err = timeoutError{timeout} // safeguard: node-subscribed-late
 	}
 	send(signal{node: i, err: err})
 	for err == nil {
 		select {
 		case _, open := <-wakes:
 			if !open {
-				err = errUnsubscribed
+				err = errUnsubscribed // safeguard: node-unsubscribed
 			}
 			send(signal{node: i, wake: open, err: err})
 		case <-watching.Done():

@@ -489,4 +489,7 @@ var net = []mutant{
 	{Name: "fewer answers to releases are taken for all", At: "release-answers", Find: ` && .* \{`, Put: " && false {", Test: "./locker FewerAnswers"},
 	{Name: "a list without an answer is whole", At: "list-error", Find: statement, Put: skipped, Test: "./locker ListThatEndsWithout"},
 	{Name: "record: a read without an answer finds nothing", At: "record-read", Find: condition, Put: never, Test: "./backend/record NoAnswerIsUnknown"},
+	{Name: "a quorum takes a node that refuses for one that is away", At: "refused-counted", Find: statement, Put: skipped, Test: "./redlock MajorityThatRefuses"},
+	{Name: "a quorum's watch goes on without a majority", At: "node-unsubscribed", Find: statement, Put: "return", Test: "./redlock WatchGoesByTheMajority"},
+	{Name: "a quorum counts a subscription that came too late", At: "node-subscribed-late", Find: statement, Put: skipped, Test: "./redlock WatchGoesByTheMajority"},
 }
