@@ -56,7 +56,7 @@ func (b *Backend) change(ctx context.Context, key string, refuse bool, verb func
 		return err
 	}
 	defer done()
-	defer b.look.asked(key)
+	defer b.look.asked(key) // safeguard: record-asked
 	var answer error
 	var after *Record
 	err = b.store.Change(ctx, key, func(value []byte, now time.Time) ([]byte, error) {

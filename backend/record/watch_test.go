@@ -68,3 +68,47 @@ func TestSubscriptionWithoutAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// Nothing is told of changes, and a look finds the record as the last look did: but in between a claim of this
+// process was refused because of a hold, which is over. It is woken all the same.
+//
+// covers: W1, W2
+func TestWakeThoughTheRecordLooksTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := recordtest.NewMemory()
+		cfg := m.Config()
+		cfg.Watch, cfg.Poll = nil, time.Second
+		b, others := record.New(record.ByVersion(m), cfg), record.New(record.ByVersion(m), cfg)
+		defer func() { _, _ = b.Close(), others.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		claim := func() backend.Claim {
+			return backend.Claim{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute, NoneInFlight: true}
+		}
+		wake, err := b.Watch(ctx, claim())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(3 * cfg.Poll) // it is looked at meanwhile, and free
+			for len(wake) > 0 {
+				<-wake
+			}
+			held := claim()
+			if _, err := others.TryAcquire(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.TryAcquire(t.Context(), claim()); !errors.Is(err, backend.ErrHeld) {
+				t.Fatalf("TryAcquire beside a hold = %v", err)
+			}
+			time.Sleep(time.Millisecond) // so that nothing of the key is left by the release
+			if _, err := others.Release(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * cfg.Poll)
+			if len(wake) == 0 {
+				t.Fatal("not woken, though the key is free again")
+			}
+		}
+	})
+}

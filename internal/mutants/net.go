@@ -492,4 +492,5 @@ var net = []mutant{
 	{Name: "a quorum takes a node that refuses for one that is away", At: "refused-counted", Find: statement, Put: skipped, Test: "./redlock MajorityThatRefuses"},
 	{Name: "a quorum's watch goes on without a majority", At: "node-unsubscribed", Find: statement, Put: "return", Test: "./redlock WatchGoesByTheMajority"},
 	{Name: "a quorum counts a subscription that came too late", At: "node-subscribed-late", Find: statement, Put: skipped, Test: "./redlock WatchGoesByTheMajority"},
+	{Name: "record: who was refused between two looks that see the same sleeps on", At: "record-asked", Find: statement, Put: skipped, Test: "./backend/record WakeThoughTheRecord"},
 }
