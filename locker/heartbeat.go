@@ -142,7 +142,7 @@ func (b *heartbeats) tick() {
 		b.core.add()
 		go b.send(places)
 	}
-	b.set()
+	b.set() // safeguard: tick-sets
 }
 
 // send makes one request. One that takes longer than two intervals is left to itself, as there is

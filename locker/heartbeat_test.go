@@ -139,6 +139,50 @@ func TestHeartbeatAtTheFirstEndOfTwo(t *testing.T) {
 	})
 }
 
+// A heartbeat gets no answer for a while. That of another key, which is due meanwhile, is sent in time.
+//
+// covers: W2, W11
+func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
+	b := &told{beating: beating{hooked: hook()}}
+	const fallback, later = 10 * time.Second, 7 * time.Second
+	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: fallback}}
+	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
+		began, kept, answers := time.Now(), make(chan time.Duration, 100), make(chan struct{})
+		b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) {
+			if claims[0].Key == numbered(1) {
+				kept <- time.Since(began)
+				return b.Backend.Heartbeat(ctx, claims)
+			}
+			select {
+			case <-answers:
+				return b.Backend.Heartbeat(ctx, claims)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		ended := make([]func() []error, 2)
+		for i := range ended {
+			c := backend.Claim{Key: numbered(i), Owner: "other", TTL: 40 * time.Second}
+			if _, err := b.Backend.TryAcquire(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			ended[i] = waitFor(t, l, 1, func(int) string { return numbered(i) })
+			time.Sleep(later)
+		}
+		if first := <-kept; first < later+fallback/2 || first > later+fallback+fallback/2 {
+			t.Errorf("the place of who came %v after the first was kept after %v, by intervals of %v", later, first, fallback)
+		}
+		close(answers)
+		for _, e := range ended {
+			for _, err := range e() {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
 // What a hand-over proves is counted from the heartbeat that was answered last: from before it was
 // sent, and only for a grant whose token the heartbeat did not know yet.
 // covers: A6, W9

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -103,21 +104,24 @@ func (o *Observer) text(key string, err error) string {
 }
 
 func withoutKey(text, key string) string {
-	const telling = 4 // bytes; what is shorter also stands in words that have nothing to do with the key
-	if len(key) < telling {
+	// Bytes. What is shorter also stands in words that have nothing to do with the key.
+	const telling = 4
+	if len(key) < telling { // safeguard: key-in-errors
 		return text
 	}
-	return strings.ReplaceAll(text, key, "…")
+	quoted := strconv.Quote(key) // as by %q
+	quoted = quoted[1 : len(quoted)-1]
+	return strings.NewReplacer(key, "…", quoted, "…").Replace(text) // safeguard: quoted-key
 }
 
 // logWait logs a wait that took long, and because of whom. Times are numbers of seconds, as everywhere in
 // spans and metrics, so that lines can be compared and added up.
 func (o *Observer) logWait(w *op, took time.Duration, result string, all []blame.Interval) {
-	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver {
+	if o.cfg.LogOver <= 0 || took < o.cfg.LogOver { // safeguard: log-over
 		return
 	}
 	args := []any{"class", w.class.name, "waited_seconds", took.Seconds(), "result", result, "blockers", len(all)}
-	if o.cfg.ShowKeys {
+	if o.cfg.ShowKeys { // safeguard: log-key
 		args = append(args, "key", w.key)
 	}
 	if len(all) > 0 {

@@ -116,7 +116,7 @@ func (p *op) link(to trace.SpanContext, kind string) {
 // end ends the span, but for a deferred one that did not take long enough and did not go wrong.
 func (p *op) end(took time.Duration, what string, err error) {
 	wrong := err != nil && failed(what)
-	if _, isDeferred := p.span.(*deferredSpan); isDeferred && !wrong && took < p.o.cfg.SpansOver {
+	if _, isDeferred := p.span.(*deferredSpan); isDeferred && !wrong && took < p.o.cfg.SpansOver { // safeguard: spans-wrong
 		return
 	}
 	span := p.made()
@@ -228,7 +228,7 @@ func (l *lock) over(_ locker.Hold, err error) {
 		l.span.SetAttributes(AttrWaiters.Int(n))
 	}
 	cause := causes.of(err)
-	if cause != "" {
+	if cause != "" { // safeguard: lost-counted
 		l.o.metrics.lost.Add(l.ctx, 1, l.class.with(AttrCause.String(cause)))
 		l.span.SetAttributes(AttrCause.String(cause))
 	}
@@ -396,7 +396,7 @@ func (p *op) attempted(h locker.Hold, err error) {
 	}
 	p.tookOver(h.TookOver)
 	result := resultOf(err, ResultGranted)
-	if result == ResultQuarantined {
+	if result == ResultQuarantined { // safeguard: quarantined-counted
 		p.o.metrics.quarantined.Add(p.ctx, 1, p.class.all)
 	}
 	if !p.span.IsRecording() {

@@ -493,4 +493,12 @@ var net = []mutant{
 	{Name: "a quorum's watch goes on without a majority", At: "node-unsubscribed", Find: statement, Put: "return", Test: "./redlock WatchGoesByTheMajority"},
 	{Name: "a quorum counts a subscription that came too late", At: "node-subscribed-late", Find: statement, Put: skipped, Test: "./redlock WatchGoesByTheMajority"},
 	{Name: "record: who was refused between two looks that see the same sleeps on", At: "record-asked", Find: statement, Put: skipped, Test: "./backend/record WakeThoughTheRecord"},
+	{Name: "heartbeats wait for one without an answer", At: "tick-sets", Find: statement, Put: skipped, Test: "./locker HeartbeatBesideOneWithout"},
+	{Name: "traced: a key that is quoted in an error is shown", At: "quoted-key", Find: `, __, "…"\)\.`, Put: ").", Test: "./tracing KeysInErrors"},
+	{Name: "traced: a key is taken out of the words that it is in", At: "key-in-errors", Find: condition, Put: never, Test: "./tracing KeysInErrors"},
+	{Name: "traced: each wait is logged", At: "log-over", Find: ` __\.__ <= 0 \|\|`, Put: "", Test: "./tracing LogOverAndBarsOver"},
+	{Name: "traced: the log shows keys", At: "log-key", Find: condition, Put: always, Test: "./tracing LogOverAndBarsOver"},
+	{Name: "traced: an Unlock counts as a loss", At: "lost-counted", Find: condition, Put: always, Test: "./tracing TestContended"},
+	{Name: "traced: a refusal counts as one by quarantine", At: "quarantined-counted", Find: condition, Put: always, Test: "./tracing TestContended"},
+	{Name: "traced: what went wrong at once has no span", At: "spans-wrong", Find: ` && !\w+ &&`, Put: " &&", Test: "./tracing SpansOverOfWhatIsWrong"},
 }
