@@ -61,7 +61,7 @@ func All[T any](ctx context.Context, l Locker[T], keys []string, opts ...Option)
 		if err != nil {
 			return nil, err
 		}
-		all.guards = append(all.guards, g)
+		all.guards = append(all.guards, g) // before anything fails; safeguard: all-counted
 		if e.guard != nil {
 			if ctx.Err() != nil { // since it was locked; else Lock has looked
 				return nil, &Error{opLock, key, notAcquired(ctx, nil)}

@@ -414,6 +414,38 @@ func TestAllIsUnderEachOfItsKeys(t *testing.T) {
 	})
 }
 
+// All of the locks are there, and the caller gives up while the Binder of the last is at work, which does not look
+// at its context: All fails, and of none of the keys anything is left.
+//
+// covers: W6
+func TestAllGivesBackWhatWasLockedWhenItsCallerGaveUp(t *testing.T) {
+	keys := []string{"a", "b", "c"}
+	for _, last := range keys[1:] {
+		t.Run(last, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := membackend.New()
+				ctx, cancel := context.WithCancel(t.Context())
+				l, err := locker.New(b, func(_ context.Context, h locker.Hold) (string, error) {
+					if h.Key == last {
+						cancel()
+					}
+					return h.Key, nil
+				}, locker.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = locker.All(ctx, l, keys)
+				wantErr(t, err, locker.ErrNotAcquired, context.Canceled)
+				synctest.Wait()
+				for _, key := range keys {
+					wantHeld(t, b, key, false)
+				}
+				wantErr(t, l.Shutdown(t.Context()), nil)
+			})
+		})
+	}
+}
+
 // What a Binder has opened is closed one after the other, last first.
 func TestAllClosesLastFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

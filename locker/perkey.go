@@ -105,7 +105,7 @@ func (h *hold) take(p *keeper) *kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.free[key]
-	delete(c.free, key)
+	delete(c.free, key) // safeguard: taken-is-not-free
 	if k != nil && k.timer != nil {
 		k.timer.Stop() // if it has fired, it finds the old one gone
 		k = &kept{from: p, value: k.value}

@@ -191,26 +191,28 @@ func TestPerKeyAfterALoss(t *testing.T) {
 		},
 	} {
 		for _, later := range []bool{false, true} { // than the next one's Unlock
-			t.Run(fmt.Sprintf("%s, later %v", name, later), func(t *testing.T) {
-				perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], _ *pages) {
-					opt := locker.MaxHold(0)
-					if name == "too long" {
-						opt = locker.MaxHold(time.Second)
-					}
-					_ = lockPage(t, l, "k", 1).Unlock()
-					unlock := end(t, l, lockPage(t, l, "k", 1, opt))
-					g := lockPage(t, l, "k", 2)
-					if !later {
+			for _, idle := range []time.Duration{0, 24 * time.Hour} {
+				t.Run(fmt.Sprintf("%s, later %v, kept for %v", name, later, idle), func(t *testing.T) {
+					perKey(t, b, locker.Config{TTL: time.Minute}, func(t *testing.T, l *locker.Client[*page], _ *pages) {
+						opt := locker.MaxHold(0)
+						if name == "too long" {
+							opt = locker.MaxHold(time.Second)
+						}
+						_ = lockPage(t, l, "k", 1).Unlock()
+						unlock := end(t, l, lockPage(t, l, "k", 1, opt))
+						g := lockPage(t, l, "k", 2)
+						if !later {
+							unlock()
+						}
+						if _, err := g.Value(); err != nil {
+							t.Error(err)
+						}
+						_ = g.Unlock()
 						unlock()
-					}
-					if _, err := g.Value(); err != nil {
-						t.Error(err)
-					}
-					_ = g.Unlock()
-					unlock()
-					_ = lockPage(t, l, "k", 2).Unlock()
+						_ = lockPage(t, l, "k", 2).Unlock()
+					}, locker.PerKeyIdle(idle))
 				})
-			})
+			}
 		}
 	}
 }

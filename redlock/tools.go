@@ -72,7 +72,7 @@ func (r *Backend) ForceRelease(ctx context.Context, key string, token uint64) (b
 	return holder, r.majority(ctx, func(ctx context.Context, _ int, b backend.Backend) error {
 		state, err := b.Inspect(ctx, key)
 		for _, h := range state.Holders {
-			if ownerOf(h.Owner) == holder.Owner { // a claim may have had several names on a node
+			if ownerOf(h.Owner) == holder.Owner { // a claim may have had several names on a node; safeguard: force-every-name
 				_, released := b.Release(ctx, h.Claim(key))
 				err = errors.Join(err, released)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/backend/membackend"
@@ -76,6 +77,48 @@ func TestListMergesTheNodes(t *testing.T) {
 		down[3].Store(true)
 		for _, err := range r.List(t.Context(), "order-") {
 			wantErr(t, "List without a majority", err, backend.ErrUnavailable)
+		}
+	})
+}
+
+// A claim was given back on a node, as another had the majority, and the node did not say so: it has another name there
+// when it is granted. A hold that is ended by force ends on that node too.
+//
+// covers: Q1
+func TestForceReleaseOnNodesThatKnowTheClaimByAnotherName(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: 100 * time.Millisecond}, func(q *quorum) {
+		other, c := claim("k"), claim("k")
+		q.on(other, q.peers[:2]...)
+		q.peers[2].set(func() { q.peers[2].stuck = "release" })
+		_, err := q.TryAcquire(q.Context(), c)
+		wantErr(q, "TryAcquire beside another's majority", err, backend.ErrHeld)
+		time.Sleep(time.Second)
+		q.peers[2].set(func() { q.peers[2].stuck = "" })
+		time.Sleep(5 * time.Second) // it serves again, and so it is asked again
+		for _, p := range q.peers[:2] {
+			if _, err := p.Backend.Release(q.Context(), other); err != nil {
+				q.Fatal(err)
+			}
+		}
+		g := q.acquire(c)
+		synctest.Wait()
+		names := map[string]bool{}
+		for _, p := range q.peers {
+			state, err := p.Inspect(q.Context(), "k")
+			wantErr(q, "Inspect", err, nil)
+			for _, h := range state.Holders {
+				names[h.Owner] = true
+			}
+		}
+		if len(names) < 2 {
+			q.Fatalf("held as %v, want another name on the node that had granted before: this test shows nothing", names)
+		}
+		h, err := q.ForceRelease(q.Context(), "k", g.Token)
+		if err != nil || h.Owner != c.Owner {
+			q.Errorf("ForceRelease = %+v, %v", h, err)
+		}
+		if n := q.holders("k"); n != 0 {
+			q.Errorf("still held on %d nodes", n)
 		}
 	})
 }

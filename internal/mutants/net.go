@@ -501,4 +501,10 @@ var net = []mutant{
 	{Name: "traced: an Unlock counts as a loss", At: "lost-counted", Find: condition, Put: always, Test: "./tracing TestContended"},
 	{Name: "traced: a refusal counts as one by quarantine", At: "quarantined-counted", Find: condition, Put: always, Test: "./tracing TestContended"},
 	{Name: "traced: what went wrong at once has no span", At: "spans-wrong", Find: ` && !\w+ &&`, Put: " &&", Test: "./tracing SpansOverOfWhatIsWrong"},
+	{
+		Name: "All forgets a guard that its caller does not want any more", At: "all-counted", Find: `__ = append\(.*, (\w+)\)`, Put: "if $1.Context().Err() == nil { $0 }",
+		Test: "./locker AllGivesBackWhatWasLocked",
+	},
+	{Name: "a value of PerKey that a hold has is free too", At: "taken-is-not-free", Find: statement, Put: skipped, Test: "./locker PerKeyAfterALoss"},
+	{Name: "a hold that is ended by force stays on nodes by another name", At: "force-every-name", Find: `\w+\((__)\) ==`, Put: "$1 ==", Test: "./redlock ForceReleaseOnNodes"},
 }
