@@ -103,7 +103,7 @@ func ParseURL(rawURL string) (*url.URL, error) {
 		// the secret.
 		return nil, invalid("url", "", "has an @ behind its host; percent-encode special characters in user and password")
 	}
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
+	if i := strings.LastIndex(authority, "@"); i >= 0 { // safeguard: password-with-at
 		userinfo, hosts = authority[:i+1], authority[i+1:]
 	}
 	u, err := url.Parse(scheme + "://" + userinfo + "h" + tail)

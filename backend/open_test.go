@@ -89,6 +89,7 @@ func TestRedact(t *testing.T) {
 	for raw, want := range map[string]string{
 		"redis://u:p@h:1/0?password=p": "redis://h:1/0",
 		"redis://h1,h2":                "redis://h1,h2",
+		"redis://u:p@ss@h:1/0":         "redis://h:1/0",
 		"redis://u:p/w@h":              "(malformed URL)",
 		"redis://:hunter2":             "(malformed URL)", // a password without its @
 		"redis://[::1]:1,h2:2":         "redis://[::1]:1,h2:2",
@@ -106,6 +107,7 @@ func FuzzNoSecretsInErrors(f *testing.F) {
 	for _, s := range []string{"%s", "/%s", "%s@", "u:%s", "?%s", "a b%s", "\x00%s", "%zz%s", "#%s", "[%s", "@@%s"} {
 		f.Add(s, "/")
 	}
+	f.Add("p@%s", "") // a password that has an @
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "hunter2-xyzzy"
 		raw := "bad://user:" + strings.ReplaceAll(before, "%s", "") + secret + after + "@h:1/p"

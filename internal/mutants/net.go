@@ -507,4 +507,5 @@ var net = []mutant{
 	},
 	{Name: "a value of PerKey that a hold has is free too", At: "taken-is-not-free", Find: statement, Put: skipped, Test: "./locker PerKeyAfterALoss"},
 	{Name: "a hold that is ended by force stays on nodes by another name", At: "force-every-name", Find: `\w+\((__)\) ==`, Put: "$1 ==", Test: "./redlock ForceReleaseOnNodes"},
+	{Name: "the rest of a password behind its @ is shown", At: "password-with-at", Find: `Last(Index)`, Put: "$1", Test: "./backend TestRedact$"},
 }
