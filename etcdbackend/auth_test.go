@@ -139,7 +139,7 @@ func TestTokenNeverKnown(t *testing.T) {
 	}
 }
 
-// A refusal after a copy of the request that was not answered says nothing of that copy.
+// A refusal after a copy of the request that was not answered says nothing of that copy, and one before it neither.
 //
 // covers: X15
 func TestTokenNotKnownAfterACopy(t *testing.T) {
@@ -153,6 +153,17 @@ func TestTokenNotKnownAfterACopy(t *testing.T) {
 	})
 	if err = (&Backend{}).failure(err); !resent || backend.AnswerOf(err) != backend.Unknown || asked.Load() < 3 {
 		t.Errorf("resent %v, after %d requests: %v", resent, asked.Load(), err)
+	}
+	asked.Store(0)
+	_, _, err = resending(quick(t, 400*time.Millisecond), time.Minute, func(ctx context.Context) (int, error) {
+		if asked.Add(1) == 1 {
+			return 0, rpctypes.ErrInvalidAuthToken
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	})
+	if err = (&Backend{}).failure(err); backend.AnswerOf(err) != backend.Unknown || asked.Load() != 2 {
+		t.Errorf("refused, and then not answered: %v after %d requests", err, asked.Load())
 	}
 	asked.Store(0)
 	_, resent, err = resending(quick(t, 400*time.Millisecond), 100*time.Millisecond, func(ctx context.Context) (int, error) {

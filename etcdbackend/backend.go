@@ -263,7 +263,7 @@ func resending[T any](
 				return reply, resent, unsure(refusal, resent)
 			}
 		case late && refusal != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return reply, resent, unsure(refusal, true)
+			return reply, resent, unsure(refusal, true) // safeguard: refused-then-silent
 		case !late || ctx.Err() != nil:
 			return reply, resent, err
 		default:

@@ -174,7 +174,7 @@ func (b *Backend) adopt(client redis.UniversalClient) error {
 // bounded reports whether the client itself ends each step of a request within timeout.
 func bounded(o *redis.Options, timeout time.Duration) bool {
 	for _, limit := range []time.Duration{o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout} {
-		if limit <= 0 || limit > timeout {
+		if limit <= 0 || limit > timeout { // safeguard: client-bounded
 			return false
 		}
 	}

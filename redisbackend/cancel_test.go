@@ -16,11 +16,16 @@ import (
 // clients are the ways in which a program may have set up go-redis.
 func clients(t *testing.T, addr string, timeout time.Duration) map[string]backend.Backend {
 	cfg := Config{RequestTimeout: timeout}
+	unread := func(o *redis.Options) { // all that ends is not what takes long
+		o.ContextTimeoutEnabled, o.ReadTimeout = true, -1
+		o.PoolTimeout, o.DialTimeout, o.WriteTimeout = timeout, timeout, timeout
+	}
 	return map[string]backend.Backend{
 		"ours":         opened(t, "redis://"+addr+"?request_timeout="+timeout.String()),
 		"defaults":     on(t, client(t, addr, nil), cfg),
 		"with context": on(t, client(t, addr, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), cfg),
 		"no timeouts":  on(t, client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }), cfg),
+		"no end":       on(t, client(t, addr, unread), cfg),
 		"no deadlines": on(t, client(t, addr, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 }), cfg),
 	}
 }

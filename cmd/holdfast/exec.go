@@ -409,7 +409,7 @@ func (r *runner) once(ctx context.Context, c *client, key, path string) error {
 		return failed
 	case lost != nil:
 		return exit(exitLost, "%s: %w; the command was ended", printable(key), lost)
-	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending
+	case errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrMaxHold): // while the command was ending; safeguard: run-lost-late
 		return &exitError{status: exitLost, err: err}
 	case errors.As(err, new(*locker.Error)): // the lease runs out by itself, and the command has done its work
 		r.note("holdfast: %s: %s", printable(key), unreleased(err, time.Until(until), r.oncePer > 0 && uncounted == nil))

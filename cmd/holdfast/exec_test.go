@@ -340,6 +340,18 @@ func TestStoreDiesUnderACommand(t *testing.T) {
 	}
 }
 
+// The lock was released by somebody else, and the command ends well before anything of this process looks at it: that
+// others may have worked beside it is told by the status all the same.
+func TestRunLearnsOfTheLossByItsRelease(t *testing.T) {
+	t.Parallel()
+	srv := testserver.SharedRedis(t)
+	o := holdfast(t, "run", t.Name(), "--ttl=10m", "--backend", srv.URL(), "--",
+		binary, "release", t.Name(), "--force", "--backend", srv.URL()).want(t, 76)
+	if !strings.Contains(o.err, "lock lost") || !strings.Contains(o.out, "taken from ") {
+		t.Errorf("says %s%s", o.out, o.err)
+	}
+}
+
 // Without a token those who hold lose the lock, and no one else.
 func TestReleaseByForce(t *testing.T) {
 	srv := testserver.SharedRedis(t)
