@@ -242,7 +242,7 @@ then the status is 76, and what it was to protect may have another holder.
 		if err := c.backend.Renew(cmd.Context(), t.claim()); err != nil { // safeguard: ticket-renew
 			return t.ended(c, err)
 		}
-		left := t.TTL - time.Since(began) // from when it was asked for: from when it was granted nobody knows; safeguard: ticket-left
+		left := t.TTL - time.Since(began) // from when it was asked for: from when it was granted nobody knows; safeguard: ticket-renewed-left
 		return t.tell(cmd, &o, left, "held for another %s", ago(left))
 	})
 }

@@ -510,6 +510,6 @@ var net = []mutant{
 	{Name: "the rest of a password behind its @ is shown", At: "password-with-at", Find: `Last(Index)`, Put: "$1", Test: "./backend TestRedact$"},
 	{Name: "etcd: silence after a refusal is a no", At: "refused-then-silent", Find: `true\)`, Put: "false)", Test: "./etcdbackend TokenNotKnownAfterACopy"},
 	{Name: "go-redis: a client that reads for ever counts as bounded", At: "client-bounded", Find: ` <= 0`, Put: " < 0", Test: "./redisbackend TestRequestTimeout$"},
-	{Name: "run: a loss that the release tells of is no loss", At: "run-lost-late", Find: condition, Put: never, Test: "./cmd/holdfast RunLearnsOfTheLoss"},
-	{Name: "ticket: a renewed lease is counted from the answer", At: "ticket-left", Find: `Since\(\w+\)`, Put: "Since(time.Now())", Test: "./cmd/holdfast TicketAnsweredLate"},
+	{Name: "run: a loss that the release tells of is no loss", At: "run-lost-late", Find: `case .*:`, Put: "case false:", Test: "./cmd/holdfast RunLearnsOfTheLoss"},
+	{Name: "ticket: a renewed lease is counted from the answer", At: "ticket-renewed-left", Find: `- (time\.Since\(\w+\))`, Put: "+ 0*$1", Test: "./cmd/holdfast TicketAnsweredLate"},
 }
