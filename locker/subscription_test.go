@@ -61,7 +61,7 @@ func TestSubscriptionOfAHolderThatEnds(t *testing.T) {
 					t.Fatal("not subscribed: this test shows nothing")
 				}
 				renews := b.renews.Load()
-				if _, err := b.Backend.ForceRelease(t.Context(), "k", g.Hold().Token); err != nil {
+				if _, err := b.ForceRelease(t.Context(), "k", g.Hold().Token); err != nil {
 					t.Fatal(err)
 				}
 				ended := time.Now()

@@ -486,9 +486,11 @@ func (s answering) Renew(context.Context, backend.Claim) error { return s.err }
 func (s answering) Release(context.Context, backend.Claim) (backend.Released, error) {
 	return backend.Released{}, s.err
 }
+
 func (s answering) Watch(context.Context, backend.Claim) (<-chan backend.Wake, error) {
 	return nil, s.err
 }
+
 func (s answering) Inspect(context.Context, string) (backend.State, error) {
 	return backend.State{}, s.err
 }
