@@ -172,7 +172,7 @@ func (a *attempt) clear(ctx context.Context, q *queue) (r result, done bool, err
 			if err != nil {
 				return r, true, err
 			}
-			guards = append(guards, unwritten(e.key, e.modified))
+			guards = append(guards, unwritten(e.key, e.modified)) // safeguard: etcd-buried-as-read
 			then = append(then, clientv3.OpPut(e.key, string(value), clientv3.WithLease(on.id)))
 		}
 	}

@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,46 @@ func TestShadowIsMadeAnew(t *testing.T) {
 		t.Error("the shadow is on a lease that ends before the hold")
 	}
 	want(t, "Release", storetest.Release(t.Context(), b, hold), nil)
+}
+
+// An orphan that goes while it is to be buried, as its claim is released, does not come back: it would be in the way of
+// everybody for the length of its lease.
+//
+// covers: X20
+func TestOrphanThatGoesIsNotBuried(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	var gone atomic.Pointer[string]
+	b := on(t, c, Config{})
+	other, _ := tapped(t, srv.Addr(), func(txn *etcdserverpb.TxnRequest) {
+		for _, op := range txn.Success {
+			put := op.GetRequestPut()
+			if put == nil || !strings.Contains(string(put.Value), `"buried":true`) {
+				continue
+			}
+			orphan := string(put.Key)
+			if gone.CompareAndSwap(nil, &orphan) {
+				_, err := c.Delete(t.Context(), orphan)
+				want(t, "the orphan to go", err, nil)
+			}
+		}
+	})
+	hold := claim(key(t))
+	hold.TTL = 10 * patience
+	acquired(t, b, hold)
+	endEarly(t, srv, c, b, hold)
+	next := claim(hold.Key)
+	eventually(t, "the lock, as there is no orphan any more", func() error {
+		_, err := other.TryAcquire(t.Context(), next)
+		return err
+	})
+	if gone.Load() == nil {
+		t.Fatal("nothing was to be buried: this test shows nothing")
+	}
+	if left, err := c.Get(t.Context(), *gone.Load()); err != nil || len(left.Kvs) != 0 {
+		t.Errorf("the orphan is there again: %v, %v", left.Kvs, err)
+	}
+	want(t, "Release", storetest.Release(t.Context(), other, next), nil)
 }
 
 // More orphans than one transaction can settle.

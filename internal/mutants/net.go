@@ -512,4 +512,6 @@ var net = []mutant{
 	{Name: "go-redis: a client that reads for ever counts as bounded", At: "client-bounded", Find: ` <= 0`, Put: " < 0", Test: "./redisbackend TestRequestTimeout$"},
 	{Name: "run: a loss that the release tells of is no loss", At: "run-lost-late", Find: `case .*:`, Put: "case false:", Test: "./cmd/holdfast RunLearnsOfTheLoss"},
 	{Name: "ticket: a renewed lease is counted from the answer", At: "ticket-renewed-left", Find: `- (time\.Since\(\w+\))`, Put: "+ 0*$1", Test: "./cmd/holdfast TicketAnsweredLate"},
+	{Name: "etcd: an orphan that has gone is buried", At: "etcd-buried-as-read", Find: statement, Put: skipped, Test: "./etcdbackend OrphanThatGoesIsNotBuried"},
+	{Name: "lua: who watched is not told by the last of a queue", At: "handed-marked", Find: ` \.\. ' '$`, Put: "", Test: "./internal/redis/script LastOfAQueueTells"},
 }

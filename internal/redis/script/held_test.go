@@ -176,6 +176,28 @@ func TestPlaceThatIsLeftWakes(t *testing.T) {
 	}
 }
 
+// The last of a queue is handed the key. A claim that watched meanwhile, and could leave no mark beside the queue, is
+// told when that hold is released.
+//
+// covers: W1
+func TestLastOfAQueueTellsWhoWatches(t *testing.T) {
+	r := newRig(t)
+	last := queued("w")
+	last.Meta = backend.Meta{Service: "waits"}
+	r.granted(plainClaim("h"))
+	_ = r.refused(last, 1)
+	_ = r.refusedOrNot(plainClaim("watches"))
+	r.dropped(plainClaim("h"))
+	if s := r.state(); len(s.Holders) != 1 || s.Holders[0].Owner != "w" {
+		t.Fatalf("the key was not handed over: %+v", s)
+	}
+	message := r.subscribed(r.l.Key(r.key) + ":free")
+	r.dropped(last)
+	if message() == "" {
+		t.Error("nobody is told that the key is free")
+	}
+}
+
 // A hand-over gives a token above the last one also where that is just ahead of the clock.
 //
 // covers: K1

@@ -198,7 +198,7 @@ local function hand_over()
   local done
   if group.waiting == 1 then
     -- Marked, as a claim may watch that does not queue; see mark in ACQUIRE.
-    local value = H2 .. text(last) .. ' ' .. tail .. ' '
+    local value = H2 .. text(last) .. ' ' .. tail .. ' ' -- safeguard: handed-marked
     done = redis.pcall('SET', key, value, 'PX', text(lease + keep + 1))
     if done.err then return end
   else
