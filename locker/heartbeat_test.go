@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,13 +144,20 @@ func TestHeartbeatAtTheFirstEndOfTwo(t *testing.T) {
 //
 // covers: W2, W11
 func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
+	for range 10 { // with jitter the second may also begin to wait when the first has been sent
+		heartbeatBesideOneWithoutAnAnswer(t)
+	}
+}
+
+func heartbeatBesideOneWithoutAnAnswer(t *testing.T) {
+	t.Helper()
 	b := &told{beating: beating{hooked: hook()}}
-	const fallback, later = 10 * time.Second, 7 * time.Second
+	const fallback, later = 10 * time.Second, 9500 * time.Millisecond // due when the first one's next half interval is over
 	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: fallback}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		began, kept, answers := time.Now(), make(chan time.Duration, 100), make(chan struct{})
 		b.told = func(ctx context.Context, claims []backend.Claim) ([]error, error) {
-			if claims[0].Key == numbered(1) {
+			if slices.ContainsFunc(claims, func(c backend.Claim) bool { return c.Key == numbered(1) }) {
 				kept <- time.Since(began)
 				return b.Backend.Heartbeat(ctx, claims)
 			}
@@ -169,7 +177,7 @@ func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 			ended[i] = waitFor(t, l, 1, func(int) string { return numbered(i) })
 			time.Sleep(later)
 		}
-		if first := <-kept; first < later+fallback/2 || first > later+fallback+fallback/2 {
+		if first := <-kept; first > later+fallback+fallback/4 {
 			t.Errorf("the place of who came %v after the first was kept after %v, by intervals of %v", later, first, fallback)
 		}
 		close(answers)
