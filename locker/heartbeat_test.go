@@ -152,7 +152,7 @@ func TestHeartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 func heartbeatBesideOneWithoutAnAnswer(t *testing.T) {
 	t.Helper()
 	b := &told{beating: beating{hooked: hook()}}
-	const fallback, later = 10 * time.Second, 9500 * time.Millisecond // due when the first one's next half interval is over
+	const fallback, later = 10 * time.Second, 9500 * time.Millisecond // the second begins to wait while the first's heartbeat has no answer
 	cfg := locker.Config{TTL: time.Minute, Wait: waiting.Config{Fallback: fallback}}
 	bubble(t, b, cfg, func(t *testing.T, l *locker.Client[struct{}]) {
 		began, kept, answers := time.Now(), make(chan time.Duration, 100), make(chan struct{})

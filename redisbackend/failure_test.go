@@ -54,6 +54,7 @@ func TestFailureClasses(t *testing.T) {
 		"at AUTH":             {fmt.Errorf("failed to authenticate: %w", serverError("WRONGPASS x")), backend.ErrDenied},
 		"a reply of no class": {serverError("ERR something"), nil},
 		"read":                {&net.OpError{Op: "read", Err: io.EOF}, nil},
+		"write":               {&net.OpError{Op: "write", Err: io.ErrClosedPipe}, nil}, // others' requests were written
 		"eof":                 {io.EOF, nil},
 		"time-out":            {os.ErrDeadlineExceeded, nil},
 		"deadline":            {context.DeadlineExceeded, nil},

@@ -291,7 +291,7 @@ func (c *claim) next(i int) (request, bool) {
 			if q, ok := r.request(i); ok {
 				return q, true
 			}
-		case s.holds && s.token < c.target && s.asked < c.target && !c.released:
+		case s.holds && s.token < c.target && s.asked < c.target && !c.released: // safeguard: told-once
 			s.asked = c.target
 			q := c.request(i, renew, c.last)
 			q.claim.MinToken = min(c.target, backend.MaxMinToken)

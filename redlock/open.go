@@ -57,7 +57,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 func assemble(ctx context.Context, nodes []*node, errs []error, cfg Config) (*Backend, error) {
 	votes := (&Backend{nodes: nodes, quorum: len(nodes)/2 + 1}).newVotes()
 	for i, err := range errs {
-		if backend.Refused(err) {
+		if backend.Refused(err) { // safeguard: denied-at-open
 			return nil, fmt.Errorf("node %d: %w", i+1, err)
 		}
 		votes.count(i, err)

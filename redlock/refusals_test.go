@@ -68,13 +68,13 @@ func TestRefusedBesideNoAnswer(t *testing.T) {
 	})
 }
 
-// A deaf peer's subscriptions are as watch has them.
-type deaf struct {
+// A deafened peer is one whose Watch is this one.
+type deafened struct {
 	*peer
 	watch func(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error)
 }
 
-func (d deaf) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
+func (d deafened) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wake, error) {
 	return d.watch(ctx, c)
 }
 
@@ -108,7 +108,7 @@ func TestWatchGoesByTheMajority(t *testing.T) {
 				quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
 					nodes := []backend.Backend{q.peers[0], q.peers[1], q.peers[2]}
 					for i := range n {
-						nodes[i] = deaf{q.peers[i], of.watch}
+						nodes[i] = deafened{q.peers[i], of.watch}
 					}
 					b, err := redlock.New(nodes, redlock.Config{})
 					if err != nil {

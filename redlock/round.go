@@ -127,7 +127,7 @@ func (r *round) request(i int) (request, bool) {
 		r.count(i, errNotHeld)
 	case !r.ask[i]:
 		c.red.nodes[i].owe(q.claim)
-		r.count(i, c.red.nodes[i].skipped())
+		r.count(i, c.red.nodes[i].skipped()) // safeguard: owed-is-counted
 	default:
 		r.instruct(&q.claim, s)
 		return q, true
@@ -276,7 +276,7 @@ func (r *round) wait(ctx context.Context) (backend.Grant, error) {
 	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	if !r.over {
+	if !r.over { // safeguard: left-is-unknown
 		r.over = true
 		r.c.target = 0
 		return backend.Grant{}, ctx.Err()

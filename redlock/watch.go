@@ -39,7 +39,7 @@ func (r *Backend) Watch(ctx context.Context, c backend.Claim) (<-chan backend.Wa
 		if healthy {
 			nodes.Go(func() { w.listen(watching, i, c, r.cfg.timeout(max(c.TTL, time.Second))) })
 		} else {
-			w.count(i, r.nodes[i].skipped())
+			w.count(i, r.nodes[i].skipped()) // safeguard: away-unsubscribed
 		}
 	}
 	r.tasks.Add(1) // Close still waits for this call
@@ -137,7 +137,7 @@ func (w *watch) merge(watching context.Context) {
 				delay = time.After(mergeDelay)
 			}
 		case <-delay:
-			wake = true
+			wake = true // safeguard: minority-wakes
 		case <-watching.Done():
 			if !ready {
 				w.ready <- watching.Err()

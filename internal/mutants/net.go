@@ -514,4 +514,13 @@ var net = []mutant{
 	{Name: "ticket: a renewed lease is counted from the answer", At: "ticket-renewed-left", Find: `- (time\.Since\(\w+\))`, Put: "+ 0*$1", Test: "./cmd/holdfast TicketAnsweredLate"},
 	{Name: "etcd: an orphan that has gone is buried", At: "etcd-buried-as-read", Find: statement, Put: skipped, Test: "./etcdbackend OrphanThatGoesIsNotBuried"},
 	{Name: "lua: who watched is not told by the last of a queue", At: "handed-marked", Find: ` \.\. ' '$`, Put: "", Test: "./internal/redis/script LastOfAQueueTells"},
+	{Name: "a quorum tells a node of its token again and again", At: "told-once", Find: `(__ < __) && __ < __`, Put: "$1", Test: "./redlock TokenThatANodeDoesNotTake"},
+	{Name: "a quorum's release waits for who was not asked", At: "owed-is-counted", Find: statement, Put: skipped, Test: "./redlock ReleaseBesideOneThatIsNot"},
+	{Name: "who does not wait for a quorum has a yes", At: "left-is-unknown", Find: condition, Put: never, Test: "./redlock RequestThatItsCallerLeaves"},
+	{Name: "a release that few nodes tell of wakes nobody", At: "minority-wakes", Find: statement, Put: skipped, Test: "./redlock WakeUpByOneNode"},
+	{Name: "a quorum's watch waits for nodes that are away", At: "away-unsubscribed", Find: statement, Put: skipped, Test: "./redlock WatchWithoutAMajority"},
+	{Name: "ended by force: another's claim on a node, too", At: "force-every-name", Find: condition, Put: always, Test: "./redlock ForceReleaseLeavesAnother"},
+	{Name: "a quorum opens with a node that denies", At: "denied-at-open", Find: condition, Put: never, Test: "./redlock OpenWithANodeThatDenies"},
+	{Name: "a hand-over that no replica has is a grant", At: "handed-unreplicated", Find: condition, Put: never, Test: "./internal/redis HandOverThatNoReplica"},
+	{Name: "redis: what could not be written was not sent", At: "not-made", Find: ` == "dial"`, Put: ` != "read"`, Test: "./redisbackend FailureClasses"},
 }

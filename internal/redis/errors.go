@@ -39,7 +39,7 @@ func Unconfirmed(err error) error {
 func NotMade(err error) bool {
 	var dial *net.OpError
 	var connect *ConnectError
-	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial"
+	return errors.As(err, &connect) || errors.As(err, &dial) && dial.Op == "dial" // safeguard: not-made
 }
 
 // Failure turns what the client library returned into one of the three answers. ctx is the

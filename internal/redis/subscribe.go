@@ -437,7 +437,7 @@ func (s *Subscription) deliver(m Message) {
 	if m.Channel != s.store.Layout.ClientChannel() {
 		s.Hub.Wake(m.Channel, backend.Wake{})
 	} else if topic, w, ok := script.DecodeHanded(m.Payload); ok {
-		if s.store.cfg.Replicas > 0 {
+		if s.store.cfg.Replicas > 0 { // safeguard: handed-unreplicated
 			w = backend.Wake{} // no grant before the replicas have it, which the claimant's own attempt waits for
 		}
 		s.Queue.Deliver(topic, w)

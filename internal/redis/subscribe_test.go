@@ -41,3 +41,23 @@ func TestWatchEntersBeforeItLooks(t *testing.T) {
 		t.Error("a watch that failed is still there")
 	}
 }
+
+// What a release granted to whoever is next is only on the primary when that is told. With replicas=1 it is a reason
+// to ask, and no grant.
+//
+// covers: R1, A6
+func TestHandOverThatNoReplicaHas(t *testing.T) {
+	for replicas := range 2 {
+		s, err := New(&Config{Replicas: replicas}, "redis")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := newSubscription(s)
+		wakes := sub.Queue.Watch(t.Context(), "id holdfast:{k}")
+		sub.deliver(Message{Channel: s.Layout.ClientChannel(), Payload: "17 1 1500 id holdfast:{k}"})
+		sub.close()
+		if w := <-wakes; w.Granted != (replicas == 0) {
+			t.Errorf("a hand-over with replicas=%d is %+v", replicas, w)
+		}
+	}
+}
