@@ -244,7 +244,7 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 			words = append(words, args[i])
 		}
 	}
-	cmd := redis.NewCmd(ctx, words...)
+	cmd := newAttempt(ctx, words...)
 	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return false, err
 	}
@@ -256,13 +256,12 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 
 // acknowledged runs a script and waits on its connection for replicas.
 func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
-	send := func(command any, what string, limit time.Duration) (run, wait *redis.Cmd, err error) {
+	send := func(command any, what string, limit time.Duration) (run, wait attempt, err error) {
 		run = t.command(ctx, command, what, r)
-		wait = redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
+		wait = newAttempt(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
 		err = t.pipe.do(ctx, request{own: func(ctx context.Context) {
 			p := t.client.Pipeline() // one connection
-			// safeguard: sent-once-replicas
-			_, _ = p.Process(ctx, attempt{run}), p.Process(ctx, attempt{wait})
+			_, _ = p.Process(ctx, run), p.Process(ctx, wait)
 			_, _ = p.Exec(ctx)
 		}})
 		return run, wait, err
@@ -286,7 +285,7 @@ func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any
 }
 
 // command is one that runs a script.
-func (b *Backend) command(ctx context.Context, command any, what string, r store.Request) *redis.Cmd {
+func (b *Backend) command(ctx context.Context, command any, what string, r store.Request) attempt {
 	words := make([]any, 3, 3+len(r.Keys)+len(r.Args))
 	words[0], words[1], words[2] = command, what, len(r.Keys)
 	for _, key := range r.Keys {
@@ -299,7 +298,7 @@ func (b *Backend) command(ctx context.Context, command any, what string, r store
 			words = append(words, r.Args[i]) // a program's hooks may want to read them
 		}
 	}
-	cmd := redis.NewCmd(ctx, words...)
+	cmd := newAttempt(ctx, words...)
 	cmd.SetFirstKeyPos(3)
 	return cmd
 }
@@ -373,7 +372,7 @@ func (t transport) Check(ctx context.Context) error {
 		commands = append(commands, []any{"wait", 0, 1}) // for none: it is answered at once
 	}
 	for _, words := range commands {
-		cmd := redis.NewCmd(ctx, words...)
+		cmd := newAttempt(ctx, words...)
 		if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 			return err
 		}

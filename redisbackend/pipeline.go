@@ -41,7 +41,7 @@ type pipeline struct {
 // A request is one command, or something that needs a connection for itself.
 type request struct {
 	ctx  context.Context
-	cmd  *redis.Cmd
+	cmd  attempt
 	own  func(context.Context) // instead of cmd
 	done chan struct{}         // closed by the sender
 }
@@ -52,8 +52,8 @@ type request struct {
 // A release has no cancellation, and an acquire may have none: alone in flight, as most are, it is
 // sent in its caller's goroutine, and go-redis' own timeouts bound it.
 func (p *pipeline) do(ctx context.Context, what request) error {
-	if p.inline && what.cmd != nil && ctx.Done() == nil && p.enter() {
-		_ = p.client.Process(ctx, attempt{what.cmd})
+	if p.inline && what.own == nil && ctx.Done() == nil && p.enter() {
+		_ = p.client.Process(ctx, what.cmd)
 		p.leave()
 		return nil
 	}
@@ -213,7 +213,7 @@ func (p *pipeline) send(batch []*request) {
 		first.own(first.ctx)
 		return
 	case len(batch) == 1:
-		_ = p.client.Process(first.ctx, attempt{first.cmd})
+		_ = p.client.Process(first.ctx, first.cmd)
 		return
 	}
 	var latest time.Time
@@ -222,7 +222,7 @@ func (p *pipeline) send(batch []*request) {
 		if deadline, _ := r.ctx.Deadline(); deadline.After(latest) {
 			latest = deadline
 		}
-		_ = together.Process(r.ctx, attempt{r.cmd}) // sends nothing yet
+		_ = together.Process(r.ctx, r.cmd) // sends nothing yet
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), latest) // not for one of the callers to cancel
 	defer cancel()
@@ -237,6 +237,8 @@ func (p *pipeline) close() { p.senders.Wait() }
 // must be about one attempt to say what it did. (It still follows MOVED and ASK, which say that
 // nothing was executed.)
 type attempt struct{ *redis.Cmd }
+
+func newAttempt(ctx context.Context, words ...any) attempt { return attempt{redis.NewCmd(ctx, words...)} }
 
 // NoRetry is asked by go-redis before it retries.
 func (attempt) NoRetry() bool { return true } // safeguard: sent-once

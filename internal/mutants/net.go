@@ -130,10 +130,6 @@ var net = []mutant{
 	},
 	{Name: "redis: leases are longer than a quarantine", At: "max-ttl", Find: condition, Put: never, Test: "./redisbackend Unguarded"},
 	{
-		Name: "go-redis: what waits for replicas is sent again", At: "sent-once-replicas", Find: `\w+\{(\w+)\}(.*)\b\w+\{(\w+)\}`, Put: "$1$2$3",
-		Test: "./redisbackend LostReplyBeforeReplicas",
-	},
-	{
 		Name: "record: a swap that was not answered is made again", At: "record-unanswered", Find: `; !errors\.Is\((\w+), \w+\)`,
 		Put: "; backend.AnswerOf($1) != backend.Unknown", Test: "./backend/record TestLostAnswer",
 	},
