@@ -62,7 +62,7 @@ func (b *Backend) TryAcquire(ctx context.Context, c backend.Claim) (g backend.Gr
 func (a *attempt) dropped() {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if !a.local.putPending {
+	if !a.local.putPending { // safeguard: etcd-dropped-pending
 		a.b.forget(a.local)
 	}
 }

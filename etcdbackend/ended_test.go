@@ -1,6 +1,7 @@
 package etcdbackend
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -84,5 +85,43 @@ func TestFirstCopyComesAfterAnAnsweredWrite(t *testing.T) {
 		}
 		_, err := other.TryAcquire(t.Context(), claim(hold.Key))
 		want(t, "TryAcquire by another, after the release", err, nil)
+	})
+}
+
+// An attempt is refused by the second copy of its request, as a member hung with the first one. When the holder has
+// released, and the member makes the first copy after that, its entry ends with the attempt, although
+// others' keepalives keep its lease.
+//
+// covers: A4, C2, X10
+func TestFirstCopyComesAfterARefusal(t *testing.T) {
+	const ttl = slackFrom - time.Second // no slack: each renewal is a keepalive
+	inPair(t, []Layout{Native, Etcdctl}, func(t *testing.T, p pair) {
+		b, other, conn, s := p.other, p.b, p.conn, p.etcd
+		alive, held := claim(key(t)), claim(key(t))
+		alive.TTL, held.TTL, held.NoneInFlight = ttl, ttl, true
+		acquired(t, other, held)
+		acquired(t, b, alive) // the lease is there, and goes on
+		refused := claim(held.Key)
+		refused.TTL = ttl
+		hung := s.members[1]
+		s.mu.Lock()
+		s.quiet = true // what waits for a member is not dropped
+		hung.paused = true
+		s.mu.Unlock()
+		conn.asks(hung)
+		_, err := b.TryAcquire(t.Context(), refused)
+		want(t, "TryAcquire of a held lock", err, backend.ErrHeld)
+		want(t, "Release", storetest.Release(t.Context(), other, held), nil)
+		s.resume(hung, s.dice("wake"))
+		time.Sleep(ttl / 4)
+		if _, err = other.TryAcquire(t.Context(), claim(held.Key)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("the first copy was not made, which shows nothing: TryAcquire = %v", err)
+		}
+		for range 6 {
+			time.Sleep(ttl / 2)
+			want(t, "Renew of the other hold", b.Renew(t.Context(), alive), nil)
+		}
+		_, err = other.TryAcquire(t.Context(), claim(held.Key))
+		want(t, "TryAcquire by another, three leases later", err, nil)
 	})
 }

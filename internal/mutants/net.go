@@ -519,4 +519,5 @@ var net = []mutant{
 	{Name: "a quorum opens with a node that denies", At: "denied-at-open", Find: condition, Put: never, Test: "./redlock OpenWithANodeThatDenies"},
 	{Name: "a hand-over that no replica has is a grant", At: "handed-unreplicated", Find: condition, Put: never, Test: "./internal/redis HandOverThatNoReplica"},
 	{Name: "redis: what could not be written was not sent", At: "not-made", Find: ` == "dial"`, Put: ` != "read"`, Test: "./redisbackend FailureClasses"},
+	{Name: "etcd: what may yet be made of a refused attempt is forgotten", At: "etcd-dropped-pending", Find: condition, Put: always, Test: "./etcdbackend FirstCopyComesAfterARefusal"},
 }
