@@ -103,6 +103,40 @@ func TestSameServerSeenLater(t *testing.T) {
 	})
 }
 
+// Of a server that was listed twice, one name counts, also when it has been away and says again who it is.
+//
+// covers: Q3, Q5
+func TestSameServerComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, other := newPeer(membackend.Config{}), membackend.New()
+		again := &shy{Backend: first.Client()}
+		nodes := []backend.Backend{first, other, again}
+		q, err := redlock.New(nodes, redlock.Config{})
+		wantErr(t, "New", err, nil)
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
+		lock := func() error {
+			c := claim("k")
+			_, err := q.TryAcquire(t.Context(), c)
+			_, _ = q.Release(t.Context(), c)
+			time.Sleep(5 * time.Second) // in the bubble: until whoever is to say who it is has said so
+			return err
+		}
+		wantErr(t, "the first time", lock(), nil) // and the second name is found to be the same server
+		first.set(func() { first.refuse = true })
+		if lock() == nil {
+			t.Fatal("granted by one server of two: the second name counts, and that shows nothing")
+		}
+		first.set(func() { first.refuse = false })
+		_ = lock() // so that it has answered
+		wantErr(t, "when the server is back", lock(), nil)
+	})
+}
+
 // A node that must not be counted has nothing of a claim: a release comes to an answer without it, as
 // one that never does would be repeated for as long as a lease may last, and Close would wait for it.
 // covers: C4

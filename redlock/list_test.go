@@ -137,6 +137,41 @@ func TestListsOfNodes(t *testing.T) {
 	}
 }
 
+// Nodes of New have no URL, so with another life they may be those of any list.
+//
+// covers: I2
+func TestListsOfNodesWithoutNames(t *testing.T) {
+	for name, nameless := range map[string]func(named, unnamed backend.Backend) (holder, other backend.Backend){
+		"of the holder's": func(named, unnamed backend.Backend) (holder, other backend.Backend) { return unnamed, named },
+		"of ours":         func(named, unnamed backend.Backend) (holder, other backend.Backend) { return named, unnamed },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				prefix := strings.NewReplacer(" ", "-", "'", "").Replace(name) + ".nameless."
+				var nodes []backend.Backend
+				for _, n := range []string{"a", "b", "c"} {
+					nodes = append(nodes, dial(t, "listed://"+prefix+n+"?life=2"))
+				}
+				unnamed, err := redlock.New(nodes, redlock.Config{})
+				wantErr(t, "New", err, nil)
+				holder, other := nameless(dial(t, listOf(prefix, "a b c")), unnamed)
+				defer func() {
+					for _, b := range append(nodes, holder, other) {
+						_ = b.Close()
+					}
+				}()
+				_, err = holder.TryAcquire(t.Context(), claim("k"))
+				wantErr(t, "TryAcquire", err, nil)
+				synctest.Wait()
+				doubts, err := acquire(t, other, claim("k"))
+				if wantErr(t, "TryAcquire of a held lock", err, backend.ErrHeld); doubts > 0 {
+					t.Errorf("the nodes were asked who they are %d times", doubts)
+				}
+			})
+		})
+	}
+}
+
 // Whoever meets another list asks its nodes who they are by now, and waits for that: so a server that
 // was restarted unnoticed and has another name elsewhere costs a moment.
 // covers: I2

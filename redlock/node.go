@@ -318,7 +318,7 @@ func (n *node) identify(ctx context.Context) error {
 	n.mu.Lock()
 	n.id, n.named, n.barred = id, asked, nil
 	if twin != nil {
-		n.id = ""
+		n.id = "" // safeguard: twin-nameless
 		n.barred = fmt.Errorf("%w: it is the same server as %s", backend.ErrUnsafe, twin.name)
 		err = fmt.Errorf("%s: %w", n.name, n.barred)
 	}

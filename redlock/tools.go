@@ -108,7 +108,7 @@ func (r *Backend) majority(
 			errs[i] = fmt.Errorf("%s: %w", r.nodes[i].name, err)
 		}
 	}
-	if done >= r.quorum {
+	if done >= r.quorum { // safeguard: majority-looked
 		return nil
 	}
 	return fmt.Errorf("%d of %d nodes answered: %w", done, len(r.nodes), errors.Join(errs...))

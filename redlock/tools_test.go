@@ -122,3 +122,36 @@ func TestForceReleaseOnNodesThatKnowTheClaimByAnotherName(t *testing.T) {
 		}
 	})
 }
+
+// A majority that answers ends a hold, whatever becomes of the others.
+//
+// covers: Q1, Q14
+func TestForceReleaseWithoutANode(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		g := q.acquire(claim("k"))
+		synctest.Wait()
+		var nodes []backend.Backend
+		for _, p := range q.peers[:2] {
+			nodes = append(nodes, p)
+		}
+		b, err := redlock.New(append(nodes, away{q.peers[2]}), redlock.Config{NodeTimeout: nodeTimeout})
+		wantErr(q, "New", err, nil)
+		defer b.Close()
+		_, err = b.ForceRelease(q.Context(), "k", g.Token)
+		wantErr(q, "ForceRelease beside a node that is away", err, nil)
+		if n := q.holders("k"); n != 1 {
+			q.Errorf("held on %d nodes, want on the one that is away", n)
+		}
+	})
+}
+
+// An away peer cannot be looked at, nor ended by force.
+type away struct{ *peer }
+
+func (away) Inspect(context.Context, string) (backend.State, error) {
+	return backend.State{}, backend.ErrUnavailable
+}
+
+func (away) ForceRelease(context.Context, string, uint64) (backend.Holder, error) {
+	return backend.Holder{}, backend.ErrUnavailable
+}

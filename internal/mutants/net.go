@@ -520,4 +520,7 @@ var net = []mutant{
 	{Name: "a hand-over that no replica has is a grant", At: "handed-unreplicated", Find: condition, Put: never, Test: "./internal/redis HandOverThatNoReplica"},
 	{Name: "redis: what could not be written was not sent", At: "not-made", Find: ` == "dial"`, Put: ` != "read"`, Test: "./redisbackend FailureClasses"},
 	{Name: "etcd: what may yet be made of a refused attempt is forgotten", At: "etcd-dropped-pending", Find: condition, Put: always, Test: "./etcdbackend FirstCopyComesAfterARefusal"},
+	{Name: "a node without a name is in no list but its own", At: "list-unknown", Find: `:= \w+>>16 == 0 (.*) \w+>>16 == 0`, Put: ":= false $1 false", Test: "./redlock ListsOfNodesWithoutNames"},
+	{Name: "both names of a server are barred", At: "twin-nameless", Find: statement, Put: skipped, Test: "./redlock SameServerComesBack"},
+	{Name: "a quorum is looked at by more than a majority", At: "majority-looked", Find: `>=`, Put: ">", Test: "./redlock ForceReleaseWithoutANode"},
 }
