@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,7 +101,7 @@ func (q *quorum) unhealthy(peers ...*peer) {
 func TestTokenThatANodeDoesNotTake(t *testing.T) {
 	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
 		q.ahead(q.peers[0])
-		full := &full{peer: q.peers[2]}
+		full := &full{peer: q.peers[2], most: 10}
 		q.peers[1].set(func() { q.peers[1].hang = true })
 		b, err := redlock.New([]backend.Backend{q.peers[0], q.peers[1], full}, redlock.Config{NodeTimeout: nodeTimeout})
 		if err != nil {
@@ -118,15 +120,16 @@ func TestTokenThatANodeDoesNotTake(t *testing.T) {
 	})
 }
 
-// A full peer takes no renewal.
+// A full peer takes none of its first renewals.
 type full struct {
 	*peer
+	most     int
 	renewals int
 }
 
-func (f *full) Renew(context.Context, backend.Claim) error {
-	if f.renewals++; f.renewals > 10 {
-		return nil
+func (f *full) Renew(ctx context.Context, c backend.Claim) error {
+	if f.renewals++; f.renewals > f.most {
+		return f.peer.Renew(ctx, c)
 	}
 	return backend.ErrUnavailable
 }
@@ -199,15 +202,90 @@ func TestForceReleaseLeavesAnother(t *testing.T) {
 
 func init() {
 	backend.Register("denies", func(context.Context, *url.URL) (backend.Backend, error) { return nil, backend.ErrDenied })
+	backend.Register("opened", func(ctx context.Context, u *url.URL) (backend.Backend, error) {
+		b, err := backend.Open(ctx, "mem://"+u.Host)
+		opened.Add(1)
+		return closing{b}, err
+	})
 }
 
-// A node that refuses for good, as a wrong password, is no node that is away for a while.
+var opened atomic.Int32 // nodes that are not closed
+
+type closing struct{ backend.Backend }
+
+func (c closing) Close() error {
+	opened.Add(-1)
+	return c.Backend.Close()
+}
+
+// A node that refuses for good, as a wrong password, is no node that is away for a while. The others are closed.
 //
 // covers: I3
 func TestOpenWithANodeThatDenies(t *testing.T) {
-	b, err := backend.Open(t.Context(), memURL(t, 2)+"&node="+url.QueryEscape("denies://"))
+	var nodes []string
+	for _, n := range []string{"opened://denied.a", "opened://denied.b", "denies://"} {
+		nodes = append(nodes, "node="+url.QueryEscape(n))
+	}
+	b, err := backend.Open(t.Context(), "redlock://?"+strings.Join(nodes, "&"))
 	if err == nil {
 		_ = b.Close()
 	}
 	wantErr(t, "Open", err, backend.ErrDenied)
+	if n := opened.Load(); n != 0 {
+		t.Errorf("%d nodes stay open", n)
+	}
+}
+
+// Where a majority serves nothing, that is the answer, and not who holds one of the others: whoever waited for that
+// one would not hear of the outage.
+//
+// covers: Q14, E2
+func TestHolderBesideAMajorityThatIsAway(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{}, func(q *quorum) {
+		other := claim("k")
+		other.Meta.Quorum = "/12345678" // so it is known that it is one of a quorum's, and has no majority
+		q.on(other, q.peers[0])
+		for _, p := range q.peers[1:] {
+			p.set(func() { p.refuse = true })
+		}
+		late := []backend.Backend{q.peers[0], distant{q.peers[1], time.Millisecond}, distant{q.peers[2], time.Millisecond}}
+		b, err := redlock.New(late, redlock.Config{})
+		wantErr(q, "New", err, nil)
+		defer b.Close()
+		_, err = b.TryAcquire(q.Context(), claim("k"))
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
+			q.Errorf("TryAcquire = %v, want that the store is unavailable", err)
+		}
+	})
+}
+
+// A node that did not store the token when it was told is told again by each renewal: it may be the only one that the
+// next majority has in common with this.
+//
+// covers: K3, Q8
+func TestRenewalsTellTheToken(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		q.ahead(q.peers[0])
+		last, c := &full{peer: q.peers[2], most: 10}, claim("k")
+		b, err := redlock.New([]backend.Backend{q.peers[0], distant{q.peers[1], time.Millisecond}, last}, redlock.Config{NodeTimeout: nodeTimeout})
+		wantErr(q, "New", err, nil)
+		defer b.Close()
+		g, err := b.TryAcquire(q.Context(), c)
+		wantErr(q, "TryAcquire", err, nil)
+		synctest.Wait()
+		token := func() uint64 {
+			state, err := last.Inspect(q.Context(), "k")
+			wantErr(q, "Inspect", err, nil)
+			return state.Token
+		}
+		if token() == g.Token {
+			q.Error("it has stored the token at once: that shows nothing")
+		}
+		last.most = 0
+		wantErr(q, "Renew", b.Renew(q.Context(), c), nil)
+		synctest.Wait()
+		if got := token(); got != g.Token {
+			q.Errorf("the third node is at token %d, want %d", got, g.Token)
+		}
+	})
 }

@@ -46,7 +46,7 @@ func open(ctx context.Context, u *url.URL) (backend.Backend, error) {
 	if err != nil {
 		for _, n := range nodes {
 			if n.b != nil {
-				_ = n.b.Close()
+				_ = n.b.Close() // safeguard: nodes-closed
 			}
 		}
 		return nil, err

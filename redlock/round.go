@@ -142,7 +142,7 @@ func (r *round) instruct(claim *backend.Claim, s *share) {
 	case acquire:
 		claim.MinToken = r.c.minToken
 	case renew:
-		claim.MinToken = min(r.c.grant.Token, backend.MaxMinToken)
+		claim.MinToken = min(r.c.grant.Token, backend.MaxMinToken) // safeguard: renewal-tells
 	case release:
 		// No tombstone only if every attempt is known to have been answered here. Else one may
 		// still be executed, or one of another client or of a record that was forgotten, and
@@ -340,7 +340,7 @@ func (r *round) noes() (said noes) {
 		case backend.Refused(err):
 			said.refused, said.why = said.refused+1, err // safeguard: refused-counted
 		default:
-			said.away++
+			said.away++ // safeguard: away-counted
 		}
 		if waits[i] <= 0 {
 			waits[i] = math.MaxInt64

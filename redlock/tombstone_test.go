@@ -201,6 +201,29 @@ func TestReleaseOfAnothersClaim(t *testing.T) {
 	})
 }
 
+// A refused attempt of a claim is under way on a slow node when the claim is asked for again, and granted by that node
+// and another. What the first attempt got there was given back before, and not what the second one has.
+//
+// covers: C9, Q1
+func TestGivenBackBeforeTheNextAttempt(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: nodeTimeout}, func(q *quorum) {
+		other, c, slow := claim("k"), claim("k"), q.peers[2]
+		q.on(other, q.peers[:2]...)
+		slow.set(func() { slow.slow = nodeTimeout / 4 })
+		_, err := q.TryAcquire(q.Context(), c)
+		wantErr(q, "TryAcquire beside another's majority", err, backend.ErrHeld)
+		for _, p := range q.peers[:2] {
+			wantErr(q, "Release", storetest.Release(q.Context(), p.Backend, other), nil)
+		}
+		q.peers[1].set(func() { q.peers[1].refuse = true })
+		c.NoneInFlight = false
+		q.acquire(c)
+		if n := q.holders("k"); n != 2 {
+			q.Errorf("granted, and held on %d nodes, want on two", n)
+		}
+	})
+}
+
 // An acquire that is queued behind an earlier request to a slow node is not sent once its attempt
 // has failed or the claim is released: nobody would give back what it is granted.
 // covers: C9

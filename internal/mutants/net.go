@@ -523,4 +523,7 @@ var net = []mutant{
 	{Name: "a node without a name is in no list but its own", At: "list-unknown", Find: `:= \w+>>16 == 0 (.*) \w+>>16 == 0`, Put: ":= false $1 false", Test: "./redlock ListsOfNodesWithoutNames"},
 	{Name: "both names of a server are barred", At: "twin-nameless", Find: statement, Put: skipped, Test: "./redlock SameServerComesBack"},
 	{Name: "a quorum is looked at by more than a majority", At: "majority-looked", Find: `>=`, Put: ">", Test: "./redlock ForceReleaseWithoutANode"},
+	{Name: "nodes of a quorum that does not open stay open", At: "nodes-closed", Find: statement, Put: skipped, Test: "./redlock OpenWithANodeThatDenies"},
+	{Name: "whoever holds one node hides that the others are away", At: "away-counted", Find: statement, Put: skipped, Test: "./redlock HolderBesideAMajorityThatIsAway"},
+	{Name: "a node that takes a hold later does not hear its token", At: "renewal-tells", Find: statement, Put: skipped, Test: "./redlock RenewalsTellTheToken"},
 }
