@@ -53,7 +53,7 @@ func (h *hold) atEnd(f endHook) error {
 	defer h.lease.mu.Unlock()
 	if before := h.onEnd; h.cause == nil && before != nil {
 		h.onEnd = func(cause error, claim *backend.Claim) error {
-			return errors.Join(f(cause, claim), before(cause, claim))
+			return errors.Join(f(cause, claim), before(cause, claim)) // safeguard: hooks-all-called
 		}
 	} else if h.cause == nil {
 		h.onEnd = f

@@ -414,10 +414,11 @@ func TestScopedWantsTheCtxOfItsHold(t *testing.T) {
 // Several are closed in reverse, and all of them when opening the next fails.
 func TestScopedSeveral(t *testing.T) {
 	var log []string
+	var closing error
 	one := func(name string, fail error) locker.Binder[string] {
 		return locker.Scoped(
 			func(context.Context, locker.Hold) (string, error) { log = append(log, "open "+name); return name, fail },
-			func(name string) error { log = append(log, "close "+name); return nil })
+			func(name string) error { log = append(log, "close "+name); return closing })
 	}
 	var fail error
 	l, err := locker.New(hook(), func(ctx context.Context, h locker.Hold) (string, error) {
@@ -438,5 +439,10 @@ func TestScopedSeveral(t *testing.T) {
 	wantErr(t, err, fail)
 	if got, want := strings.Join(log, ", "), "open a, open b, close b, close a, open a, open b, close a"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	log, fail, closing = nil, nil, errors.New("it does not close")
+	wantErr(t, locker.Do(t.Context(), l, "k", func(context.Context, string) error { return nil }), closing)
+	if got, want := strings.Join(log, ", "), "open a, open b, close b, close a"; got != want {
+		t.Errorf("what fails to close: %s, want %s", got, want)
 	}
 }

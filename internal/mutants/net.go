@@ -526,4 +526,12 @@ var net = []mutant{
 	{Name: "nodes of a quorum that does not open stay open", At: "nodes-closed", Find: statement, Put: skipped, Test: "./redlock OpenWithANodeThatDenies"},
 	{Name: "whoever holds one node hides that the others are away", At: "away-counted", Find: statement, Put: skipped, Test: "./redlock HolderBesideAMajorityThatIsAway"},
 	{Name: "a node that takes a hold later does not hear its token", At: "renewal-tells", Find: statement, Put: skipped, Test: "./redlock RenewalsTellTheToken"},
+	{
+		Name: "a hook that fails keeps those before it from being called", At: "hooks-all-called", Find: `return \w+\.\w+\((\w+\(.*\)), (\w+\(.*\))\)$`,
+		Put: "if err := $1; err != nil { return err }; return $2", Test: "./locker ScopedSeveral",
+	},
+	{
+		Name: "traced: what was got of many keys is told as nothing", At: "answers-as-they-are", Find: `return (\w+), (\w+)`,
+		Put: "if len($1) == 1 { $2 = backend.ErrHeld }; return $1, $2", Test: "./tracing ManyKeysInOneRequest",
+	},
 }
