@@ -160,6 +160,7 @@ func (a *attempt) clear(ctx context.Context, q *queue) (r result, done bool, err
 	}
 	if then == nil && rest != nil {
 		rest = rest[:min(len(rest), maxOrphans)]
+		// safeguard: etcd-longest-orphan
 		longest := slices.MaxFunc(rest, func(x, y *entry) int { return cmp.Compare(x.Lease, y.Lease) }).Lease
 		on := b.newLease(longest+longest/(maxDrift/2)+1, false) // safeguard: etcd-burial
 		if err := on.granted.wait(ctx); err != nil {

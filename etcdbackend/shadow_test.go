@@ -236,6 +236,47 @@ func TestOrphanThatGoesIsNotBuried(t *testing.T) {
 	want(t, "Release", storetest.Release(t.Context(), other, next), nil)
 }
 
+// Orphans that are buried together are so for as long as the longest of their leases: the claim that has that one
+// believes in it.
+//
+// covers: X20
+func TestOrphansOfUnequalLeases(t *testing.T) {
+	srv := testserver.Etcd(t)
+	c := client(t, srv.Addr())
+	b, other := on(t, c, Config{}), on(t, client(t, srv.Addr()), Config{RequestTimeout: patience})
+	long := claim(key(t))
+	long.Mode, long.TTL = backend.Shared, time.Hour
+	short := long
+	short.Owner, short.TTL = backend.NewOwner(), time.Minute
+	for _, hold := range []backend.Claim{short, long} {
+		acquired(t, b, hold)
+	}
+	srv.Kill()
+	srv.Restart()
+	for _, hold := range []backend.Claim{short, long} {
+		revoke(t, c, b, hold)
+	}
+	_, err := other.TryAcquire(t.Context(), claim(long.Key))
+	want(t, "a writer beside readers who believe", err, backend.ErrHeld)
+	left, err := c.Get(t.Context(), b.scheme.paths(long.Key).queue, clientv3.WithPrefix())
+	want(t, "Get", err, nil)
+	buried := 0
+	for _, kv := range left.Kvs {
+		if !strings.Contains(string(kv.Value), `"buried":true`) {
+			continue
+		}
+		buried++
+		lease, err := c.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease))
+		want(t, "TimeToLive", err, nil)
+		if lasts := time.Duration(lease.GrantedTTL) * time.Second; lasts < long.TTL {
+			t.Errorf("buried for %v, and a hold is believed in for %v", lasts, long.TTL)
+		}
+	}
+	if buried != 2 {
+		t.Errorf("%d orphans were buried, want both: %v", buried, left.Kvs)
+	}
+}
+
 // More orphans than one transaction can settle.
 func TestManyOrphans(t *testing.T) {
 	srv := testserver.Etcd(t)

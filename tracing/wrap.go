@@ -129,7 +129,8 @@ func several[A any](
 	}
 	result := resultOf(err, good)
 	end(span, "", result, errors.New(result)) // the error may name any of the keys
-	return answers, err                       // safeguard: answers-as-they-are
+	// safeguard: answers-as-they-are
+	return answers, err
 }
 
 func (b *wrapped) Renew(ctx context.Context, c backend.Claim) (err error) {

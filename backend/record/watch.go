@@ -154,7 +154,7 @@ func (l *lookout) take() (keys map[string]bool, goOn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys, l.dirty = l.dirty, map[string]bool{}
-	l.running = len(l.watched) > 0
+	l.running = len(l.watched) > 0 // in one step, or who comes between starts none; safeguard: lookout-ends
 	return keys, l.running
 }
 

@@ -534,4 +534,6 @@ var net = []mutant{
 		Name: "traced: what was got of many keys is told as nothing", At: "answers-as-they-are", Find: `return (\w+), (\w+)`,
 		Put: "if len($1) == 1 { $2 = backend.ErrHeld }; return $1, $2", Test: "./tracing ManyKeysInOneRequest",
 	},
+	{Name: "record: who watches when all have left is looked for by nobody", At: "lookout-ends", Find: `__ = (.*)\n(.*), __$`, Put: "$2, $1", Test: "./backend/record WhoComesAsTheRunEnds"},
+	{Name: "etcd: orphans are buried for the shortest of their leases", At: "etcd-longest-orphan", Find: `slices\.Max(Func)`, Put: "slices.Min$1", Test: "./etcdbackend OrphansOfUnequalLeases"},
 }
