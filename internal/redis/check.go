@@ -58,7 +58,7 @@ func (s *Store) checkMemory(ctx context.Context) error {
 		return nil
 	}
 	infos, err := s.info(ctx, "memory")
-	for _, info := range infos {
+	for _, info := range infos { // safeguard: each-primary
 		if err == nil {
 			err = script.CheckMemory(info)
 		}

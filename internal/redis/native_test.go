@@ -485,7 +485,7 @@ func TestManyKeysAreOnOneServer(t *testing.T) {
 	}
 }
 
-// An evicting server has many keys refused, as it has one, also in the first request of all.
+// A server of several that evicts has many keys refused, as it has one, also in the first request of all.
 //
 // covers: R5
 func TestManyKeysOfAnUnfitServer(t *testing.T) {
@@ -501,11 +501,12 @@ func TestManyKeysOfAnUnfitServer(t *testing.T) {
 	}
 }
 
-// evicting is a server that evicts keys.
+// evicting is some servers of which one evicts keys, the last but one.
 type evicting struct{ fake }
 
 func (f *evicting) Info(context.Context, string) ([]string, error) {
-	return []string{"maxmemory:1000000\r\nmaxmemory_policy:allkeys-lru\r\n"}, nil
+	const good = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
+	return []string{good, "maxmemory:1000000\r\nmaxmemory_policy:allkeys-lru\r\n", good}, nil
 }
 
 // With replicas=1 no yes that a failover may undo is a yes: of a grant, of a renewal, and of a state
