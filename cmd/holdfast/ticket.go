@@ -186,7 +186,7 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 	case errors.Is(err, locker.ErrLost):
 		return &exitError{status: exitLost, err: err}
 	case err != nil: // the store does not say that it lasts for as long as it is to
-		return errors.Join(c.failure(err), g.Unlock())
+		return errors.Join(c.failure(err), g.Unlock()) // safeguard: ticket-unconfirmed
 	}
 	t := ticket{taken, c.config.Namespace, c.where}
 	signal.Ignore(syscall.SIGPIPE) // it would end us before the release; safeguard: ticket-pipe

@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/backend"
+	"github.com/holdfast-go/holdfast/internal/redis/script"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -184,6 +188,43 @@ func TestTicketThatIsNotPrinted(t *testing.T) {
 		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.Contains(o.out, "is free") {
 			t.Fatalf("it was not released: %s", o.out)
 		}
+	}
+}
+
+// A lease that is handed over is short, and to be renewed before there is a ticket. If the store does not say that it
+// was, nobody gets a ticket, and the lock is not left locked.
+//
+// covers: C1, A2
+func TestTicketThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	srv := testserver.SharedRedis(t)
+	layout, err := script.NewLayout("", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testserver.NewProxy(t, srv.Addr())
+	renewals := testserver.Containing(layout.Renew(backend.Claim{}).Script.SHA1())
+	proxy.Set(testserver.Fault{Mode: testserver.ExecuteThenCut, Match: renewals})
+	first := acquired(t, srv.URL(), t.Name(), "10m")
+	next := make(chan outcome, 1)
+	go func() {
+		next <- holdfast(t, "acquire", t.Name(), "--ttl=10m", "--backend", "redis://"+proxy.Addr()+"?request_timeout=1s")
+	}()
+	storetest.Eventually(t, "the next to wait", func() error {
+		if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()); !strings.Contains(o.out, "waits") {
+			return errors.New(o.out)
+		}
+		return nil
+	})
+	holdfast(t, "release", "--ticket", first, "--backend", srv.URL()).want(t, 0)
+	if o := (<-next).want(t, 77); o.out != "" {
+		t.Errorf("prints %s", o.out)
+	}
+	if n := proxy.Counts().Dropped; n == 0 {
+		t.Error("nothing was renewed: this shows nothing")
+	}
+	if o := holdfast(t, "inspect", t.Name(), "--backend", srv.URL()).want(t, 0); !strings.Contains(o.out, "is free") {
+		t.Errorf("it was not released: %s", o.out)
 	}
 }
 
