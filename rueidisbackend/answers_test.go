@@ -81,6 +81,29 @@ func TestHeldAnswersEndWithTheLease(t *testing.T) {
 	})
 }
 
+// What is known of a holder answers who does not wait. One that is to wait gets its place.
+//
+// covers: R18, W5
+func TestHeldAnswersGiveNoPlace(t *testing.T) {
+	url := "rueidis://" + testserver.SharedRedis(t).Addr()
+	b, other := opened(t, url+"?held_answers=true"), opened(t, url)
+	holder := claim(key(t))
+	acquired(t, other, holder)
+	for range 2 {
+		_, err := b.TryAcquire(t.Context(), claim(holder.Key))
+		want(t, "without a place", err, backend.ErrHeld)
+	}
+	if known, _ := b.held.look(b.store.Layout.Key(holder.Key)); !known {
+		t.Fatal("nothing is known of the holder: this shows nothing")
+	}
+	waits := claim(holder.Key)
+	waits.Queue, waits.WaiterTTL = true, waits.TTL
+	var held *backend.HeldError
+	if _, err := b.TryAcquire(t.Context(), waits); !errors.As(err, &held) || held.Position != 1 {
+		t.Errorf("whoever waits: %v, want the first place", err)
+	}
+}
+
 // stalled is a transport on which a caller gets the answer to a script when goOn is closed, if answered is
 // set; then it says so.
 type stalled struct {

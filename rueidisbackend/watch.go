@@ -419,7 +419,7 @@ type answering struct {
 // TryAcquire is that of the store, for a claim that may be refused without a request.
 func (a answering) TryAcquire(ctx context.Context, c backend.Claim) (backend.Grant, error) {
 	b := a.b
-	if c.Queue || c.Reentrant || c.Mode != backend.Exclusive {
+	if c.Queue || c.Reentrant || c.Mode != backend.Exclusive { // safeguard: rueidis-place
 		return b.store.TryAcquire(ctx, c)
 	}
 	name, id := b.store.Layout.Key(c.Key), b.store.Layout.OwnerID(c)

@@ -538,4 +538,5 @@ var net = []mutant{
 	{Name: "etcd: orphans are buried for the shortest of their leases", At: "etcd-longest-orphan", Find: `slices\.Max(Func)`, Put: "slices.Min$1", Test: "./etcdbackend OrphansOfUnequalLeases"},
 	{Name: "redis: of several servers the first may not evict", At: "each-primary", Find: `range (\w+)`, Put: "range $1[:1]", Test: "./internal/redis ManyKeysOfAnUnfitServer"},
 	{Name: "ticket: a lock of which there is none stays locked", At: "ticket-unconfirmed", Find: `\w+\.\w+\((.*), \w+\.\w+\(\)\)$`, Put: "$1", Test: "./cmd/holdfast TicketThatIsNotConfirmed"},
+	{Name: "rueidis: who is to wait gets no place, as the holder is known", At: "rueidis-place", Find: `if __ \|\| `, Put: "if ", Test: "./rueidisbackend HeldAnswersGiveNoPlace"},
 }
