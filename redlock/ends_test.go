@@ -180,6 +180,31 @@ func TestWatchWithoutAMajority(t *testing.T) {
 	})
 }
 
+// Whoever leaves while the nodes do not answer does not wait for them.
+//
+// covers: W12
+func TestWatchThatItsCallerLeaves(t *testing.T) {
+	quorumTest(t, 3, redlock.Config{NodeTimeout: time.Hour}, func(q *quorum) {
+		var nodes []backend.Backend
+		for _, p := range q.peers {
+			nodes = append(nodes, deafened{p, func(ctx context.Context, _ backend.Claim) (<-chan backend.Wake, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
+		}
+		b, err := redlock.New(nodes, redlock.Config{NodeTimeout: time.Hour})
+		wantErr(q, "New", err, nil)
+		defer b.Close()
+		ctx, cancel := context.WithTimeout(q.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err = b.Watch(ctx, claim("k"))
+		if wantErr(q, "Watch", err, context.DeadlineExceeded); time.Since(began) > time.Second {
+			q.Errorf("Watch returned after %v", time.Since(began))
+		}
+	})
+}
+
 // Whoever asked for a node while a majority had granted to another keeps what that node granted to him: a hold that
 // is ended by force ends alone.
 //

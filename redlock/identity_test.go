@@ -103,6 +103,37 @@ func TestSameServerSeenLater(t *testing.T) {
 	})
 }
 
+// Nodes that did not say who they are yet are not taken for one another.
+//
+// covers: Q3, Q5
+func TestServersThatAreSlowToSayWhoTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := []backend.Backend{membackend.New(), &shy{Backend: membackend.New()}, &shy{Backend: membackend.New()}}
+		q, err := redlock.New(nodes, redlock.Config{})
+		wantErr(t, "New", err, nil)
+		defer func() {
+			_ = q.Close()
+			for _, n := range nodes {
+				_ = n.Close()
+			}
+		}()
+		for range 2 { // the second time they have said it
+			c := claim("k")
+			_, err := q.TryAcquire(t.Context(), c)
+			wantErr(t, "TryAcquire", err, nil)
+			synctest.Wait()
+			for i, n := range nodes {
+				if state, err := n.Inspect(t.Context(), "k"); err != nil || len(state.Holders) != 1 {
+					t.Errorf("node %d: %+v, %v, want held", i, state, err)
+				}
+			}
+			_, err = q.Release(t.Context(), c)
+			wantErr(t, "Release", err, nil)
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
 // Of a server that was listed twice, one name counts, also when it has been away and says again who it is.
 //
 // covers: Q3, Q5

@@ -300,7 +300,7 @@ func (n *node) identify(ctx context.Context) error {
 		n.named = asked
 		n.mu.Unlock()
 		return barred
-	case err != nil || id == "":
+	case err != nil || id == "": // safeguard: nobody-yet
 		if ctx.Err() != nil {
 			n.failed.CompareAndSwap(0, 1) // so that it is asked again when it answers anything
 		}

@@ -21,6 +21,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no nodes":            "redlock://",
 		"a host":              "redlock://a:1?" + node,
 		"a path":              "redlock:///a?" + node,
+		"a user":              "redlock://u:" + secret + "@?" + node,
 		"a fragment":          "redlock://?" + node + "#x",
 		"unknown parameter":   "redlock://?" + node + "&nodes=1",
 		"a node that is none": "redlock://?" + node + "&node=" + url.QueryEscape("x:"+secret+"@y"),

@@ -140,7 +140,7 @@ func (w *watch) merge(watching context.Context) {
 			wake = true // safeguard: minority-wakes
 		case <-watching.Done():
 			if !ready {
-				w.ready <- watching.Err()
+				w.ready <- watching.Err() // safeguard: watch-left
 			}
 			return
 		}

@@ -539,4 +539,6 @@ var net = []mutant{
 	{Name: "redis: of several servers the first may not evict", At: "each-primary", Find: `range (\w+)`, Put: "range $1[:1]", Test: "./internal/redis ManyKeysOfAnUnfitServer"},
 	{Name: "ticket: a lock of which there is none stays locked", At: "ticket-unconfirmed", Find: `\w+\.\w+\((.*), \w+\.\w+\(\)\)$`, Put: "$1", Test: "./cmd/holdfast TicketThatIsNotConfirmed"},
 	{Name: "rueidis: who is to wait gets no place, as the holder is known", At: "rueidis-place", Find: `if __ \|\| `, Put: "if ", Test: "./rueidisbackend HeldAnswersGiveNoPlace"},
+	{Name: "nodes that do not say who they are are one", At: "nobody-yet", Find: `case .*:`, Put: "case false:", Test: "./redlock ServersThatAreSlowToSay"},
+	{Name: "a quorum's watch that nobody wants waits for the nodes", At: "watch-left", Find: statement, Put: skipped, Test: "./redlock WatchThatItsCallerLeaves"},
 }
