@@ -3,6 +3,7 @@ package etcdbackend
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -256,8 +257,12 @@ func TestOrphansOfUnequalLeases(t *testing.T) {
 	for _, hold := range []backend.Claim{short, long} {
 		revoke(t, c, b, hold)
 	}
-	_, err := other.TryAcquire(t.Context(), claim(long.Key))
-	want(t, "a writer beside readers who believe", err, backend.ErrHeld)
+	eventually(t, "a writer to be refused beside readers who believe", func() error {
+		if _, err := other.TryAcquire(t.Context(), claim(long.Key)); !errors.Is(err, backend.ErrHeld) {
+			return fmt.Errorf("TryAcquire = %w", err)
+		}
+		return nil
+	})
 	left, err := c.Get(t.Context(), b.scheme.paths(long.Key).queue, clientv3.WithPrefix())
 	want(t, "Get", err, nil)
 	buried := 0

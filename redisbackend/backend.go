@@ -244,7 +244,7 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 			words = append(words, args[i])
 		}
 	}
-	cmd := newAttempt(ctx, words...)
+	cmd := attempt{redis.NewCmd(ctx, words...)}
 	if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 		return false, err
 	}
@@ -258,7 +258,7 @@ func (t transport) Set(ctx context.Context, key string, args ...string) (wrote b
 func (t transport) acknowledged(ctx context.Context, r store.Request) (reply any, replicas int, err error) {
 	send := func(command any, what string, limit time.Duration) (run, wait attempt, err error) {
 		run = t.command(ctx, command, what, r)
-		wait = newAttempt(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))
+		wait = attempt{redis.NewCmd(ctx, "wait", r.Replicas, max(limit.Milliseconds(), 1))}
 		err = t.pipe.do(ctx, request{own: func(ctx context.Context) {
 			p := t.client.Pipeline() // one connection
 			_, _ = p.Process(ctx, run), p.Process(ctx, wait)
@@ -298,7 +298,7 @@ func (b *Backend) command(ctx context.Context, command any, what string, r store
 			words = append(words, r.Args[i]) // a program's hooks may want to read them
 		}
 	}
-	cmd := newAttempt(ctx, words...)
+	cmd := attempt{redis.NewCmd(ctx, words...)}
 	cmd.SetFirstKeyPos(3)
 	return cmd
 }
@@ -372,7 +372,7 @@ func (t transport) Check(ctx context.Context) error {
 		commands = append(commands, []any{"wait", 0, 1}) // for none: it is answered at once
 	}
 	for _, words := range commands {
-		cmd := newAttempt(ctx, words...)
+		cmd := attempt{redis.NewCmd(ctx, words...)}
 		if err := t.pipe.do(ctx, request{cmd: cmd}); err != nil {
 			return err
 		}

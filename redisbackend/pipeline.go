@@ -238,9 +238,5 @@ func (p *pipeline) close() { p.senders.Wait() }
 // nothing was executed.)
 type attempt struct{ *redis.Cmd }
 
-func newAttempt(ctx context.Context, words ...any) attempt {
-	return attempt{redis.NewCmd(ctx, words...)}
-}
-
 // NoRetry is asked by go-redis before it retries.
 func (attempt) NoRetry() bool { return true } // safeguard: sent-once

@@ -71,23 +71,29 @@ func (s *shy) Identity(ctx context.Context) (string, error) {
 	return s.Backend.Identity(ctx)
 }
 
+// joined is a quorum of nodes, which are closed with it when the test is over.
+func joined(t *testing.T, nodes []backend.Backend) *redlock.Backend {
+	t.Helper()
+	q, err := redlock.New(nodes, redlock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = q.Close()
+		for _, n := range nodes {
+			_ = n.Close()
+		}
+	})
+	return q
+}
+
 // A node that did not say who it is at first is asked again when it answers anything.
 // covers: Q3
 func TestSameServerSeenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := membackend.New(), membackend.New()
 		again := &shy{Backend: one.Client()}
-		nodes := []backend.Backend{one, other, again}
-		q, err := redlock.New(nodes, redlock.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			_ = q.Close()
-			for _, n := range nodes {
-				_ = n.Close()
-			}
-		}()
+		q := joined(t, []backend.Backend{one, other, again})
 		for range 2 { // at first one server counts twice
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)
@@ -109,14 +115,7 @@ func TestSameServerSeenLater(t *testing.T) {
 func TestServersThatAreSlowToSayWhoTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := []backend.Backend{membackend.New(), &shy{Backend: membackend.New()}, &shy{Backend: membackend.New()}}
-		q, err := redlock.New(nodes, redlock.Config{})
-		wantErr(t, "New", err, nil)
-		defer func() {
-			_ = q.Close()
-			for _, n := range nodes {
-				_ = n.Close()
-			}
-		}()
+		q := joined(t, nodes)
 		for range 2 { // the second time they have said it
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)
@@ -141,15 +140,7 @@ func TestSameServerComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, other := newPeer(membackend.Config{}), membackend.New()
 		again := &shy{Backend: first.Client()}
-		nodes := []backend.Backend{first, other, again}
-		q, err := redlock.New(nodes, redlock.Config{})
-		wantErr(t, "New", err, nil)
-		defer func() {
-			_ = q.Close()
-			for _, n := range nodes {
-				_ = n.Close()
-			}
-		}()
+		q := joined(t, []backend.Backend{first, other, again})
 		lock := func() error {
 			c := claim("k")
 			_, err := q.TryAcquire(t.Context(), c)
