@@ -254,7 +254,9 @@ func TestNextAfterALoneRequest(t *testing.T) {
 		client := answered(t, func(redis.Cmder) { <-goOn })
 		p := &pipeline{client: client, timeout: time.Minute, most: 1, inline: true}
 		alone := make(chan error, 1)
-		go func() { alone <- p.do(context.Background(), request{cmd: attempt{redis.NewCmd(context.Background(), "first")}}) }()
+		go func() {
+			alone <- p.do(context.Background(), request{cmd: attempt{redis.NewCmd(context.Background(), "first")}})
+		}()
 		synctest.Wait()
 		began := time.Now()
 		next := make(chan error, 1)
