@@ -90,8 +90,11 @@ func unregistered(scheme string) string {
 // quotes the input: url.Parse's own does, password included.
 func ParseURL(rawURL string) (*url.URL, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
-	if !ok {
-		return nil, invalid("url", "", "has no scheme://")
+	switch {
+	case !ok:
+		return nil, invalid("url", "", "is not a URL, such as redis://host:6379/0")
+	case strings.ContainsAny(rawURL, "\r\n"): // safeguard: url-line-break
+		return nil, invalid("url", "", "has a line break in it, as a secret that is read from a file may; remove it, or percent-encode it")
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {

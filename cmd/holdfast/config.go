@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,14 +80,17 @@ func (o *common) from(s config.Setting) string {
 }
 
 func (o *common) printSettings(w io.Writer, f config.File) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if o.output == "text" {
-		fmt.Fprintln(t, "KEY\tVALUE\tFROM")
+	t := table{
+		{cells: []string{"KEY"}, fold: true},
+		{cells: []string{"VALUE"}, fold: true},
+		{cells: []string{"FROM"}, fold: true},
 	}
 	for _, s := range f.Settings() {
 		from := o.from(s)
 		if o.output == "text" {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.Value), printable(from))
+			for i, cell := range []string{s.Key, printable(s.Value), printable(from)} {
+				t[i].cells = append(t[i].cells, cell)
+			}
 			continue
 		}
 		if err := printJSON(w, struct {
@@ -101,7 +102,10 @@ func (o *common) printSettings(w io.Writer, f config.File) error {
 			return err
 		}
 	}
-	return t.Flush()
+	if o.output != "text" {
+		return nil
+	}
+	return t.measured().fit(room()).print(w, "")
 }
 
 func newConfigSchema() *cobra.Command {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,17 +125,25 @@ func (d *doctor) flush() {
 	if len(d.findings) == 0 {
 		return
 	}
-	t := tabwriter.NewWriter(d.w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, printable(d.store))
-	colours := map[backend.Level]terminal.Colour{backend.OK: terminal.Green, backend.Warn: terminal.Yellow, backend.Fail: terminal.Red}
+	colours := map[string]terminal.Colour{string(backend.OK): terminal.Green, string(backend.Warn): terminal.Yellow, string(backend.Fail): terminal.Red}
+	t := table{
+		{fold: true, paint: func(_ int, level string) string { return d.paint.In(colours[level], level) }},
+		{fold: true},
+		{fold: true},
+	}
 	for _, f := range d.findings {
-		level := d.paint.In(colours[f.Level], string(f.Level))
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", level, f.Check, printable(f.Text))
+		rows := [][]string{{string(f.Level), f.Check, printable(f.Text)}}
 		if f.Change != "" {
-			fmt.Fprintf(t, "  %s\t\tto do: %s\n", d.paint.In(terminal.Plain, ""), printable(f.Change))
+			rows = append(rows, []string{"", "", "to do: " + printable(f.Change)})
+		}
+		for _, cells := range rows {
+			for i, cell := range cells {
+				t[i].cells = append(t[i].cells, cell)
+			}
 		}
 	}
-	_ = t.Flush()
+	fmt.Fprintln(d.w, printable(d.store))
+	_ = t.measured().fit(max(room()-2, 0)).print(d.w, "  ")
 	d.findings = nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,10 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 		}
 	}
 	for _, h := range v.Holders {
-		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.In(terminal.Yellow, "held"), who(h.meta))
+		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.In(terminal.Yellow, "held"), name(h.meta))
+		if h.Note != "" {
+			fmt.Fprintf(t, "  note\t%s\n", printable(h.Note))
+		}
 		if h.Held > 0 {
 			fmt.Fprintf(t, "  for\t%s\n", ago(since(h.meta.Since)))
 		}
@@ -118,7 +122,7 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 			fmt.Fprintf(t, "  and %d more wait\n", len(v.Waiters)-shown)
 			break
 		}
-		fmt.Fprintf(t, "  %d.\t%s waits", i+1, who(waiter.meta))
+		fmt.Fprintf(t, "  %d.\t%s waits", i+1, name(waiter.meta))
 		if waiter.Waits > 0 {
 			fmt.Fprintf(t, " for %s", ago(since(waiter.meta.Since)))
 		}
@@ -127,6 +131,9 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 		}
 		if waiter.Weight > 0 {
 			fmt.Fprintf(t, " of weight %d", waiter.Weight)
+		}
+		if waiter.Note != "" {
+			fmt.Fprintf(t, ": %s", printable(waiter.Note))
 		}
 		fmt.Fprintln(t)
 	}
@@ -235,7 +242,10 @@ func newList() *cobra.Command {
 					}
 					views = append(views, v)
 				}
-				return printTable(cmd.OutOrStdout(), byKey(views), o.paint(cmd))
+				if len(views) == 0 {
+					return nil
+				}
+				return tableOf(byKey(views), o.paint(cmd)).fit(room()).print(cmd.OutOrStdout(), "")
 			})
 		},
 	}
@@ -251,33 +261,53 @@ func byKey(views []lockView) []lockView {
 	return slices.CompactFunc(views, func(a, b lockView) bool { return a.Key == b.Key })
 }
 
-// printTable prints a line for each lock.
-func printTable(w io.Writer, views []lockView, p terminal.Paint) error {
-	if len(views) == 0 {
-		return nil
+// tableOf has a row for each lock, behind the names of the columns.
+func tableOf(views []lockView, p terminal.Paint) table {
+	t := table{
+		{cells: []string{"KEY"}},
+		{cells: []string{"WAIT"}, paint: func(row int, text string) string {
+			if row == 0 {
+				return text
+			}
+			return countWaiters(p, text)
+		}},
+		{cells: []string{"OLDEST"}},
+		{cells: []string{"HELD"}},
+		{cells: []string{"MODE"}, optional: 1},
+		{cells: []string{"TOKEN"}, optional: 4},
+		{cells: []string{"TRACE"}, optional: 3},
+		{cells: []string{"HELD BY"}},
+		{cells: []string{"NOTE"}, optional: 2, least: 12},
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "KEY\t%s\tOLDEST WAIT\tHELD FOR\tTOKEN\tHELD BY\n", p.In(terminal.Plain, "WAIT"))
 	for _, v := range views {
-		fmt.Fprintln(t, strings.Join(v.row(p), "\t"))
+		for i, cell := range v.row() {
+			t[i].cells = append(t[i].cells, cell)
+		}
 	}
-	return t.Flush()
+	return t.measured()
 }
 
-// row is the line of a lock in a table.
-func (v lockView) row(p terminal.Paint) []string {
-	oldest, longest, by, token := time.Duration(0), time.Duration(0), "nobody", ""
+// row are the cells of a lock, in the order of tableOf.
+func (v lockView) row() []string {
+	longest, first, by := time.Duration(0), holderView{}, "nobody"
+	for i, h := range v.Holders {
+		longest = max(longest, since(h.meta.Since))
+		if first, by = v.Holders[0], name(v.Holders[0].meta); i > 0 {
+			by += fmt.Sprintf(" and %d more", i)
+		}
+	}
+	oldest := time.Duration(0)
 	for _, w := range v.Waiters {
 		oldest = max(oldest, since(w.meta.Since))
 	}
-	for i, h := range v.Holders {
-		longest = max(longest, since(h.meta.Since))
-		if by = who(h.meta); i > 0 {
-			by = fmt.Sprintf("%s and %d more", who(v.Holders[0].meta), i)
-		}
-		token = fmt.Sprint(v.Holders[0].Token)
+	token := ""
+	if first.Token != 0 {
+		token = strconv.FormatUint(first.Token, 10)
 	}
-	return []string{printable(v.Key), countWaiters(p, strconv.Itoa(len(v.Waiters))), blank(oldest), blank(longest), token, by}
+	return []string{
+		printable(v.Key), strconv.Itoa(len(v.Waiters)), blank(oldest), blank(longest), cmp.Or(first.Mode, "-"), cmp.Or(token, "-"),
+		cmp.Or(printable(first.Trace), "-"), by, cmp.Or(printable(first.Note), "-"),
+	}
 }
 
 // countWaiters paints a number of waiters.

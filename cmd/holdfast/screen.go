@@ -225,21 +225,8 @@ func (s *screen) lines() []string {
 // what is shown of it begin and how many lines those are: at most room.
 func (s *screen) table(room int) (lines []string, at, size int) {
 	views := s.views[:min(len(s.views), s.most())]
-	columns := fit(columnsOf(views), s.width-2)
-	line := func(row int) string {
-		var b strings.Builder
-		for i, c := range columns {
-			text := shorten(c.cells[row], c.width)
-			if i < len(columns)-1 {
-				text += strings.Repeat(" ", c.width-utf8.RuneCountInString(text)+2)
-			}
-			if n := c.cells[row]; c.name == "WAIT" && row > 0 {
-				text = countWaiters(s.paint, n) + text[len(n):]
-			}
-			b.WriteString(text)
-		}
-		return b.String()
-	}
+	rows := tableOf(views, s.paint).fit(max(s.width-2, 1))
+	line := func(row int) string { return rows.row(row)[0] }
 	lines = []string{"  " + line(0)}
 	selected := s.index()
 	for i, v := range views {
@@ -255,77 +242,6 @@ func (s *screen) table(room int) (lines []string, at, size int) {
 		size = len(lines) - 1 - at
 	}
 	return lines, at, size
-}
-
-// A column of the table has its name as the first cell.
-type column struct {
-	name     string
-	cells    []string
-	width    int
-	optional int // above 0: only if there is room, 3 goes first
-}
-
-// columnsOf are the columns for views, each as wide as its cells.
-func columnsOf(views []lockView) []column {
-	columns := []column{
-		{name: "KEY"},
-		{name: "WAIT"},
-		{name: "OLDEST"},
-		{name: "HELD"},
-		{name: "MODE", optional: 1},
-		{name: "TOKEN", optional: 3},
-		{name: "TRACE", optional: 2},
-		{name: "HELD BY"},
-	}
-	for i := range columns {
-		columns[i].cells = []string{columns[i].name}
-	}
-	for _, v := range views {
-		row := v.row(false) // key, waiters, oldest, longest, token, by
-		mode, trace := "-", "-"
-		if len(v.Holders) > 0 {
-			mode, trace = v.Holders[0].Mode, cmp.Or(printable(v.Holders[0].Trace), "-")
-		}
-		for i, cell := range []string{row[0], row[1], row[2], row[3], mode, cmp.Or(row[4], "-"), trace, row[5]} {
-			columns[i].cells = append(columns[i].cells, cell)
-		}
-	}
-	for i, c := range columns {
-		for _, cell := range c.cells {
-			columns[i].width = max(columns[i].width, utf8.RuneCountInString(cell))
-		}
-	}
-	return columns
-}
-
-// fit leaves out optional columns that say nothing, or that there is no room for. If that does not
-// do, the widest of the others, which are keys and names, are shortened.
-func fit(columns []column, width int) []column {
-	total := func() (sum int) {
-		for _, c := range columns {
-			sum += c.width + 2
-		}
-		return sum - 2
-	}
-	columns = slices.DeleteFunc(columns, func(c column) bool {
-		return c.optional > 0 && !slices.ContainsFunc(c.cells[1:], func(cell string) bool { return cell != "-" })
-	})
-	for last := 3; last > 0 && total() > width; last-- {
-		columns = slices.DeleteFunc(columns, func(c column) bool { return c.optional == last })
-	}
-	for total() > width {
-		widest := 0
-		for i, c := range columns {
-			if c.width > columns[widest].width {
-				widest = i
-			}
-		}
-		if columns[widest].width <= 4 {
-			break // what is too wide even so, the terminal cuts off
-		}
-		columns[widest].width--
-	}
-	return columns
 }
 
 // details are what is shown of a lock that is opened, in at most room lines.
@@ -347,7 +263,10 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		if h.Token != 0 {
 			about += fmt.Sprintf("  token %d", h.Token)
 		}
-		add("%s  lease %s left  %s", about, ago(h.hold.TTL), who(h.meta))
+		add("%s  lease %s left  %s", about, ago(h.hold.TTL), name(h.meta))
+		if h.Note != "" {
+			add("note %s", shorten(printable(h.Note), width-len("note ")))
+		}
 		if h.Trace != "" {
 			add("trace %s", printable(h.Trace))
 		}
@@ -357,7 +276,7 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 	}
 	holder := "nobody any more"
 	if n := len(v.Holders); n > 0 {
-		if holder = who(v.Holders[0].meta); n > 1 {
+		if holder = name(v.Holders[0].meta); n > 1 {
 			holder += fmt.Sprintf(" and %d more", n-1)
 		}
 	}
@@ -370,28 +289,16 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 			behind += "  " + w.Mode
 		}
 		each := (width - len(" waits for ") - len(behind)) / 2
-		waiter := shorten(who(w.meta), max(each, width-len(" waits for ")-len(behind)-utf8.RuneCountInString(holder)))
+		waiter := shorten(name(w.meta), max(each, width-len(" waits for ")-len(behind)-utf8.RuneCountInString(holder)))
 		rest := width - len(" waits for ") - len(behind) - utf8.RuneCountInString(waiter)
-		add("%s waits for %s%s", waiter, shorten(holder, rest), behind)
+		line := fmt.Sprintf("%s waits for %s%s", waiter, shorten(holder, rest), behind)
+		if left := width - utf8.RuneCountInString(line) - 2; w.Note != "" && left >= 8 {
+			line += "  " + shorten(printable(w.Note), left)
+		}
+		add("%s", line)
 	}
 	if over := len(lines) - room; over > 0 && room > 0 {
 		lines = append(lines[:room-1], fmt.Sprintf("    and %d lines more", over+1))
 	}
 	return lines[:max(0, min(len(lines), room))]
-}
-
-// shorten is s with its middle left out if it is longer than so many characters.
-func shorten(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width || width < 1 {
-		return cut(s, width)
-	}
-	head := width / 2
-	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
-}
-
-// cut is s without what is behind so many characters.
-func cut(s string, width int) string {
-	r := []rune(s)
-	return string(r[:max(0, min(len(r), width))])
 }

@@ -343,8 +343,16 @@ func (n *noteFlag) Set(text string) error {
 	return nil
 }
 
-// who names a holder or a waiter.
+// who names a holder or a waiter, and says why it is one.
 func who(m backend.Meta) string {
+	if m.Note == "" {
+		return name(m)
+	}
+	return name(m) + ": " + printable(m.Note)
+}
+
+// name names a holder or a waiter.
+func name(m backend.Meta) string {
 	name := m.Service
 	if name == "" {
 		name = "somebody"
@@ -354,9 +362,6 @@ func who(m backend.Meta) string {
 	}
 	if m.PID != 0 {
 		name += fmt.Sprintf(" (pid %d)", m.PID)
-	}
-	if m.Note != "" {
-		name += ": " + m.Note
 	}
 	return printable(name)
 }

@@ -221,7 +221,10 @@ func (t *top) print(f frame, json bool) ([]byte, error) {
 		fmt.Fprintln(&out, "deadlock:", printable(deadlock(cycle)))
 	}
 	fmt.Fprintln(&out)
-	err := printTable(&out, f.views, t.paint)
+	if len(f.views) == 0 {
+		return out.Bytes(), nil
+	}
+	err := tableOf(f.views, t.paint).print(&out, "")
 	return out.Bytes(), err
 }
 

@@ -73,8 +73,17 @@ func (l *loader) apply(fd field, o origin, where, text string) {
 	}
 	l.from[fd.key] = o
 	if err != nil {
-		l.fail(o, where, err)
+		l.fail(o.suspects(), where, err)
 	}
+}
+
+// suspects is o with the variables alone that have a line break, if any has.
+func (o origin) suspects() origin {
+	broken := slices.DeleteFunc(slices.Clone(o.env), func(name string) bool { return !strings.ContainsAny(os.Getenv(name), "\r\n") })
+	if len(broken) > 0 { // safeguard: suspect-variables
+		o.env = broken
+	}
+	return o
 }
 
 // reference is what begins with ${, and the dollar that stands for itself.

@@ -97,6 +97,8 @@ func TestBadEnvironment(t *testing.T) {
 		{"HOLDFAST_BACKEND", "", "", "config: backend (from HOLDFAST_BACKEND): is empty"},
 		{"HOLDFAST_BACKEND", "", "backend: redis://h", "config: backend (from HOLDFAST_BACKEND): is empty"},
 		{"HOLDFAST_BACKEND", "redis://h\n", "", "config: backend (from HOLDFAST_BACKEND): has white space around it; a line break at the end of a secret is the usual one"},
+		{"HOLDFAST_BACKEND", "redis://u:a\nb@h", "", "config: backend (from HOLDFAST_BACKEND): " +
+			"has a line break in it, as a secret that is read from a file may; remove it, or percent-encode it"},
 		{"HOLDFAST_TTL", "30", "", "config: ttl (from HOLDFAST_TTL): is not a duration, such as 30s, 1m30s or 500ms"},
 		{"HOLDFAST_TTL", "30h", "ttl: 1s", "config: ttl (from HOLDFAST_TTL): 30h0m0s is over 24h0m0s"},
 		{"HOLDFAST_WAIT_MODE", "pol", "", "config: wait.mode (from HOLDFAST_WAIT_MODE): is none of auto, handoff, notify, poll; did you mean poll?"},

@@ -68,8 +68,8 @@ var badFiles = []struct{ name, text, want string }{
 
 	{"empty backend", "backend:\n", "config: holdfast.yaml:1: backend: is empty"},
 	{"empty backend by variable", "backend: ${EMPTY}\n", "config: holdfast.yaml:1: backend (from EMPTY): is empty"},
-	{"no scheme", "backend: localhost:6379\n", "config: holdfast.yaml:1: backend: is not a URL, such as redis://host:6379/0 (percent-encode special characters in user and password)"},
-	{"slash in password", "backend: redis://u:a/b@h\n", "config: holdfast.yaml:1: backend: is not a URL, such as redis://host:6379/0 (percent-encode special characters in user and password)"},
+	{"no scheme", "backend: localhost:6379\n", "config: holdfast.yaml:1: backend: is not a URL, such as redis://host:6379/0"},
+	{"slash in password", "backend: redis://u:a/b@h\n", "config: holdfast.yaml:1: backend: has an @ behind its host; percent-encode special characters in user and password"},
 	{"bad duration", "ttl: 1 day\n", "config: holdfast.yaml:1: ttl: is not a duration, such as 30s, 1m30s or 500ms"},
 	{"overflow", "max_hold: 9999999h\n", "config: holdfast.yaml:1: max_hold: is not a duration, such as 30s, 1m30s or 500ms"},
 	{"zero ttl", "ttl: 0s\n", "config: holdfast.yaml:1: ttl: 0s must be positive"},
@@ -103,6 +103,10 @@ var badFiles = []struct{ name, text, want string }{
 	{"unset variable", "ttl: 1s\nbackend: redis://u:${NOT_SET_HERE}@h\n", "config: holdfast.yaml:2: backend (from NOT_SET_HERE): the variable is not set, and has no default as in ${NOT_SET_HERE:-default}"},
 	{"bad value of variable", "ttl: ${LEASE}\n", "config: holdfast.yaml:1: ttl (from LEASE): is not a duration, such as 30s, 1m30s or 500ms"},
 	{"two variables", "ttl: ${LEASE}${EMPTY:-s}\n", "config: holdfast.yaml:1: ttl (from LEASE, EMPTY): is not a duration, such as 30s, 1m30s or 500ms"},
+	{"line break in one of two variables", "backend: redis://${LEASE}:${TWOLINES}@h\n", "config: holdfast.yaml:1: backend (from TWOLINES): " +
+		"has a line break in it, as a secret that is read from a file may; remove it, or percent-encode it"},
+	{"line break behind the last of two variables", "backend: redis://${LEASE}@${NEWLINE}\n", "config: holdfast.yaml:1: backend (from NEWLINE): " +
+		"has white space around it; a line break at the end of a secret is the usual one"},
 	{"open variable", "service: ${LEASE\n", "config: holdfast.yaml:1: service: has a ${ that does not begin ${NAME} or ${NAME:-default}; $${ is a plain ${"},
 	{"bad variable", "service: ${LEASE:?no}\n", "config: holdfast.yaml:1: service: has a ${ that does not begin ${NAME} or ${NAME:-default}; $${ is a plain ${"},
 	{"nested variable", "service: ${A:-${B}}\n", "config: holdfast.yaml:1: service: has a ${ inside of a ${}"},
@@ -110,13 +114,14 @@ var badFiles = []struct{ name, text, want string }{
 	{"many", "ttl: x\nwait:\n  mode: x\n  foo: 1\nbackend: x\n", "config: holdfast.yaml:1: ttl: is not a duration, such as 30s, 1m30s or 500ms\n" +
 		"config: holdfast.yaml:3: wait.mode: is none of auto, handoff, notify, poll\n" +
 		"config: holdfast.yaml:4: wait.foo: unknown key\n" +
-		"config: holdfast.yaml:5: backend: is not a URL, such as redis://host:6379/0 (percent-encode special characters in user and password)"},
+		"config: holdfast.yaml:5: backend: is not a URL, such as redis://host:6379/0"},
 }
 
 func TestBadFile(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	t.Setenv("LEASE", "soon")
 	t.Setenv("NEWLINE", "shop\n")
+	t.Setenv("TWOLINES", "a\r\nb")
 	for _, tt := range badFiles {
 		t.Run(tt.name, func(t *testing.T) {
 			found, texts := problems(t, write(t, tt.text))

@@ -54,7 +54,7 @@ func ExampleLoad_mistakes() {
 		fmt.Println(first.Line, first.Key)
 	}
 	// Output:
-	// config: testdata/mistakes.yaml:1: backend: is not a URL, such as redis://host:6379/0 (percent-encode special characters in user and password)
+	// config: testdata/mistakes.yaml:1: backend: has an @ behind its host; percent-encode special characters in user and password
 	// config: testdata/mistakes.yaml:2: ttl: needs a unit, such as 30s, 1m30s or 500ms
 	// config: testdata/mistakes.yaml:4: wait.mod: unknown key; did you mean wait.mode?
 	// 1 backend

@@ -21,16 +21,11 @@ type URL struct {
 // *[backend.InvalidError], which does not quote it. Whether the scheme is known is found out when
 // it is opened.
 func ParseURL(rawURL string) (URL, error) {
-	u := URL{&rawURL}
-	if u.String() == malformed {
-		return URL{}, &backend.InvalidError{Field: "url", Reason: "is not a URL, such as redis://host:6379/0 " +
-			"(percent-encode special characters in user and password)"}
+	if _, err := backend.ParseURL(rawURL); err != nil {
+		return URL{}, err
 	}
-	return u, nil
+	return URL{&rawURL}, nil
 }
-
-// malformed is what Redact makes of what it cannot parse.
-var malformed = backend.Redact("")
 
 // Reveal returns the whole URL, secrets included. It is for the client that connects, and for
 // nothing that is kept.
