@@ -116,6 +116,26 @@ func TestScreenColumns(t *testing.T) {
 	if got := header(80, strings.Repeat("k", 60)); got != "KEY WAIT OLDEST HELD HELD BY" {
 		t.Errorf("with a long key: %s", got)
 	}
+	noted := func(width int) string {
+		s, state := full(width, 24), queue("web", 2)
+		state.Holders[0].Meta.Note, state.Waiters[0].Meta.Note, state.Waiters[1].Meta.Note = "the books are closed", "a refund that does not wait for long", "\x1b"
+		s.views = []lockView{viewOf("order-17", state)}
+		s.press("enter")
+		return strings.Join(s.lines(), "\n")
+	}
+	for width, want := range map[int][]string{
+		80: {
+			"HELD BY               NOTE", "web@web-1 (pid 4711)  the boo… closed", "\n    note the books are closed\n",
+			"\n    buyer-0@web-1 (pid 4711) waits for web@web-1 (pid 4711)  2s  a refun…or long\n", `  1s  "\x1b"` + "\n",
+		},
+		70: {"MODE       HELD BY\n", "waits for web@web-1 (pid 4711)  2s\n"},
+	} {
+		for _, w := range want {
+			if got := noted(width); !strings.Contains(got, w) {
+				t.Errorf("at %d no %q in\n%s", width, w, got)
+			}
+		}
+	}
 }
 
 // A lock that is opened shows who waits for whom, and the whole key.

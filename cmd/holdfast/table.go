@@ -17,7 +17,7 @@ type table []column
 type column struct {
 	cells    []string
 	width    int
-	least    int                               // it is not made narrower
+	least    int                               // it is not made narrower; 0 is what measured takes
 	optional int                               // above 0: only if there is room, the highest goes first
 	fold     bool                              // what is too wide goes on in the next line, instead of being shortened
 	paint    func(row int, text string) string // nil: no colour
@@ -36,14 +36,17 @@ func (t table) measured() table {
 				}
 			}
 		}
-		if c.least == 0 {
+		switch {
+		case c.least == 0 && c.optional > 0:
+			c.least = c.width // whole, or not at all
+		case c.least == 0:
 			c.least = 4
 		}
 	}
 	return t
 }
 
-// fit makes the table no wider than width, which is not limited if it is 0. Optional columns are
+// fit is the table no wider than width, which is not limited if it is 0. Optional columns are
 // left out if they say nothing below their name, or if they cannot be made narrow enough. If that
 // does not do, the widest of the others are made narrower.
 func (t table) fit(width int) table {
@@ -56,7 +59,7 @@ func (t table) fit(width int) table {
 		}
 		return n - 2 - width
 	}
-	t = slices.DeleteFunc(t, func(c column) bool {
+	t = slices.DeleteFunc(slices.Clone(t), func(c column) bool {
 		return c.optional > 0 && !slices.ContainsFunc(c.cells[1:], func(cell string) bool { return cell != "-" })
 	})
 	last := 0
@@ -64,7 +67,7 @@ func (t table) fit(width int) table {
 		last = max(last, c.optional)
 	}
 	for ; last > 0 && over() > 0; last-- {
-		t = slices.DeleteFunc(t, func(c column) bool { return c.optional == last && c.width-over() < c.least })
+		t = slices.DeleteFunc(t, func(c column) bool { return c.optional == last && c.width-over() < c.least }) // safeguard: optional-narrower
 		if i := slices.IndexFunc(t, func(c column) bool { return c.optional == last }); i >= 0 {
 			t[i].width -= over()
 		}
@@ -90,7 +93,7 @@ func (t table) row(i int) []string {
 	lines := 1
 	for _, c := range t {
 		part := []string{shorten(c.cells[i], c.width)}
-		if c.fold && part[0] != c.cells[i] {
+		if c.fold && part[0] != c.cells[i] { // else its blanks stay as they are
 			part = terminal.Fold(c.cells[i], c.width)
 		}
 		parts, lines = append(parts, part), max(lines, len(part))

@@ -7,10 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	holdfastmain "github.com/holdfast-go/holdfast/cmd/holdfast"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // terminal has cmd print to a new terminal, and returns what shows on it.
@@ -41,7 +44,7 @@ func TestColours(t *testing.T) {
 			if _, err := io.CopyN(&all, shown, 1); err != nil {
 				break
 			}
-			if args[0] == "top" && (strings.HasSuffix(all.String(), "name") || strings.HasSuffix(all.String(), ")\r\n")) || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
+			if args[0] == "top" && (strings.HasSuffix(all.String(), "name") || strings.HasSuffix(all.String(), ")  -\r\n")) || args[0] == "watch" && strings.HasSuffix(all.String(), "\n") {
 				_ = cmd.Process.Signal(os.Interrupt)
 			}
 		}
@@ -83,6 +86,40 @@ func TestColours(t *testing.T) {
 	}
 	if got := show(nil, "list", "-o", "json"); strings.Contains(got, "\x1b") {
 		t.Errorf("as JSON: %q", got)
+	}
+	_ = held.cmd.Process.Kill()
+	_, _, _ = held.end()
+}
+
+// What is wider than the window is shortened or goes on in the next line, and is whole in a pipe.
+func TestTablesFitTheWindow(t *testing.T) {
+	srv := testserver.Redis(t) // without persistence, of which doctor has much to say
+	key, note := "orders/"+strings.Repeat("x", 60)+"/end", strings.Repeat("why ", 40)
+	held := begin(t, srv.URL(), "run", key, "--note", note, "--", "sh", "-c", works)
+	held.line()
+	for args, want := range map[string]string{
+		"list": "orders/xxx", "doctor": "so that it first waits", "config check": "HOLDFAST_RELEASE_TIMEOUT is",
+	} {
+		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
+		cmd.Env = append(cmd.Env, "TERM=xterm")
+		all, _ := io.ReadAll(terminal(t, cmd)) // it ends with an error
+		_ = cmd.Wait()
+		shown := sequences.ReplaceAllString(string(all), "")
+		if !strings.Contains(shown, want) {
+			t.Errorf("%s shows no %q:\n%s", args, want, shown)
+		}
+		for line := range strings.Lines(shown) {
+			if line = strings.TrimRight(line, "\r\n"); utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%s shows a line of %d characters: %s", args, utf8.RuneCountInString(line), line)
+			}
+		}
+		o := holdfast(t, append(strings.Fields(args), "--backend", srv.URL())...).want(t, 0)
+		if args == "list" && (!strings.Contains(o.out, key) || !strings.Contains(o.out, strings.TrimSpace(note))) {
+			t.Errorf("in a pipe key and note are not whole:\n%s", o.out)
+		}
+		if longest := slices.MaxFunc(strings.Split(o.out, "\n"), func(a, b string) int { return len(a) - len(b) }); len(longest) <= 80 {
+			t.Errorf("in a pipe %s shows\n%s", args, o.out)
+		}
 	}
 	_ = held.cmd.Process.Kill()
 	_, _, _ = held.end()
