@@ -97,7 +97,7 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 	}
 	for _, h := range v.Holders {
 		fmt.Fprintf(t, "%s is %s by %s\n", printable(v.Key), p.In(terminal.Yellow, "held"), name(h.meta))
-		if h.Note != "" {
+		if h.Note != "" { // safeguard: inspect-note
 			fmt.Fprintf(t, "  note\t%s\n", printable(h.Note))
 		}
 		if h.Held > 0 {
@@ -219,8 +219,11 @@ func newList() *cobra.Command {
 	var o common
 	var held, waited bool
 	cmd := &cobra.Command{
-		Use:     "list [PREFIX]",
-		Short:   "List the locks that are held or waited for",
+		Use:   "list [PREFIX]",
+		Short: "List the locks that are held or waited for",
+		Long: `Prints a line for each lock whose key begins with PREFIX: how many wait and for how long, for how long it has been held, by
+whom, and why. On a terminal the table fits the window: long keys are shortened in the middle, and what there is no room
+for is left out. In a pipe, and with -o json, nothing is.`,
 		Example: "  holdfast list order- --waited\n  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,7 +248,7 @@ func newList() *cobra.Command {
 				if len(views) == 0 {
 					return nil
 				}
-				return tableOf(byKey(views), o.paint(cmd)).fit(room()).print(cmd.OutOrStdout(), "")
+				return tableOf(byKey(views), o.paint(cmd)).fit(room()).print(cmd.OutOrStdout(), "") // safeguard: list-fits
 			})
 		},
 	}

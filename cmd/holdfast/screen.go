@@ -264,7 +264,7 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 			about += fmt.Sprintf("  token %d", h.Token)
 		}
 		add("%s  lease %s left  %s", about, ago(h.hold.TTL), name(h.meta))
-		if h.Note != "" {
+		if h.Note != "" { // safeguard: holders-note
 			add("note %s", shorten(printable(h.Note), width-len("note ")))
 		}
 		if h.Trace != "" {
@@ -292,7 +292,7 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		waiter := shorten(name(w.meta), max(each, width-len(" waits for ")-len(behind)-utf8.RuneCountInString(holder)))
 		rest := width - len(" waits for ") - len(behind) - utf8.RuneCountInString(waiter)
 		line := fmt.Sprintf("%s waits for %s%s", waiter, shorten(holder, rest), behind)
-		if left := width - utf8.RuneCountInString(line) - 2; w.Note != "" && left >= 8 {
+		if left := width - utf8.RuneCountInString(line) - 2; w.Note != "" && left >= 8 { // safeguard: waiters-note
 			line += "  " + shorten(printable(w.Note), left)
 		}
 		add("%s", line)

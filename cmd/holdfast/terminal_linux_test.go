@@ -98,7 +98,7 @@ func TestTablesFitTheWindow(t *testing.T) {
 	held := begin(t, srv.URL(), "run", key, "--note", note, "--", "sh", "-c", works)
 	held.line()
 	for args, want := range map[string]string{
-		"list": "orders/xxx", "doctor": "so that it first waits", "config check": "HOLDFAST_RELEASE_TIMEOUT is",
+		"list": "orders/xxx", "doctor": "has forgotten", "config check": "HOLDFAST_RELEASE_TIMEOUT is",
 	} {
 		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
 		cmd.Env = append(cmd.Env, "TERM=xterm")

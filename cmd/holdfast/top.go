@@ -28,7 +28,8 @@ func newTop() *cobra.Command {
 looks again and again until q or Ctrl-C ends it. The arrow keys select a lock,
 Enter shows who of its waiters waits for whom, and w, o, h and n sort by waiters,
 oldest wait, time held and name. Long keys are shortened in the middle; mode,
-trace and token are shown where there is room, and of a lock that is opened.
+note, trace and token are shown where there is room, and of a lock that is
+opened.
 
 In a pipe, on a dumb terminal and on Windows there are no keys to press, and each
 look is printed below the one before.
