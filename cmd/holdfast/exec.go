@@ -444,7 +444,7 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 		return err
 	case errors.As(err, &held):
-		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder))
+		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder, ""))
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, backend.ErrUnavailable): // for as long as there was to wait
 		return exit(exitNotAcquired, "%s: not acquired in time, %w", printable(key), &storeError{Store: c.url, Err: err})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, backend.ErrMismatch):
@@ -453,11 +453,13 @@ func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	return c.failure(err)
 }
 
-func holding(m backend.Meta) string {
+// holding says who holds, and for how long, then more, and why.
+func holding(m backend.Meta, more string) string {
+	by := name(m)
 	if d := since(m.Since); d > 0 {
-		return who(m) + " for " + ago(d)
+		by += " for " + ago(d)
 	}
-	return who(m)
+	return noted(by+more, m) // safeguard: note-last
 }
 
 // An ending is how a command ended.
@@ -753,12 +755,12 @@ func (w *waitTeller) refused(err error) {
 	default:
 		return
 	}
-	line := holding(held.Holder)
 	if key := who(held.Holder) + strconv.Itoa(held.Position); key != w.told {
 		w.told = key
+		before := ""
 		if ahead := held.Position - 1; ahead > 0 {
-			line += fmt.Sprintf(", %d before us", ahead)
+			before = fmt.Sprintf(", %d before us", ahead)
 		}
-		w.o.note("holdfast: %s: waiting, held by %s", printable(w.key), strings.TrimSpace(line))
+		w.o.note("holdfast: %s: waiting, held by %s", printable(w.key), holding(held.Holder, before))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -540,6 +541,9 @@ func TestRunNote(t *testing.T) {
 		o := holdfast(t, append(c.args[:2:2], append([]string{"--backend", srv.URL()}, c.args[2:]...)...)...).want(t, c.status)
 		if c.args[0] != "release" && !strings.Contains(o.out+o.err, shown) || strings.Contains(o.out+o.err, "\x1b") {
 			t.Errorf("%v says %s%s", c.args, o.out, o.err)
+		}
+		if c.status == 75 && !regexp.MustCompile(` held by \S+ \(pid \d+\)( for \S+)?: "`+regexp.QuoteMeta(shown)+`\n$`).MatchString(o.err) {
+			t.Errorf("the note is not last: %s", o.err) // or it seems to be what has lasted for so long
 		}
 	}
 	var v struct{ Holders []struct{ Note string } }

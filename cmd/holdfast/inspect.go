@@ -132,10 +132,7 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 		if waiter.Weight > 0 {
 			fmt.Fprintf(t, " of weight %d", waiter.Weight)
 		}
-		if waiter.Note != "" {
-			fmt.Fprintf(t, ": %s", printable(waiter.Note))
-		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(t, noted("", waiter.meta))
 	}
 	return t.Flush()
 }
@@ -392,7 +389,7 @@ func (o *common) release(cmd *cobra.Command, c *client, key string, token uint64
 		return printJSON(cmd.OutOrStdout(), v.Holders[0])
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: taken from %s, who had held it for %s\n",
-		printable(key), who(h.Meta), blank(since(h.Meta.Since)))
+		printable(key), name(h.Meta), blank(since(h.Meta.Since)))
 	return err
 }
 
@@ -403,11 +400,11 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	if err != nil {
 		return c.failure(err)
 	}
-	name, ended := printable(key), 0
+	lock, ended := printable(key), 0
 	for _, h := range s.Holders {
 		if h.Token == 0 {
 			return exit(exitFailed, "%s is held by %s without a token, as other libraries hold: "+
-				"only its holder can release it, or the end of its lease in %s", name, who(h.Meta), ago(h.TTL))
+				"only its holder can release it, or the end of its lease in %s", lock, name(h.Meta), ago(h.TTL))
 		}
 		switch err := o.release(cmd, c, key, h.Token); {
 		case err == nil:
@@ -418,9 +415,9 @@ func (o *common) releaseAll(cmd *cobra.Command, c *client, key string) error {
 	}
 	switch {
 	case len(s.Holders) == 0:
-		return exit(exitFailed, "%s is not held; nothing was released", name)
+		return exit(exitFailed, "%s is not held; nothing was released", lock)
 	case ended == 0:
-		return exit(exitFailed, "%s: %s has released it just now; nothing was taken", name, who(s.Holders[0].Meta))
+		return exit(exitFailed, "%s: %s has released it just now; nothing was taken", lock, name(s.Holders[0].Meta))
 	}
 	return nil
 }

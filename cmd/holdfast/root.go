@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) (status int, of death) {
 		text = demo.ErrInterrupted.Error() // not what it was about to do
 	}
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "holdfast: "); line != "" {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.CommandPath(), escape(line))
 		}
 	}

@@ -344,11 +344,14 @@ func (n *noteFlag) Set(text string) error {
 }
 
 // who names a holder or a waiter, and says why it is one.
-func who(m backend.Meta) string {
+func who(m backend.Meta) string { return noted(name(m), m) }
+
+// noted is text of a holder or a waiter, and why it is one.
+func noted(text string, m backend.Meta) string {
 	if m.Note == "" {
-		return name(m)
+		return text
 	}
-	return name(m) + ": " + printable(m.Note)
+	return text + ": " + printable(m.Note)
 }
 
 // name names a holder or a waiter.
