@@ -211,7 +211,7 @@ func TestWeb(t *testing.T) {
 // It is built in seconds, as it links nothing of weight: no store's client, no telemetry, no
 // framework for commands.
 func TestLinksLittle(t *testing.T) {
-	allowed := []string{"github.com/cenkalti/backoff/v4", "github.com/google/pprof/profile", "github.com/spf13/pflag", "golang.org/x/sys/plan9", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "golang.org/x/term"}
+	allowed := []string{"github.com/cenkalti/backoff/v4", "github.com/google/pprof/profile", "github.com/spf13/pflag", "golang.org/x/sys/plan9", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "golang.org/x/term", "golang.org/x/text/transform", "golang.org/x/text/width"}
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 		cmd.Env = append(os.Environ(), "GOOS="+system)

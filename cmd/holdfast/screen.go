@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -194,10 +193,10 @@ func (s *screen) draw() string {
 // lines are those of the window: a title, the table and the keys.
 func (s *screen) lines() []string {
 	if s.began.IsZero() {
-		return []string{shorten(s.where+"  looking for locks", s.width)}
+		return []string{terminal.Shorten(s.where+"  looking for locks", s.width)}
 	}
 	summary := "  " + s.summary()
-	title := shorten(shorten(s.where, max(8, s.width-utf8.RuneCountInString(summary)))+summary, s.width)
+	title := terminal.Shorten(terminal.Shorten(s.where, max(8, s.width-terminal.Width(summary)))+summary, s.width)
 	help := "q quit  ↑↓ select  Enter opens  sort:"
 	for _, o := range orders {
 		if help += "  " + o.key + " " + o.name; o.key == s.order {
@@ -218,7 +217,7 @@ func (s *screen) lines() []string {
 	for len(lines) < s.height-1 {
 		lines = append(lines, "")
 	}
-	return append(lines, cut(help, s.width))
+	return append(lines, terminal.Cut(help, s.width))
 }
 
 // table returns the lines of the table, the header first, and where behind it the selected lock and
@@ -248,10 +247,10 @@ func (s *screen) table(room int) (lines []string, at, size int) {
 func (s *screen) details(v lockView, room int) (lines []string) {
 	width := max(s.width-4, 8)
 	add := func(format string, args ...any) {
-		lines = append(lines, "    "+cut(fmt.Sprintf(format, args...), width))
+		lines = append(lines, "    "+terminal.Cut(fmt.Sprintf(format, args...), width))
 	}
 	for key := printable(v.Key); key != ""; {
-		n := min(len(key), len(cut(key, width)))
+		n := min(len(key), len(terminal.Cut(key, width)))
 		add("%s", key[:n])
 		key = key[n:]
 	}
@@ -265,7 +264,7 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		}
 		add("%s  lease %s left  %s", about, ago(h.hold.TTL), name(h.meta))
 		if h.Note != "" { // safeguard: holders-note
-			add("note %s", shorten(printable(h.Note), width-len("note ")))
+			add("note %s", terminal.Shorten(printable(h.Note), width-len("note ")))
 		}
 		if h.Trace != "" {
 			add("trace %s", printable(h.Trace))
@@ -289,11 +288,11 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 			behind += "  " + w.Mode
 		}
 		each := (width - len(" waits for ") - len(behind)) / 2
-		waiter := shorten(name(w.meta), max(each, width-len(" waits for ")-len(behind)-utf8.RuneCountInString(holder)))
-		rest := width - len(" waits for ") - len(behind) - utf8.RuneCountInString(waiter)
-		line := fmt.Sprintf("%s waits for %s%s", waiter, shorten(holder, rest), behind)
-		if left := width - utf8.RuneCountInString(line) - 2; w.Note != "" && left >= 8 { // safeguard: waiters-note
-			line += "  " + shorten(printable(w.Note), left)
+		waiter := terminal.Shorten(name(w.meta), max(each, width-len(" waits for ")-len(behind)-terminal.Width(holder)))
+		rest := width - len(" waits for ") - len(behind) - terminal.Width(waiter)
+		line := fmt.Sprintf("%s waits for %s%s", waiter, terminal.Shorten(holder, rest), behind)
+		if left := width - terminal.Width(line) - 2; w.Note != "" && left >= 8 { // safeguard: waiters-note
+			line += "  " + terminal.Shorten(printable(w.Note), left)
 		}
 		add("%s", line)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 )
@@ -29,10 +28,10 @@ func (t table) measured() table {
 	for i := range t {
 		c := &t[i]
 		for _, cell := range c.cells {
-			c.width = max(c.width, utf8.RuneCountInString(cell))
+			c.width = max(c.width, terminal.Width(cell))
 			for _, word := range strings.Fields(cell) {
 				if c.fold {
-					c.least = max(c.least, utf8.RuneCountInString(word))
+					c.least = max(c.least, terminal.Width(word))
 				}
 			}
 		}
@@ -92,7 +91,7 @@ func (t table) row(i int) []string {
 	var parts [][]string
 	lines := 1
 	for _, c := range t {
-		part := []string{shorten(c.cells[i], c.width)}
+		part := []string{terminal.Shorten(c.cells[i], c.width)}
 		if c.fold && part[0] != c.cells[i] { // else its blanks stay as they are
 			part = terminal.Fold(c.cells[i], c.width)
 		}
@@ -106,7 +105,7 @@ func (t table) row(i int) []string {
 			if n < len(parts[k]) {
 				text = parts[k][n]
 			}
-			blanks := strings.Repeat(" ", max(0, c.width-utf8.RuneCountInString(text))+2)
+			blanks := strings.Repeat(" ", max(0, c.width-terminal.Width(text))+2)
 			if c.paint != nil && text != "" {
 				text = c.paint(i, text)
 			}
@@ -137,20 +136,4 @@ func room() int {
 	}
 	width, _ := terminal.Size(os.Stdout)
 	return width
-}
-
-// shorten is s with its middle left out if it is longer than so many characters.
-func shorten(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width || width < 1 {
-		return cut(s, width)
-	}
-	head := width / 2
-	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
-}
-
-// cut is s without what is behind so many characters.
-func cut(s string, width int) string {
-	r := []rune(s)
-	return string(r[:max(0, min(len(r), width))])
 }

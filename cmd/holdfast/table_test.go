@@ -53,6 +53,12 @@ func TestTable(t *testing.T) {
 		}
 	}
 
+	var out bytes.Buffer
+	wide := columns(table{{}, {}}, "库存/世界|1", "k|2")
+	if err := wide.print(&out, ""); err != nil || out.String() != "库存/世界  1\nk          2\n" {
+		t.Errorf("%v\n%s", err, &out)
+	}
+
 	// Of what folds nothing is lost, and what fits keeps its blanks.
 	find := columns(table{{fold: true}, {fold: true}}, "clock|a  b", "persistence|appendonly is off: whoever held may not hold any more")
 	for width, want := range map[int]string{

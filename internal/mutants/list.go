@@ -632,6 +632,8 @@ var others = []mutant{
 	{Name: "top: a waiter has no note", At: "waiters-note", Find: condition, Put: never, Test: "./cmd/holdfast ScreenColumns"},
 	{Name: "inspect: a holder has no note", At: "inspect-note", Find: condition, Put: never, Test: "./cmd/holdfast RunNote"},
 	{Name: "run: who holds is said behind the note", At: "note-last", Find: `return (\w+)\((\w+)\+(\w+), (\w+)\)`, Put: "return $1($2, $4) + ` for 5s` + $3", Test: "./cmd/holdfast RunNote"},
+	{Name: "terminal: a wide character has one column", At: "wide-character", Find: "2", Put: "1", Test: "./cmd/internal/terminal Width"},
+	{Name: "terminal: an accent has a column", At: "combining-character", Find: "0", Put: "1", Test: "./cmd/internal/terminal Width"},
 	{Name: "config: a line break in a URL is not named", At: "url-line-break", Find: condition, Put: never, Test: "./locker/config BadFile|BadEnvironment"},
 	{Name: "config: a line break is in any variable of a URL", At: "suspect-variables", Find: condition, Put: never, Test: "./locker/config BadFile"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},

@@ -62,7 +62,7 @@ internal/repo/stress:
 # The tour alone, which is built in seconds: cmd/demo has a test of all that it links.
 cmd/demo:                backend cmd/internal/demo github.com/spf13/pflag
 cmd/internal/demo:       backend backend/membackend backend/filebackend locker tracing/contention internal/blame cmd/internal/terminal github.com/spf13/pflag
-cmd/internal/terminal:   golang.org/x/term
+cmd/internal/terminal:   golang.org/x/term golang.org/x/text/width
 
 # Tests of everything together, and no code: here, as the module of the command needs every store, and is needed by none.
 cmd/internal/chaos:

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/internal/blame"
 )
 
@@ -26,9 +26,9 @@ type bar struct {
 func drawBars(who string, took time.Duration, bars []bar, width int) string {
 	bars = slices.SortedStableFunc(slices.Values(bars), func(a, b bar) int { return cmp.Compare(a.from, b.from) })
 	width = max(width, 40) - len("27h46m40s ||") // what a name and its bar have
-	name := utf8.RuneCountInString(who)
+	name := terminal.Width(who)
 	for _, b := range bars {
-		name = max(name, utf8.RuneCountInString(b.who))
+		name = max(name, terminal.Width(b.who))
 	}
 	name = min(name, width/2)
 	width -= name
@@ -37,8 +37,8 @@ func drawBars(who string, took time.Duration, bars []bar, width int) string {
 	}
 	var lines strings.Builder
 	line := func(who string, d time.Duration, from, to int, fill string) {
-		who = shorten(who, name)
-		fmt.Fprintf(&lines, "%s%s%9v │%s%s%s│\n", who, strings.Repeat(" ", name-utf8.RuneCountInString(who)), blame.Brief(d),
+		who = terminal.Shorten(who, name)
+		fmt.Fprintf(&lines, "%s%s%9v │%s%s%s│\n", who, strings.Repeat(" ", name-terminal.Width(who)), blame.Brief(d),
 			strings.Repeat(" ", from), strings.Repeat(fill, to-from), strings.Repeat(" ", width-to))
 	}
 	line(who, took, 0, width, "░")
@@ -47,13 +47,4 @@ func drawBars(who string, took time.Duration, bars []bar, width int) string {
 		line(b.who, b.to-b.from, from, max(cells(b.to), from+1), "█")
 	}
 	return lines.String()
-}
-
-// shorten leaves out the middle of a name that is longer than n, which is at least 3.
-func shorten(name string, n int) string {
-	all := []rune(name)
-	if len(all) <= n {
-		return name
-	}
-	return string(all[:(n-1)/2]) + "…" + string(all[len(all)-n/2:])
 }

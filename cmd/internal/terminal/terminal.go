@@ -6,9 +6,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 
 	"golang.org/x/term"
+	"golang.org/x/text/width"
 )
 
 // Is reports whether f is a terminal that takes escape sequences. Windows' console shows them as
@@ -18,7 +19,7 @@ func Is(f *os.File) bool {
 }
 
 // Size is how many columns and lines f has, or 80 and 24 if it does not tell.
-func Size(f *os.File) (width, height int) {
+func Size(f *os.File) (columns, lines int) {
 	w, h, err := term.GetSize(int(f.Fd()))
 	if err != nil || w <= 0 || h <= 0 {
 		return 80, 24
@@ -55,9 +56,9 @@ func (p Paint) In(c Colour, text string) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[%dm", c, text, Plain)
 }
 
-// Fold breaks a paragraph into lines of at most so many characters, unless it is indented. A word
-// that is longer has a line of its own.
-func Fold(text string, width int) []string {
+// Fold breaks a paragraph into lines of at most so many columns, unless it is indented. A word that
+// is longer has a line of its own.
+func Fold(text string, columns int) []string {
 	if strings.Contains("\n"+text, "\n ") || strings.Contains("\n"+text, "\n\t") {
 		return strings.Split(text, "\n")
 	}
@@ -67,11 +68,56 @@ func Fold(text string, width int) []string {
 		switch {
 		case *last == "":
 			*last = word
-		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+		case Width(*last)+1+Width(word) <= columns:
 			*last += " " + word
 		default:
 			lines = append(lines, word)
 		}
 	}
 	return lines
+}
+
+// Width is how many columns a terminal shows text in, which has no control characters.
+func Width(text string) (columns int) {
+	for _, r := range text {
+		columns += widthOf(r)
+	}
+	return columns
+}
+
+func widthOf(r rune) int {
+	switch kind := width.LookupRune(r).Kind(); {
+	case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
+		return 2 // safeguard: wide-character
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf): // it is shown with the one before
+		return 0 // safeguard: combining-character
+	}
+	return 1
+}
+
+// Cut is text without what is behind so many columns.
+func Cut(text string, columns int) string {
+	for i, r := range text {
+		if columns -= widthOf(r); columns < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// Shorten is text with its middle left out if it has more than so many columns.
+func Shorten(text string, columns int) string {
+	if columns < 1 || Width(text) <= columns {
+		return Cut(text, columns)
+	}
+	head := Cut(text, columns/2)
+	tail := text[len(head):]
+	over := Width(text) + 1 - columns
+	for i, r := range tail {
+		if over <= 0 && widthOf(r) > 0 {
+			return head + "…" + tail[i:]
+		}
+		over -= widthOf(r)
+	}
+	return head + "…"
 }
