@@ -31,7 +31,6 @@ type runner struct {
 	permits, weight, conflict              int
 	why                                    noteFlag
 
-	argv     []string // CMD and its arguments
 	trace    *runTracer
 	renewals renewals
 	over     time.Time // when CMD ended

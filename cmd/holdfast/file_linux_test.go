@@ -64,6 +64,10 @@ func TestNoStoreIsNamed(t *testing.T) {
 	if o := holdfast(t, "run", key, "--once-per", "1h", "--", "true").want(t, 2); !strings.Contains(o.err, "outlive a restart") {
 		t.Error(o.err)
 	}
+	o = holdfast(t, "run", key, "echo", "--backend=redis://u:"+secret+"@h").want(t, 0) // which locks in the folder
+	if !strings.Contains(o.err, "the --backend behind echo is that command's") || strings.Contains(o.err, secret) {
+		t.Errorf("of a flag that is the command's it says %s", o.err)
+	}
 	for _, command := range []string{"doctor", "bench"} {
 		if o := holdfast(t, command).want(t, 2); !strings.Contains(o.err, "give --backend URL") {
 			t.Error(o.err)

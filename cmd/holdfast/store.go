@@ -35,6 +35,7 @@ type common struct {
 	between                 bool           // the command is of use between processes only
 	outlives                bool           // the hold is to outlive the process that takes it
 	within                  *time.Duration // how long a store may take to be up, if the flag is given
+	argv                    []string       // CMD and its arguments, of a command that runs one
 }
 
 func (o *common) flags(cmd *cobra.Command) {
@@ -212,7 +213,13 @@ func (o *common) own() (config.URL, error) {
 		return config.URL{}, exit(exitStore, "no store is named, and the folder for that case cannot be used: %s; "+
 			"give --backend URL, or set HOLDFAST_BACKEND", reason(err))
 	}
-	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; --backend names another", dir)
+	names := "--backend names another"
+	for _, arg := range o.argv {
+		if flag, _, _ := strings.Cut(arg, "="); flag == "--backend" || flag == "--config" { // safeguard: flag-behind-command
+			names = fmt.Sprintf("the %s behind %s is that command's, and holdfast's belongs in front of it", flag, printable(o.argv[0]))
+		}
+	}
+	o.note("holdfast: no store is named: the locks are this user's on this machine alone, in %s; %s", dir, names)
 	return fileURL(dir)
 }
 

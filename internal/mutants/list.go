@@ -634,6 +634,7 @@ var others = []mutant{
 	{Name: "run: who holds is said behind the note", At: "note-last", Find: `return (\w+)\((\w+)\+(\w+), (\w+)\)`, Put: "return $1($2, $4) + ` for 5s` + $3", Test: "./cmd/holdfast RunNote"},
 	{Name: "terminal: a wide character has one column", At: "wide-character", Find: "2", Put: "1", Test: "./cmd/internal/terminal Width"},
 	{Name: "terminal: an accent has a column", At: "combining-character", Find: "0", Put: "1", Test: "./cmd/internal/terminal Width"},
+	{Name: "run: nobody hears that --backend is the command's", At: "flag-behind-command", Find: condition, Put: never, Test: "./cmd/holdfast NoStoreIsNamed"},
 	{Name: "config: a line break in a URL is not named", At: "url-line-break", Find: condition, Put: never, Test: "./locker/config BadFile|BadEnvironment"},
 	{Name: "config: a line break is in any variable of a URL", At: "suspect-variables", Find: condition, Put: never, Test: "./locker/config BadFile"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},
