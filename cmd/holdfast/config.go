@@ -16,6 +16,8 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration, and print its schema",
+
+		Example: "  holdfast config check holdfast.yaml",
 	}
 	withCommands(cmd)
 	cmd.AddCommand(newConfigCheck(), newConfigSchema())
@@ -74,7 +76,7 @@ func (o *common) wellFormed(ctx context.Context, f config.File) error {
 // from is where a setting came from.
 func (o *common) from(s config.Setting) string {
 	if s.Key == "backend" && o.backend != "" {
-		return o.given()
+		return o.by()
 	}
 	return s.From()
 }

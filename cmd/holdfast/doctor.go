@@ -69,8 +69,11 @@ be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 // loadStore is load for a command that may be given the store's URL as an argument.
 func (o *common) loadStore(args []string) (config.File, error) {
 	if len(args) > 0 {
-		if o.backend != "" {
+		switch {
+		case o.backend != "":
 			return config.File{}, usage("URL and --backend are the same; give one of them")
+		case args[0] == "":
+			return config.File{}, usage("URL is empty")
 		}
 		o.backend, o.argument = args[0], true
 	}

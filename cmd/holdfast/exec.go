@@ -126,7 +126,8 @@ func (r *runner) split(cmd *cobra.Command, args []string) error {
 		args = append(args[:1:1], f.Args()...)
 	}
 	if least := map[bool]int{false: 2, true: 1}[r.lead]; len(args) < least {
-		return fmt.Errorf("wants a KEY and a CMD, as in: %s report ./report.sh", cmd.CommandPath())
+		wants := map[bool]string{false: "a KEY and a CMD", true: "a KEY"}[r.lead]
+		return fmt.Errorf("wants %s, as in: %s report ./report.sh", wants, cmd.CommandPath())
 	}
 	r.argv = args[1:]
 	return nil
@@ -201,6 +202,11 @@ func (r *runner) check(cmd *cobra.Command) error {
 	}{{"wait", r.wait}, {"ttl", r.ttl}, {"max-hold", r.maxHold}, {"kill-after", r.killAfter}, {"once-per", r.oncePer}} {
 		if (set(f.name) || f.name == "kill-after") && f.d <= 0 {
 			return usage("--%s %v is not positive", f.name, f.d)
+		}
+	}
+	if set("ttl") {
+		if err := backend.ValidateTTL(r.ttl, 1); err != nil {
+			return fmt.Errorf("--ttl: %w", err)
 		}
 	}
 	permits, weight := set("permits"), set("weight")

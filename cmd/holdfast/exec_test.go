@@ -128,7 +128,7 @@ func TestRunRefusals(t *testing.T) {
 		{"run k --once-per -1s -- true", 2, "--once-per -1s"},
 		{"run k --once-per 9000h -- true", 2, "is over 8784h"},
 		{"run k --on-success -- true", 2, "--on-success is for --once-per"},
-		{"run k --note " + strings.Repeat("x", 201) + " -- true", 2, "for \"--note\" flag: has 201 bytes"},
+		{"run k --note " + strings.Repeat("x", 201) + " -- true", 2, "for \"--note\" flag: has 201 bytes, over 200"},
 		{"run k --output yaml -- true", 2, "neither text nor json"},
 		{"release k", 2, "--token is missing"},
 		{"release k --token 5 --force", 2, "exclude each other"},

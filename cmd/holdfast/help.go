@@ -172,13 +172,14 @@ func writeMan(dir string, cmd *cobra.Command) error {
 func manPage(name string, cmd *cobra.Command) string {
 	var b strings.Builder
 	all := sections(cmd)
-	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.nf\n%s\n.fi\n.SH DESCRIPTION\n",
+	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n.nh\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.nf\n%s\n.fi\n.SH DESCRIPTION\n",
 		roff(strings.ToUpper(name)), "holdfast "+cmd.Root().Version, roff(name), roff(cmd.Short), roff(strings.TrimSpace(all[0].text)))
 	for _, p := range paragraphs(cmp.Or(cmd.Long, cmd.Short)) {
 		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
 	}
 	for _, s := range all[1:] {
-		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(s.title)))
+		title, _, _ := strings.Cut(s.title, "(") // behind it is an example, which is to stay as it is
+		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(title)+s.title[len(title):]))
 		if s.text != "" {
 			fmt.Fprintf(&b, ".nf\n%s\n.fi\n", roff(s.text))
 		}
@@ -186,8 +187,14 @@ func manPage(name string, cmd *cobra.Command) string {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(strings.TrimSpace(i.name)), roff(i.text))
 		}
 	}
-	if parent := cmd.Parent(); parent != nil {
-		fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(strings.ReplaceAll(parent.CommandPath(), " ", "-")))
+	var others []string
+	for _, c := range append(cmd.Commands(), cmd.Parent()) {
+		if c != nil && (c == cmd.Parent() || c.IsAvailableCommand()) {
+			others = append(others, fmt.Sprintf(".BR %s (1)", roff(strings.ReplaceAll(c.CommandPath(), " ", "-"))))
+		}
+	}
+	if others != nil {
+		fmt.Fprintf(&b, ".SH SEE ALSO\n%s\n", strings.Join(others, " ,\n"))
 	}
 	return b.String()
 }

@@ -40,7 +40,7 @@ func TestHelpFits(t *testing.T) {
 				t.Errorf("%v --help has a line of %d characters: %s", name, n, line)
 			}
 		}
-		foreign := len(name) > 0 && (name[0] == "completion" || name[0] == "version")
+		foreign := len(name) > 0 && (name[0] == "completion")
 		if len(below) == 0 && !foreign && !strings.Contains(o.out, "\nExamples:\n  ") {
 			t.Errorf("%v --help has no example", name)
 		}
@@ -86,6 +86,11 @@ func TestMan(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	all, err := os.ReadFile(filepath.Join(dir, "holdfast.1"))
+	if err != nil || !strings.Contains(string(all), "\n.SH WORK UNDER A LOCK (holdfast run report ./report.sh)\n") ||
+		!strings.Contains(string(all), "\n.SH SEE ALSO\n.BR holdfast\\-run (1) ,\n") {
+		t.Errorf("%v, its own page is\n%s", err, all)
 	}
 	if groff, err := exec.LookPath("groff"); err == nil {
 		said, err := exec.CommandContext(t.Context(), groff, append([]string{"-man", "-ww", "-z"}, pages...)...).CombinedOutput()

@@ -521,7 +521,7 @@ work that must be alone.
 			defer cancel()
 		}
 		last, err := c.untilFree(ctx, key)
-		switch over := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil; {
+		switch over := errors.Is(err, context.DeadlineExceeded); { // safeguard: wait-over
 		case over && len(last.Holders) == 0:
 			return exit(exitNotAcquired, "%s: the store did not say within %v who holds it", printable(key), limit)
 		case over:

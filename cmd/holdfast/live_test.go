@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func TestPace(t *testing.T) {
 				time.AfterFunc(time.Second, interrupt) // within a pause
 			}
 			return nil, nil
-		})
+		}, nil)
 		if want := []int64{0, 2001, 9021, 109021, 139021}; err != nil || !slices.EqualFunc(looks, want, func(d time.Duration, ms int64) bool {
 			return d == time.Duration(ms)*time.Millisecond
 		}) {
@@ -55,16 +56,33 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// What goes wrong in a look ends it, but for what comes of an interruption.
+// What goes wrong in the first look ends it, but for what comes of an interruption. Later a store
+// that gives no answer is waited for, and one that refuses ends it.
 func TestLiveEnds(t *testing.T) {
 	failed := errors.New("no answer")
 	never := func(time.Duration) time.Duration { return time.Hour }
-	if err := live(t.Context(), never, io.Discard, func(context.Context) ([]byte, error) { return nil, failed }); !errors.Is(err, failed) {
+	if err := live(t.Context(), never, io.Discard, func(context.Context) ([]byte, error) { return nil, failed }, nil); !errors.Is(err, failed) {
 		t.Errorf("a look that fails: %v", err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
-	if err := live(ctx, never, io.Discard, func(context.Context) ([]byte, error) { interrupt(); return nil, failed }); err != nil {
+	if err := live(ctx, never, io.Discard, func(context.Context) ([]byte, error) { interrupt(); return nil, failed }, nil); err != nil {
 		t.Errorf("a look that is interrupted: %v", err)
+	}
+	at := func(time.Duration) time.Duration { return time.Nanosecond }
+	answers := []error{nil, failed, backend.ErrUnavailable, nil, failed, backend.ErrDenied, nil}
+	looks, told := 0, 0
+	err := live(t.Context(), at, io.Discard, func(context.Context) ([]byte, error) { looks++; return nil, answers[looks-1] }, func(err error) {
+		if told++; !errors.Is(err, failed) {
+			t.Errorf("it tells of %v", err)
+		}
+	})
+	if !errors.Is(err, backend.ErrDenied) || looks != 6 || told != 2 { // once for each time without an answer
+		t.Errorf("after %d looks, of which %d were told of, it ended with %v", looks, told, err)
+	}
+	closed, _ := os.Open(os.DevNull)
+	_ = closed.Close()
+	if err := live(t.Context(), at, closed, func(context.Context) ([]byte, error) { return []byte("x"), nil }, nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("nobody reads: %v", err)
 	}
 }
 

@@ -63,7 +63,7 @@ func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context
 		for changed := false; !changed; {
 			select {
 			case s.frame = <-frames:
-				s.sort()
+				s.renew()
 				changed = true
 			case key := <-keys:
 				if !s.press(key) {
@@ -139,6 +139,14 @@ func (s *screen) resize(out *os.File) bool {
 	return changed
 }
 
+// renew has the lock that was opened closed if it is gone, instead of another opened in its place.
+func (s *screen) renew() {
+	s.sort()
+	if !slices.ContainsFunc(s.views, func(v lockView) bool { return v.Key == s.selected }) { // safeguard: opened-gone
+		s.open = false
+	}
+}
+
 func (s *screen) sort() {
 	for _, o := range orders {
 		if o.key == s.order {
@@ -160,6 +168,7 @@ func (s *screen) press(key string) bool {
 	if last := min(len(s.views), s.most()) - 1; selects && last >= 0 {
 		s.selected = s.views[max(0, min(s.index()+move, last))].Key
 	}
+	opened := s.open
 	switch key {
 	case "q":
 		return false
@@ -168,9 +177,12 @@ func (s *screen) press(key string) bool {
 	case "right", "left":
 		s.open = key == "right"
 	}
+	if s.open && !opened && len(s.views) > 0 {
+		s.selected = s.views[s.index()].Key
+	}
 	for _, o := range orders {
 		if o.key == key {
-			s.order, s.selected = key, ""
+			s.order, s.selected, s.open = key, "", false
 			s.sort()
 		}
 	}
@@ -195,7 +207,7 @@ func (s *screen) lines() []string {
 	if s.began.IsZero() {
 		return []string{terminal.Shorten(s.where+"  looking for locks", s.width)}
 	}
-	summary := "  " + s.summary()
+	summary := "  " + cmp.Or(s.trouble, s.summary())
 	title := terminal.Shorten(terminal.Shorten(s.where, max(8, s.width-terminal.Width(summary)))+summary, s.width)
 	help := "q quit  ↑↓ select  Enter opens  sort:"
 	for _, o := range orders {
@@ -262,9 +274,17 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		if h.Token != 0 {
 			about += fmt.Sprintf("  token %d", h.Token)
 		}
-		add("%s  lease %s left  %s", about, ago(h.hold.TTL), name(h.meta))
+		lease := fmt.Sprintf("lease %s left  ", ago(h.hold.TTL))
+		if least := 16; width-len(about+"  "+lease) >= least {
+			lease = about + "  " + lease
+		} else {
+			add("%s", about)
+		}
+		add("%s%s", lease, terminal.Shorten(name(h.meta), width-len(lease)))
 		if h.Note != "" { // safeguard: holders-note
-			add("note %s", terminal.Shorten(printable(h.Note), width-len("note ")))
+			for _, line := range terminal.Fold("note "+printable(h.Note), width) {
+				add("%s", terminal.Shorten(line, width))
+			}
 		}
 		if h.Trace != "" {
 			add("trace %s", printable(h.Trace))

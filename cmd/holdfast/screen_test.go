@@ -138,6 +138,35 @@ func TestScreenColumns(t *testing.T) {
 	}
 }
 
+// A lock that was opened and is gone is not followed by another that is open. A long note has several
+// lines, and a store that gives no answer is told of.
+func TestScreenGoesOn(t *testing.T) {
+	s := full(80, 24)
+	s.views[0].Holders[0].Note = strings.Repeat("why ", 30) + "end"
+	s.press("enter")
+	if text := strings.Join(s.lines(), "\n"); strings.Count(text, "why") != 30 || !strings.Contains(text, "why end\n") {
+		t.Errorf("no whole note in\n%s", text)
+	}
+	s.renew()
+	if text := strings.Join(s.lines(), "\n"); !strings.Contains(text, "waits for") {
+		t.Errorf("closed by a look:\n%s", text)
+	}
+	s.views = s.views[1:]
+	s.renew()
+	if text := strings.Join(s.lines(), "\n"); strings.Contains(text, "waits for") || s.open {
+		t.Errorf("another is open:\n%s", text)
+	}
+	s.trouble = "cannot reach redis"
+	if title := s.lines()[0]; title != "redis://localhost:6379  cannot reach redis" {
+		t.Error(title)
+	}
+	s = full(40, 10)
+	s.press("enter")
+	if text := strings.Join(s.lines(), "\n"); !strings.Contains(text, "\n    exclusive  token 1795502949040968\n    lease 20s left  the-servic…pid 4711)\n") {
+		t.Errorf("no holder in\n%s", text)
+	}
+}
+
 // A lock that is opened shows who waits for whom, and the whole key.
 func TestScreenEdges(t *testing.T) {
 	s := full(80, 24)

@@ -36,10 +36,13 @@ type common struct {
 	outlives                bool           // the hold is to outlive the process that takes it
 	within                  *time.Duration // how long a store may take to be up, if the flag is given
 	argv                    []string       // CMD and its arguments, of a command that runs one
+
+	set *pflag.FlagSet // nil if the command has other flags
 }
 
 func (o *common) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	o.set = f
 	f.StringVar(&o.backend, "backend", "", "URL of the store that keeps the locks, such as redis://host:6379,\n"+
 		"or file:///var/lock/app for the processes of this machine\n"+
 		"(default: $HOLDFAST_BACKEND, else the configuration's; else on Linux, but not for doctor and bench,\n"+
@@ -71,16 +74,24 @@ func (o *common) load() (f config.File, err error) {
 	if o.output != "text" && o.output != "json" {
 		return f, usage("--output %q is neither text nor json", o.output)
 	}
+	for _, name := range []string{"backend", "config"} {
+		if o.set == nil {
+			break
+		}
+		if flag := o.set.Lookup(name); flag.Changed && flag.Value.String() == "" { // of a variable that is not set: locks would be elsewhere; safeguard: empty-flag
+			return f, usage("--%s is empty", name)
+		}
+	}
 	if f, err = config.Load(o.config); err == nil && o.backend != "" {
 		if f.Backend, err = config.ParseURL(o.backend); err != nil {
-			err = fmt.Errorf("%s: %w", o.given(), err)
+			err = fmt.Errorf("%s: %w", o.by(), err)
 		}
 	}
 	return f, err
 }
 
-// given is what o.backend was given as.
-func (o *common) given() string {
+// by is what o.backend was given by.
+func (o *common) by() string {
 	if o.argument {
 		return "URL"
 	}
@@ -91,7 +102,7 @@ func (o *common) given() string {
 func (o *common) blame(err error) error {
 	var problem *config.Error // which names a variable or a place in the file
 	if o.backend != "" && errors.As(err, &problem) && problem.Key == "backend" {
-		return fmt.Errorf("%s: %w", o.given(), problem.Err)
+		return fmt.Errorf("%s: %w", o.by(), problem.Err)
 	}
 	return err
 }
@@ -343,8 +354,11 @@ func (n *noteFlag) String() string { return string(*n) }
 func (n *noteFlag) Type() string { return "string" }
 
 func (n *noteFlag) Set(text string) error {
-	if len(text) > backend.MaxNote || !utf8.ValidString(text) {
-		return fmt.Errorf("has %d bytes, and must be at most %d of UTF-8", len(text), backend.MaxNote)
+	switch {
+	case len(text) > backend.MaxNote:
+		return fmt.Errorf("has %d bytes, over %d", len(text), backend.MaxNote)
+	case !utf8.ValidString(text):
+		return errors.New("is not UTF-8")
 	}
 	*n = noteFlag(text)
 	return nil

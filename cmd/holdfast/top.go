@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-go/holdfast/backend"
 	"github.com/holdfast-go/holdfast/cmd/internal/terminal"
 	"github.com/holdfast-go/holdfast/locker"
 )
@@ -39,6 +40,9 @@ thousands of them takes the store some work. So it looks each 2s, or as much
 later as keeps the store busy for less than a hundredth of the time; --interval
 sets another time, whatever it costs.
 
+If the store gives no answer any more, the last look stays and says so, until it
+does again.
+
 Of how often locks are granted it tells the least that it can be: the holds in
 this look that were not there in the last one. Those that began and ended in
 between are not seen.`,
@@ -57,7 +61,7 @@ between are not seen.`,
 				pause = func(took time.Duration) time.Duration { return pace(interval, took) }
 			}
 			return o.with(cmd.Context(), func(c *client) error {
-				t := top{client: c, prefix: prefix, rows: rows, paint: o.paint(cmd)}
+				t := top{client: c, prefix: prefix, rows: rows, paint: o.paint(cmd), note: o.note}
 				return t.run(cmd.Context(), pause, o.output == "json")
 			})
 		},
@@ -74,12 +78,17 @@ between are not seen.`,
 func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Duration, json bool) error {
 	if terminal.Is(os.Stdout) && !json {
 		return t.show(ctx, os.Stdin, os.Stdout, func(ctx context.Context, seen func(frame)) error {
+			var last frame
 			return live(ctx, pause, io.Discard, func(ctx context.Context) ([]byte, error) {
 				f, err := t.look(ctx)
 				if err == nil {
+					last = f
 					seen(f)
 				}
 				return nil, err
+			}, func(err error) {
+				last.trouble = printable(err.Error())
+				seen(last)
 			})
 		})
 	}
@@ -91,7 +100,7 @@ func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Durat
 		}
 		f.views = f.views[:min(len(f.views), t.rows)]
 		return t.print(f, json)
-	})
+	}, func(err error) { t.note("holdfast top: %v; it goes on when the store answers", err) })
 }
 
 // pace is how long to wait behind a look that took so long: a server that did nothing else
@@ -100,23 +109,29 @@ func pace(least, took time.Duration) time.Duration { return max(least, 99*took) 
 
 // live calls look again and again and writes what it returns, with a pause that depends on how long
 // the look took: the terminal may have been stopped. It ends with ctx, which is no error, or with an
-// error of look.
+// error of look; but a store that gives no answer any more is waited for, and silent told so once.
 func live(
 	ctx context.Context, pause func(took time.Duration) time.Duration, to io.Writer,
-	look func(context.Context) ([]byte, error),
+	look func(context.Context) ([]byte, error), silent func(error),
 ) error {
-	for {
+	for answered, told := false, false; ; {
 		began := time.Now()
 		frame, err := look(ctx)
 		took := time.Since(began)
+		var unwritten error
 		if err == nil {
-			_, err = to.Write(frame)
+			_, unwritten = to.Write(frame)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil // interrupting it is how it ends
-		case err != nil:
-			return err
+		case err == nil && unwritten == nil:
+			answered, told = true, false
+		case !answered, backend.Refused(err), unwritten != nil: // safeguard: top-goes-on
+			return cmp.Or(err, unwritten)
+		case !told:
+			told = true
+			silent(err)
 		}
 		select {
 		case <-time.After(pause(took)):
@@ -132,6 +147,7 @@ type top struct {
 	prefix string
 	rows   int // to show; 0 is as many as there is room for
 	paint  terminal.Paint
+	note   func(format string, args ...any)
 
 	last time.Time       // when the last look began
 	seen map[string]bool // the holds that it saw, by key and id
@@ -149,6 +165,7 @@ type frame struct {
 	grants        int           // at least, and 0 in the first look
 	within        time.Duration // the time in which they were granted
 	deadlocks     [][]locker.Waiting
+	trouble       string // why there is no later one
 }
 
 // count returns how many holds are in views that the last look did not see, and the time in which
@@ -173,7 +190,7 @@ func (t *top) count(began time.Time, views []lockView) (grants int, within time.
 
 // look returns the next frame, the most contended first.
 func (t *top) look(ctx context.Context) (frame, error) {
-	f := frame{began: time.Now()}
+	f := frame{began: time.Now(), views: []lockView{}} // which is a list in JSON, too
 	for l, err := range t.List(ctx, t.prefix) {
 		if err != nil {
 			return f, t.failure(err)

@@ -146,3 +146,15 @@ func TestWatchTellsThatTheStoreIsAway(t *testing.T) {
 		t.Errorf("%d, %s", status, rest)
 	}
 }
+
+// The end of a wait is told as such, also by a request that ends a moment before the wait does.
+func TestWaitEndsInTime(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	held := begin(t, srv.URL(), "run", t.Name(), "--", "sh", "-c", works)
+	held.line()
+	for range 10 {
+		holdfast(t, "wait", t.Name(), "--timeout=50ms", "--backend", srv.URL()).want(t, 75)
+	}
+	_ = held.cmd.Process.Kill()
+	_, _, _ = held.end()
+}
