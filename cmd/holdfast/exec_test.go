@@ -321,24 +321,17 @@ func TestRunLosesTheLock(t *testing.T) {
 
 // A store that dies under a command is told of in the words of one that was never there.
 func TestStoreDiesUnderACommand(t *testing.T) {
-	for _, args := range []string{"wait k", "top --interval=100ms"} {
-		srv := testserver.Redis(t)
-		held := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
-		held.line()
-		j := begin(t, srv.URL(), strings.Fields(args)...)
-		if args != "wait k" {
-			j.line()
-		} else {
-			awaitSubscriber(t, srv)
-		}
-		srv.Kill()
-		if status, _, errs := j.end(); status != 77 || !strings.HasPrefix(errs, "holdfast "+j.cmd.Args[1]+": cannot reach redis at "+srv.Addr()+": ") ||
-			strings.Count(errs, "holdfast") != 1 {
-			t.Errorf("%s: %d, %s", args, status, errs)
-		}
-		_ = held.cmd.Process.Kill()
-		_, _, _ = held.end()
+	srv := testserver.Redis(t)
+	held := begin(t, srv.URL(), "run", "k", "--", "sh", "-c", works)
+	held.line()
+	j := begin(t, srv.URL(), "wait", "k")
+	awaitSubscriber(t, srv)
+	srv.Kill()
+	if status, _, errs := j.end(); status != 77 || !strings.HasPrefix(errs, "holdfast wait: cannot reach redis at "+srv.Addr()+": ") || strings.Count(errs, "holdfast") != 1 {
+		t.Errorf("%d, %s", status, errs)
 	}
+	_ = held.cmd.Process.Kill()
+	_, _, _ = held.end()
 }
 
 // The lock was released by somebody else, and the command ends well before anything of this process looks at it: that

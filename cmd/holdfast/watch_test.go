@@ -121,29 +121,40 @@ func TestWatchGoesOnAfterARestart(t *testing.T) {
 	}
 }
 
-// A store that is away is told of once, and watch waits for it.
-func TestWatchTellsThatTheStoreIsAway(t *testing.T) {
-	srv := testserver.Redis(t)
-	watch := command(t, t.TempDir(), "watch", "k", "--backend", srv.URL())
-	out, err := watch.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch.Stderr = watch.Stdout // the same pipe
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
-	j := &job{t: t, cmd: watch, out: bufio.NewReader(out)}
-	if line := j.line(); !strings.Contains(line, "free") {
-		t.Errorf("first %q", line)
-	}
-	srv.Kill()
-	if line := j.line(); !strings.Contains(line, "cannot reach redis at "+srv.Addr()) || !strings.Contains(line, "goes on when the store answers") {
-		t.Error(line)
-	}
-	_ = watch.Process.Signal(os.Interrupt)
-	if status, rest, _ := j.end(); status != 130 || strings.Contains(rest, "cannot reach") {
-		t.Errorf("%d, %s", status, rest)
+// A store that is away is told of once, and is waited for.
+func TestStoreIsAway(t *testing.T) {
+	for args, looks := range map[string]string{"watch k": "free", "top --interval=100ms": "0 keys"} {
+		srv := testserver.Redis(t)
+		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout // the same pipe
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		j := &job{t: t, cmd: cmd, out: bufio.NewReader(out)}
+		if line := j.line(); !strings.Contains(line, looks) {
+			t.Errorf("%s: first %q", args, line)
+		}
+		srv.Kill()
+		line := j.line()
+		for args != "watch k" && (line == "" || strings.Contains(line, looks)) { // looks of before
+			line = j.line()
+		}
+		if !strings.Contains(line, "cannot reach redis at "+srv.Addr()) || !strings.HasSuffix(line, "; it goes on when the store answers") {
+			t.Errorf("%s: %q", args, line)
+		}
+		if srv.Restart(); args != "watch k" { // of which there is no change to watch
+			if line := j.line(); !strings.Contains(line, looks) {
+				t.Errorf("%s: behind an outage %q", args, line)
+			}
+		}
+		_ = cmd.Process.Signal(os.Interrupt)
+		if _, rest, _ := j.end(); strings.Contains(rest, "cannot reach") {
+			t.Errorf("%s: %s", args, rest)
+		}
 	}
 }
 
