@@ -204,11 +204,6 @@ func (r *runner) check(cmd *cobra.Command) error {
 			return usage("--%s %v is not positive", f.name, f.d)
 		}
 	}
-	if set("ttl") {
-		if err := backend.ValidateTTL(r.ttl, 1); err != nil {
-			return fmt.Errorf("--ttl: %w", err)
-		}
-	}
 	permits, weight := set("permits"), set("weight")
 	for _, c := range []struct {
 		wrong bool
@@ -227,6 +222,14 @@ func (r *runner) check(cmd *cobra.Command) error {
 		if c.wrong {
 			return usage("%s", c.says)
 		}
+	}
+	return nil
+}
+
+// checkTTL refuses a --ttl that is given and that no store takes.
+func checkTTL(cmd *cobra.Command, ttl time.Duration) error {
+	if err := backend.ValidateTTL(ttl, 1); err != nil && cmd.Flags().Changed("ttl") {
+		return fmt.Errorf("--ttl: %w", err)
 	}
 	return nil
 }
@@ -250,7 +253,7 @@ func (r *runner) options() []locker.Option {
 
 func (r *runner) run(cmd *cobra.Command, args []string) error {
 	key, err := keyArg(args)
-	if err := cmp.Or(r.check(cmd), err); err != nil {
+	if err := cmp.Or(r.check(cmd), checkTTL(cmd, r.ttl), err); err != nil {
 		return err
 	}
 	path, err := exec.LookPath(r.argv[0])

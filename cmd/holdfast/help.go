@@ -188,7 +188,7 @@ func manPage(name string, cmd *cobra.Command) string {
 		}
 	}
 	var others []string
-	for _, c := range append(cmd.Commands(), cmd.Parent()) {
+	for _, c := range append(slices.Clone(cmd.Commands()), cmd.Parent()) {
 		if c != nil && (c == cmd.Parent() || c.IsAvailableCommand()) {
 			others = append(others, fmt.Sprintf(".BR %s (1)", roff(strings.ReplaceAll(c.CommandPath(), " ", "-"))))
 		}

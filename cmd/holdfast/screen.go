@@ -255,6 +255,32 @@ func (s *screen) table(room int) (lines []string, at, size int) {
 	return lines, at, size
 }
 
+// detail adds the lines of a holder of an open lock, of at most width columns.
+func (h holderView) detail(width int, add func(format string, args ...any)) {
+	about := h.Mode
+	if h.Weight > 0 {
+		about += fmt.Sprintf(" of weight %d", h.Weight)
+	}
+	if h.Token != 0 {
+		about += fmt.Sprintf("  token %d", h.Token)
+	}
+	lease := fmt.Sprintf("lease %s left  ", ago(h.hold.TTL))
+	if least := 16; width-len(about+"  "+lease) >= least {
+		lease = about + "  " + lease
+	} else {
+		add("%s", about)
+	}
+	add("%s%s", lease, terminal.Shorten(name(h.meta), width-len(lease)))
+	if h.Note != "" { // safeguard: holders-note
+		for _, line := range terminal.Fold("note "+printable(h.Note), width) {
+			add("%s", terminal.Shorten(line, width))
+		}
+	}
+	if h.Trace != "" {
+		add("trace %s", printable(h.Trace))
+	}
+}
+
 // details are what is shown of a lock that is opened, in at most room lines.
 func (s *screen) details(v lockView, room int) (lines []string) {
 	width := max(s.width-4, 8)
@@ -267,28 +293,7 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		key = key[n:]
 	}
 	for _, h := range v.Holders {
-		about := h.Mode
-		if h.Weight > 0 {
-			about += fmt.Sprintf(" of weight %d", h.Weight)
-		}
-		if h.Token != 0 {
-			about += fmt.Sprintf("  token %d", h.Token)
-		}
-		lease := fmt.Sprintf("lease %s left  ", ago(h.hold.TTL))
-		if least := 16; width-len(about+"  "+lease) >= least {
-			lease = about + "  " + lease
-		} else {
-			add("%s", about)
-		}
-		add("%s%s", lease, terminal.Shorten(name(h.meta), width-len(lease)))
-		if h.Note != "" { // safeguard: holders-note
-			for _, line := range terminal.Fold("note "+printable(h.Note), width) {
-				add("%s", terminal.Shorten(line, width))
-			}
-		}
-		if h.Trace != "" {
-			add("trace %s", printable(h.Trace))
-		}
+		h.detail(width, add)
 	}
 	if len(v.Waiters) == 0 {
 		add("nobody waits")

@@ -151,8 +151,8 @@ func (a *acquirer) run(cmd *cobra.Command, args []string, began time.Time) error
 	case a.wait > 0 && a.noWait:
 		return usage("--wait and --no-wait exclude each other")
 	}
-	if err := backend.ValidateTTL(a.ttl, 1); err != nil {
-		return fmt.Errorf("--ttl: %w", err)
+	if err := checkTTL(cmd, a.ttl); err != nil {
+		return err
 	}
 	teller := &waitTeller{key: key, o: &a.common}
 	c, err := a.open(cmd.Context(), func(cfg *locker.Config) {

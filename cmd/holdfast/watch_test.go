@@ -166,6 +166,6 @@ func TestWaitEndsInTime(t *testing.T) {
 	for range 10 {
 		holdfast(t, "wait", t.Name(), "--timeout=50ms", "--backend", srv.URL()).want(t, 75)
 	}
-	_ = held.cmd.Process.Kill()
+	_ = held.cmd.Process.Signal(os.Interrupt)
 	_, _, _ = held.end()
 }
