@@ -300,4 +300,8 @@ type Finding struct {
 	Level  Level
 	Text   string // what was found, without secrets
 	Change string // what to change; empty if nothing
+
+	// MinTTL is the least TTL for which a finding at Level OK is one; for shorter leases it is a Warn. 0
+	// is any.
+	MinTTL time.Duration
 }

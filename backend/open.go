@@ -82,7 +82,7 @@ func unregistered(scheme string) string {
 			return fmt.Sprintf("scheme is not registered (known: %s); import _ %q", list, "github.com/holdfast-go/holdfast/"+home.pkg)
 		}
 	}
-	return fmt.Sprintf("scheme is not registered (known: %s); if it is another package's, import that", list)
+	return fmt.Sprintf("scheme is not registered (known: %s)", list)
 }
 
 // ParseURL is url.Parse for backends' URLs, which may name several hosts, h1:1,h2:2 (url.Parse

@@ -104,8 +104,11 @@ func parse(u *url.URL) (nodes []string, cfg Config, err error) {
 			return nil, cfg, invalid(name, "", "is not a number with a unit, such as 100ms, or a fraction")
 		}
 	}
-	if len(nodes) < 1 || len(nodes) > mostNodes {
-		return nil, cfg, invalid("node", strconv.Itoa(len(nodes))+" of them", "must be 1 to "+strconv.Itoa(mostNodes))
+	switch n := len(nodes); {
+	case n == 0:
+		return nil, cfg, invalid("url", "", "names no nodes, as in redlock://?node=redis://a:6379&node=redis://b:6379&node=redis://c:6379")
+	case n > mostNodes:
+		return nil, cfg, invalid("node", strconv.Itoa(n)+" of them", "must be 1 to "+strconv.Itoa(mostNodes))
 	}
 	for i, raw := range nodes {
 		node, err := backend.ParseURL(raw)

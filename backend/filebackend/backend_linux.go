@@ -308,6 +308,16 @@ func (b *Backend) Identity(ctx context.Context) (string, error) {
 	return f.id, nil
 }
 
+// Diagnose implements [backend.Backend].
+func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
+	_, done, err := b.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return []backend.Finding{{Check: "processes", Level: backend.OK, Text: "locks are for those of this machine, and keep none on another out"}}, nil
+}
+
 // Process returns the file by whose lock others know that this process lives, for a child that goes
 // on with the work of a hold if this process is killed: one that inherits it ([os.ProcAttr].Files)
 // keeps this process's holds from being ended at once, and they end with their leases. The file is

@@ -349,6 +349,14 @@ func (b *Backend) Close() error {
 // Identity implements [backend.Backend]: clients of one store have the same.
 func (b *Backend) Identity(ctx context.Context) (string, error) { return b.store.id, b.ready(ctx) }
 
+// Diagnose implements [backend.Backend].
+func (b *Backend) Diagnose(ctx context.Context) ([]backend.Finding, error) {
+	return []backend.Finding{{
+		Check: "processes", Level: backend.Warn, Text: "locks are in the memory of one process, and keep no other process out",
+		Change: "nothing, for tests and for one process; else name file:///DIR for those of one machine, or a server",
+	}}, b.ready(ctx)
+}
+
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {
 		return backend.ErrClosed

@@ -22,6 +22,8 @@ const (
 	doctorLimit = 30 * time.Second // for one store
 	wakeLimit   = 10 * time.Second // for a message that a lock is free
 	roundTrips  = 20
+
+	longerTTL = "set a longer ttl in the configuration (HOLDFAST_TTL)"
 )
 
 func newDoctor() *cobra.Command {
@@ -200,7 +202,7 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 		}
 	}
 	if err != nil {
-		d.find("reached", backend.Fail, err.Error(), adviceOn(err, "the URL"))
+		d.find("reached", backend.Fail, err.Error(), doctorAdvice(err))
 		return
 	}
 	defer func() { _ = b.Close() }()
@@ -209,17 +211,26 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	if err != nil {
 		d.find("set-up", backend.Warn, "the store does not tell how it is set up: "+reason(err), remedy(err))
 	}
+	ttl := cmp.Or(cfg.TTL, max(locker.DefaultTTL, b.Capabilities().MinTTL))
 	for _, f := range found {
+		if f.Level == backend.OK && ttl < f.MinTTL { // safeguard: doctor-ttl
+			f.Level, f.Text, f.Change = backend.Warn, f.Text+"; it is "+ago(ttl), longerTTL
+		}
 		d.add(f)
 	}
-	d.identity(ctx, b, same)
+	d.identity(ctx, b, f.Backend, same)
 	key := backend.Namespaced(cfg.Namespace, "holdfast-doctor-"+backend.NewOwner())
-	if caps := b.Capabilities(); d.takes(ctx, b, key) {
-		d.speed(ctx, b, key, cmp.Or(cfg.TTL, max(locker.DefaultTTL, caps.MinTTL)))
+	if d.takes(ctx, b, f.Backend, key) {
+		d.speed(ctx, b, key, ttl)
 		d.wakes(ctx, b, key)
 	}
 	d.lists(ctx, b, key)
 	d.deadlocks(ctx, b, f.Locker.Namespace)
+}
+
+// doctorAdvice is what the doctor advises on err, of the store that it looks at.
+func doctorAdvice(err error) string {
+	return strings.TrimSuffix(adviceOn(err, "the URL"), orDoctor) // safeguard: doctor-names-doctor
 }
 
 // insist is f with a store that may evict.
@@ -247,12 +258,15 @@ func remedy(err error) string {
 	return "see that the server is up, can write, and is where the URL says"
 }
 
-func (d *doctor) identity(ctx context.Context, b backend.Backend, same map[string]string) {
+func (d *doctor) identity(ctx context.Context, b backend.Backend, u config.URL, same map[string]string) {
 	if same == nil {
 		return
 	}
 	id, err := b.Identity(ctx)
 	switch other, twice := same[id]; {
+	case err == nil && schemeOf(u) == "file": // safeguard: folders-are-one-machine
+		d.find("independent", backend.Warn, "it is a folder of this machine: each machine asks one of its own, and they all fail with it",
+			"name servers, unless all who lock are on this machine, where one folder does")
 	case err != nil:
 		d.find("independent", backend.Warn, "the node does not tell which server it is: "+reason(err), "let its user run INFO; or see yourself that no server is listed twice")
 	case twice:
@@ -274,7 +288,7 @@ func claim(b backend.Backend, key string) backend.Claim {
 }
 
 // takes takes a lock and frees it, and reports whether that went well.
-func (d *doctor) takes(ctx context.Context, b backend.Backend, key string) bool {
+func (d *doctor) takes(ctx context.Context, b backend.Backend, u config.URL, key string) bool {
 	c := claim(b, key)
 	_, err := b.TryAcquire(ctx, c)
 	if _, released := b.Release(ctx, c); err == nil {
@@ -285,7 +299,7 @@ func (d *doctor) takes(ctx context.Context, b backend.Backend, key string) bool 
 		return false
 	}
 	if err != nil {
-		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+reason(err), remedy(err))
+		d.find("lock", backend.Fail, "a lock cannot be taken and freed: "+reason(err), doctorAdvice(&storeError{Store: u, Err: err}))
 		return false
 	}
 	d.find("lock", backend.OK, "taken and freed", "")
@@ -306,8 +320,8 @@ func (d *doctor) speed(ctx context.Context, b backend.Backend, key string, ttl t
 	}
 	slices.Sort(took)
 	half, most := took[len(took)/2], took[len(took)-1]
-	text := fmt.Sprintf("%s, the slowest of %d %s, with a TTL of %v", ago(half), roundTrips, ago(most), ttl)
-	const change = "give a longer --ttl, or a store that is closer"
+	text := fmt.Sprintf("%s, the slowest of %d %s, with a TTL of %s", ago(half), roundTrips, ago(most), ago(ttl))
+	const change = longerTTL + ", or a store that is closer"
 	switch {
 	case most > ttl/3:
 		d.find("round trip", backend.Fail, text+": a renewal may come too late", change)
@@ -333,12 +347,14 @@ func (d *doctor) wakes(ctx context.Context, b backend.Backend, key string) {
 	defer end()
 	_, err := b.TryAcquire(ctx, first)
 	var woken <-chan backend.Wake
+	var began time.Time
 	if err == nil {
 		defer func() { _, _ = b.Release(ctx, first) }()
 		woken, err = b.Watch(watching, second)
 	}
 	if err == nil {
 		if _, err = b.TryAcquire(ctx, second); errors.Is(err, backend.ErrHeld) {
+			began = time.Now()
 			_, err = b.Release(ctx, first)
 		}
 	}
@@ -346,13 +362,12 @@ func (d *doctor) wakes(ctx context.Context, b backend.Backend, key string) {
 		d.find(check, backend.Warn, polls+reason(err), "for Redis, allow SUBSCRIBE, UNSUBSCRIBE and PUBLISH on the channels")
 		return
 	}
-	began := time.Now()
 	limit := time.NewTimer(wakeLimit)
 	defer limit.Stop()
 	select {
 	case _, open := <-woken:
 		if open {
-			d.find(check, backend.OK, "after "+ago(time.Since(began)), "")
+			d.find(check, backend.OK, "after "+ago(time.Since(began))+", the release included", "")
 			return
 		}
 	case <-limit.C:

@@ -449,7 +449,7 @@ func unreleased(err error, left time.Duration, counts bool) string {
 func (c *client) notAcquired(ctx context.Context, key string, err error) error {
 	var held *backend.HeldError
 	switch {
-	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
+	case ctx.Err() != nil, errors.Is(err, backend.ErrInvalid):
 		return err
 	case errors.As(err, &held):
 		return exit(exitNotAcquired, "%s is held by %s", printable(key), holding(held.Holder, ""))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -29,6 +30,9 @@ func (e *storeError) Error() string { return e.diagnose().says + ": " + reason(e
 // where the place that the URL is from belongs.
 type diagnosis struct{ says, advice string }
 
+// orDoctor is not what the doctor itself says.
+const orDoctor = "; \"holdfast doctor\" looks at more"
+
 // diagnose finds out what is wrong. Of TLS the client libraries tell it in words alone.
 func (e *storeError) diagnose() diagnosis {
 	store, text, scheme := storeName(e.Store), e.Err.Error(), schemeOf(e.Store)
@@ -40,14 +44,22 @@ func (e *storeError) diagnose() diagnosis {
 		return diagnosis{store + " refuses this user", "look at the user and the password that %s gives, and at what that user may do"}
 	case errors.Is(e.Err, backend.ErrUnsafe):
 		return diagnosis{store + " may lose locks", remedy(e.Err)}
+	case contains("is a node of a cluster"): // safeguard: node-of-a-cluster
+		return diagnosis{store + " is a node of a Cluster", fmt.Sprintf("let %%s begin with %s+cluster://", scheme)}
+	case contains("cluster support disabled"):
+		return diagnosis{store + " is not a Cluster", fmt.Sprintf("let %%s begin with %s://", strings.Replace(scheme, "+cluster", "", 1))}
+	case strings.HasSuffix(scheme, "+sentinel") && contains("unknown command"):
+		return diagnosis{store + " is not a Sentinel", "name Sentinels in %s, which listen on 26379 unless they are told otherwise"}
+	case contains("DB index is out of range"):
+		return diagnosis{store + " has no such database", "let the path in %s be one that it has: CONFIG GET databases says how many"}
 	case errors.Is(e.Err, errors.ErrUnsupported):
 		return diagnosis{store + " cannot do what is needed", remedy(e.Err)}
 	case scheme == "redlock":
 		return diagnosis{"cannot reach " + store, "see that they are up, and are where %s says"}
 	case scheme == "file":
-		return diagnosis{"cannot use " + store, "see that it has room, and that this user may use it; --backend names another"}
+		return diagnosis{"cannot use " + store, "see that it has room, and that this user may use it, or name another store"}
 	case errors.Is(e.Err, backend.ErrNotServing): // safeguard: store-up
-		return diagnosis{store + " is up, and does not serve", "mend what it says; \"holdfast doctor\" looks at more"}
+		return diagnosis{store + " is up, and does not serve", "mend what it says" + orDoctor}
 	case contains("certificate"):
 		return diagnosis{store + " has a certificate that cannot be trusted", "let ca=FILE in %s name who has signed it"}
 	case contains("TLS handshake", "handshake failed"), slices.Contains([]string{"rediss", "rueidiss", "etcds"}, scheme):
@@ -120,7 +132,8 @@ func storeName(raw config.URL) string {
 // told is what is in our own messages, and a command has said in its own words.
 var told = strings.NewReplacer(
 	backend.ErrUnavailable.Error()+": ", "", backend.ErrDenied.Error()+": ", "", backend.ErrUnsafe.Error()+": ", "",
-	backend.ErrForeign.Error()+": ", "", "first look at the server: ", "",
+	backend.ErrForeign.Error()+": ", "", errors.ErrUnsupported.Error()+": ", "", "first look at the server: ", "",
+	"the server is a node of a cluster, and the client is for one server: ", "",
 	locker.ErrNotAcquired.Error()+": "+context.DeadlineExceeded.Error()+": ", "", locker.ErrNotAcquired.Error()+": ", "", "no answer from the store: ", "", "\n", "; ",
 	context.DeadlineExceeded.Error(), "no answer in time")
 

@@ -409,7 +409,13 @@ func ago(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return d.Round(time.Second).String()
+	text := d.Round(time.Second).String()
+	for _, zero := range []string{"m0s", "h0m"} { // safeguard: round-durations
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
+		}
+	}
+	return text
 }
 
 // printable is text from elsewhere as a terminal may be shown it.

@@ -115,8 +115,11 @@ func (s *Store) findings(v server, sent, got time.Time) (all []backend.Finding) 
 		find("failover", backend.Warn, "a failover may lose the newest grants, and then a lock is granted twice: a Cluster has no guard against that",
 			"let the resource check tokens; or keep locks on one server or on Sentinel, with max_ttl in the URL, on a quorum, or on etcd")
 		if v.number("connected_slaves") > 0 { // else none takes over; safeguard: ttl-on-cluster
-			ok("ttl", fmt.Sprintf("a hold outlasts a primary that hangs if its TTL is %v or more (with cluster-node-timeout %v, Redis' default)",
-				s.ttlOnCluster(nodeTimeout).Round(time.Second), nodeTimeout))
+			least := s.ttlOnCluster(nodeTimeout).Round(time.Second)
+			all = append(all, backend.Finding{
+				Check: "ttl", Level: backend.OK, MinTTL: least,
+				Text: fmt.Sprintf("a hold outlasts a primary that hangs if its TTL is %v or more (with cluster-node-timeout %v, Redis' default)", least, nodeTimeout),
+			})
 		}
 	}
 

@@ -56,7 +56,11 @@ func (s *Store) Failure(ctx context.Context, err error) error {
 	}
 	f := s.t.Explain(err)
 	if f.Reply != "" {
-		return s.redact(script.ServerError(f.Reply))
+		err := script.ServerError(f.Reply)
+		if code, _ := script.ErrorCode(f.Reply); code == "MOVED" && !s.cluster { // which the client of one server cannot follow; safeguard: moved-is-a-refusal
+			err = fmt.Errorf("%w: the server is a node of a cluster, and the client is for one server: %s", errors.ErrUnsupported, f.Reply)
+		}
+		return s.redact(err)
 	}
 	text := s.redact(err).Error()
 	ended := endOf(ctx)

@@ -50,6 +50,8 @@ var uncoded = []struct {
 	{"The user executing the script", ErrNotPermitted}, // before Redis 7.2
 	{"ACL failure in script", ErrNotPermitted},         // since then; outside of scripts it is NOPERM
 	{"invalid password", backend.ErrDenied},            // before Redis 6
+	{"DB index is out of range", errors.ErrUnsupported},
+	{"This instance has cluster support disabled", errors.ErrUnsupported},
 	{"unknown command", errors.ErrUnsupported},
 	{"syntax error", errors.ErrUnsupported},                      // an option that the server does not know
 	{"Unknown Redis command called from", errors.ErrUnsupported}, // in a script, if it was renamed
