@@ -49,7 +49,7 @@ busy machine says little: docs/benchmarks.md has measured more carefully.
 
 ` + exitHelp,
 		Example: "  holdfast bench redis://localhost:6379\n  holdfast bench etcd://localhost:2379 --clients 32 --duration 5s -o json",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.each < 10*time.Millisecond || b.each > time.Minute {
 				return usage("--duration %v is not between 10ms and 1m", b.each)

@@ -80,7 +80,6 @@ func newDeadman() *cobra.Command {
 		Use:    deadmanName,
 		Short:  `Kills the command of a "holdfast run" that is stopped or killed`,
 		Hidden: true,
-		Args:   cobra.NoArgs,
 		RunE:   func(*cobra.Command, []string) error { return watchOver(os.Stdin) },
 	}
 }

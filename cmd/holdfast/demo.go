@@ -28,7 +28,6 @@ func newDemo() *cobra.Command {
 		Short:   "Show what locks are for, in a few seconds and without a server",
 		Long:    demo.Long,
 		Example: demo.Examples,
-		Args:    cobra.NoArgs,
 	}
 	f := cmd.Flags()
 	o.Flags(f, true)
@@ -51,7 +50,6 @@ func newDemoWorker() *cobra.Command {
 	return &cobra.Command{
 		Use:    demo.Worker,
 		Hidden: true,
-		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Work(cmd.Context(), os.Stdin, openDemo)
 		},

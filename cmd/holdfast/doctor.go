@@ -40,7 +40,7 @@ this machine's clock. It takes locks of its own, named holdfast-doctor-..., and 
 "fail" is what keeps locks from working, or can lose one without any fault; "warn" is what makes a fault worse than it need
 be. Exit status: 0 nothing failed, 1 something did, 2 wrong usage.`,
 		Example: "  holdfast doctor redis://localhost:6379\n  holdfast doctor -o json | jq -r 'select(.level != \"ok\")'",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := o.loadStore(args)
 			if err != nil {
@@ -264,13 +264,14 @@ func (d *doctor) identity(ctx context.Context, b backend.Backend, u config.URL, 
 	}
 	id, err := b.Identity(ctx)
 	switch other, twice := same[id]; {
-	case err == nil && schemeOf(u) == "file": // safeguard: folders-are-one-machine
-		d.find("independent", backend.Warn, "it is a folder of this machine: each machine asks one of its own, and they all fail with it",
-			"name servers, unless all who lock are on this machine, where one folder does")
 	case err != nil:
 		d.find("independent", backend.Warn, "the node does not tell which server it is: "+reason(err), "let its user run INFO; or see yourself that no server is listed twice")
 	case twice:
 		d.find("independent", backend.Fail, "it is the same server as "+other, "name servers that fail independently: one vote must not count twice")
+	case err == nil && schemeOf(u) == "file": // safeguard: folders-are-one-machine
+		same[id] = d.store
+		d.find("independent", backend.Warn, "it is a folder of this machine: each machine asks one of its own, and they all fail with it",
+			"name servers, unless all who lock are on this machine, where one folder does")
 	default:
 		same[id] = d.store
 		d.find("independent", backend.OK, "no other node is the same server", "")

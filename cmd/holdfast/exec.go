@@ -226,9 +226,9 @@ func (r *runner) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkTTL refuses a --ttl that is given and that no store takes.
-func checkTTL(cmd *cobra.Command, ttl time.Duration) error {
-	if err := backend.ValidateTTL(ttl, 1); err != nil && cmd.Flags().Changed("ttl") {
+// checkTTL refuses a --ttl that is given, and is below least or more than any store takes.
+func checkTTL(cmd *cobra.Command, ttl, least time.Duration) error {
+	if err := backend.ValidateTTL(ttl, least); err != nil && cmd.Flags().Changed("ttl") {
 		return fmt.Errorf("--ttl: %w", err)
 	}
 	return nil
@@ -253,7 +253,7 @@ func (r *runner) options() []locker.Option {
 
 func (r *runner) run(cmd *cobra.Command, args []string) error {
 	key, err := keyArg(args)
-	if err := cmp.Or(r.check(cmd), checkTTL(cmd, r.ttl), err); err != nil {
+	if err := cmp.Or(r.check(cmd), checkTTL(cmd, r.ttl, 1), err); err != nil {
 		return err
 	}
 	path, err := exec.LookPath(r.argv[0])

@@ -141,7 +141,7 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
 		Short:  "Write a manual page for each command into a folder",
-		Args:   cobra.ExactArgs(1),
+		Args:   takes(1, 1),
 		Hidden: true, // it is for packages
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

@@ -163,7 +163,7 @@ func (o *common) show(cmd *cobra.Command, v lockView) error {
 
 // ofKey is a command about one key, which run is given with an open store.
 func (o *common) ofKey(cmd *cobra.Command, run func(cmd *cobra.Command, c *client, key string) error) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = takes(1, 1)
 	if cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.withKey(cmd, args, run) }
 	}
@@ -222,7 +222,7 @@ func newList() *cobra.Command {
 whom, and why. On a terminal the table fits the window: long keys are shortened in the middle, and what there is no room
 for is left out. In a pipe, and with -o json, nothing is.`,
 		Example: "  holdfast list order- --waited\n  holdfast list -o json | jq -r 'select(.waiters | length > 10) | .key'",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.with(cmd.Context(), func(c *client) error {
 				var views []lockView
@@ -371,7 +371,7 @@ from, and takes nothing from who comes next.`,
 		},
 	}
 	o.ofKey(cmd, nil)
-	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Args = takes(0, 1)
 	ticketFlag(cmd, &text)
 	cmd.Flags().Uint64Var(&token, "token", 0, "the token of the hold, as inspect shows it")
 	cmd.Flags().BoolVar(&force, "force", false, "instead of --token: whoever holds now")

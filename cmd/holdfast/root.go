@@ -103,7 +103,44 @@ func newRoot() *cobra.Command {
 		newDemo(), newDemoWorker(), newDeadman(), generations.Command(), newVersion(), newMan(),
 	)
 	inGroups(root)
+	withDefaults(root)
 	return root
+}
+
+// withDefaults adds what cobra adds to a command line, and has a command that says nothing of arguments
+// take none.
+func withDefaults(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch {
+		case cmd.Name() == "completion":
+			withCommands(cmd)
+		case cmd.Name() == "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				topic, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 { // safeguard: help-of-nothing
+					err = unknown(topic, rest[0])
+				}
+				return err
+			}
+		case cmd.Args == nil:
+			cmd.Args = takes(0, 0)
+		}
+	}
+}
+
+// takes has a command take so many arguments.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch n := len(args); {
+		case n < least:
+			return usage("an argument is missing: it is %s", cmd.UseLine())
+		case n > most: // safeguard: too-many-arguments
+			return usage("%q is too much: it is %s", args[most], cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 // withCommands has a command that does nothing itself show its help, and tell in one line of a
@@ -115,19 +152,23 @@ func withCommands(cmd *cobra.Command) {
 		if len(args) == 0 {
 			return nil
 		}
-		next := fmt.Sprintf("%s --help lists them", cmd.CommandPath())
-		if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
-			next = "did you mean " + strings.Join(meant, " or ") + "?"
-		}
-		return &exitError{status: exitUsage, err: fmt.Errorf("unknown command %q; %s", args[0], next), complete: true}
+		return unknown(cmd, args[0])
 	}
+}
+
+// unknown is the error of a command that cmd does not have.
+func unknown(cmd *cobra.Command, name string) error {
+	next := fmt.Sprintf("%s --help lists them", cmd.CommandPath())
+	if meant := cmd.SuggestionsFor(name); len(meant) > 0 {
+		next = "did you mean " + strings.Join(meant, " or ") + "?"
+	}
+	return &exitError{status: exitUsage, err: fmt.Errorf("unknown command %q; %s", name, next), complete: true}
 }
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
 
 		Example: "  holdfast version",
 		Run: func(cmd *cobra.Command, _ []string) {

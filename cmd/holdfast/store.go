@@ -107,10 +107,22 @@ func (o *common) blame(err error) error {
 	return err
 }
 
-// source is where the store's URL is from.
-func (o *common) source(f config.File) string {
+// blameTTL is an error of [locker.New] with the place that the TTL is from, if the store cannot keep that.
+func (o *common) blameTTL(f config.File, ttl time.Duration, err error) error {
+	var invalid *backend.InvalidError
+	switch {
+	case !errors.As(err, &invalid) || invalid.Field != "ttl":
+		return err
+	case ttl != f.Locker.TTL: // safeguard: ttl-from
+		return fmt.Errorf("--ttl: %w", invalid)
+	}
+	return fmt.Errorf("%s: %w", o.source(f, "ttl"), invalid)
+}
+
+// source is where the value of key is from.
+func (o *common) source(f config.File, key string) string {
 	all := f.Settings()
-	return o.from(all[slices.IndexFunc(all, func(s config.Setting) bool { return s.Key == "backend" })])
+	return o.from(all[slices.IndexFunc(all, func(s config.Setting) bool { return s.Key == key })])
 }
 
 // open opens the store that the flags and the configuration name. adjust, which may be nil, changes
@@ -136,7 +148,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	if o.between && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
 		// Safety: two runs of the command would both be granted the lock, each in its own memory.
 		err := fmt.Errorf("mem:// (from %s) locks nothing between processes: name another store, "+
-			"such as file:///tmp/locks for those of this machine, or redis://host:6379", o.source(f))
+			"such as file:///tmp/locks for those of this machine, or redis://host:6379", o.source(f, "backend"))
 		return nil, &exitError{status: exitUsage, err: err, complete: true}
 	}
 	c := &client{url: f.Backend, where: f.Backend.String()}
@@ -144,7 +156,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 		if errors.Is(err, backend.ErrInvalid) {
 			return nil, o.blame(err)
 		}
-		return nil, exit(exitStore, "%w\n%s", err, adviceOn(err, o.source(f)))
+		return nil, exit(exitStore, "%w\n%s", err, adviceOn(err, o.source(f, "backend")))
 	}
 	if err := c.backend.Capabilities().Missing(ticketNeeds); o.outlives && err != nil { // safeguard: ticket-store
 		return nil, errors.Join(o.refuseTickets(f, err.Error()), c.backend.Close())
@@ -155,7 +167,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 	}
 	if c.Client, err = locker.New(c.backend, locker.Bare, c.config); err != nil {
 		_ = c.backend.Close()
-		return nil, err
+		return nil, o.blameTTL(f, c.config.TTL, err)
 	}
 	return c, nil
 }
@@ -173,7 +185,7 @@ var noTickets = map[string]string{
 
 func (o *common) refuseTickets(f config.File, why string) error {
 	err := fmt.Errorf("tickets are not to be had on %s (from %s), %s: name another store, such as redis://host:6379 or etcd://host:2379",
-		f.Backend, o.source(f), why)
+		f.Backend, o.source(f, "backend"), why)
 	return &exitError{status: exitUsage, err: err, complete: true}
 }
 

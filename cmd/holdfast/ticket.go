@@ -151,7 +151,7 @@ func (a *acquirer) run(cmd *cobra.Command, args []string, began time.Time) error
 	case a.wait > 0 && a.noWait:
 		return usage("--wait and --no-wait exclude each other")
 	}
-	if err := checkTTL(cmd, a.ttl); err != nil {
+	if err := checkTTL(cmd, a.ttl, 1); err != nil {
 		return err
 	}
 	teller := &waitTeller{key: key, o: &a.common}
@@ -170,6 +170,9 @@ func (a *acquirer) run(cmd *cobra.Command, args []string, began time.Time) error
 // acquire takes the lock, and prints the ticket.
 func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time.Time) error {
 	ctx := cmd.Context()
+	if err := checkTTL(cmd, a.ttl, c.backend.Capabilities().MinTTL); err != nil {
+		return err
+	}
 	if err := c.nested(ctx, key, true); err != nil {
 		return err
 	}
@@ -205,7 +208,6 @@ func (a *acquirer) acquire(cmd *cobra.Command, c *client, key string, began time
 // ofTicket is a command about one ticket, which do is given with an open store.
 func (o *common) ofTicket(cmd *cobra.Command, do func(cmd *cobra.Command, c *client, t ticket) error) *cobra.Command {
 	var text string
-	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.withTicket(cmd, text, do) }
 	o.flags(cmd)
 	ticketFlag(cmd, &text)

@@ -48,7 +48,6 @@ this look that were not there in the last one. Those that began and ended in
 between are not seen.`,
 		Example: `  holdfast top --backend redis://localhost:6379
   holdfast top --prefix order- -o json | jq -r '.locks[0].key'`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usage("--interval %v is below 100ms", interval)

@@ -113,7 +113,6 @@ func Command() *cobra.Command {
 
 		Example: "  holdfast generations",
 
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.OutOrStdout(), o) },
 	}
 	f := cmd.Flags()
