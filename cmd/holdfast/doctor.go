@@ -213,10 +213,7 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 	}
 	ttl := cmp.Or(cfg.TTL, max(locker.DefaultTTL, b.Capabilities().MinTTL))
 	for _, f := range found {
-		if f.Level == backend.OK && ttl < f.MinTTL { // safeguard: doctor-ttl
-			f.Level, f.Text, f.Change = backend.Warn, f.Text+"; it is "+ago(ttl), longerTTL
-		}
-		d.add(f)
+		d.add(withTTL(f, ttl))
 	}
 	d.identity(ctx, b, f.Backend, same)
 	key := backend.Namespaced(cfg.Namespace, "holdfast-doctor-"+backend.NewOwner())
@@ -231,6 +228,14 @@ func (d *doctor) one(ctx context.Context, f config.File, same map[string]string)
 // doctorAdvice is what the doctor advises on err, of the store that it looks at.
 func doctorAdvice(err error) string {
 	return strings.TrimSuffix(adviceOn(err, "the URL"), orDoctor) // safeguard: doctor-names-doctor
+}
+
+// withTTL is a finding where leases are that long.
+func withTTL(f backend.Finding, ttl time.Duration) backend.Finding {
+	if f.Level == backend.OK && ttl < f.MinTTL { // safeguard: doctor-ttl
+		f.Level, f.Text, f.Change = backend.Warn, f.Text+"; it is "+ago(ttl), longerTTL
+	}
+	return f
 }
 
 // insist is f with a store that may evict.

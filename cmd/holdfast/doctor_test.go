@@ -69,7 +69,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 		nodes = append(nodes, s.URL())
 	}
 	for _, url := range []string{
-		"mem://", srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string", redlockURL(nodes...), etcdURL(testserver.EtcdCluster(t, 3).Members...),
+		srv.URL(), "rueidis://" + srv.Addr(), "redis://" + srv.Addr() + "?dialect=string", redlockURL(nodes...), etcdURL(testserver.EtcdCluster(t, 3).Members...),
 	} {
 		if bad := findings(t, 0, url); bad != nil {
 			t.Errorf("%s: %+v", url, bad)
@@ -164,9 +164,10 @@ func TestDoctorFinds(t *testing.T) {
 			testserver.OnlyInAll(t, "an old etcd, of Debian's")
 			return etcdURL(testserver.EtcdCluster(t, 1, testserver.WithDebianEtcd()).Members[0])
 		}, []string{"version warn may answer reads from the past", "members warn one, which bears no failure"}},
-		"a cluster": {func(t *testing.T) string {
-			return testserver.Cluster(t, persistent).URL()
-		}, []string{"failover warn a lock is granted twice"}},
+		"this process": {func(*testing.T) string { return "mem://" }, []string{"processes warn memory of one process"}},
+		"folders": {func(t *testing.T) string {
+			return redlockURL("file://"+t.TempDir(), "file://"+t.TempDir(), redis(t).URL())
+		}, []string{"independent warn folder of this machine"}},
 		"etcd, one of three": {func(t *testing.T) string {
 			return etcdURL(testserver.EtcdCluster(t, 3).Members[0])
 		}, []string{"members warn names 1 of 3"}},
@@ -191,6 +192,34 @@ func TestDoctorFinds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cluster, and each of its nodes by the URL of one server.
+func TestDoctorFindsACluster(t *testing.T) {
+	t.Parallel()
+	set := testserver.Cluster(t, persistent)
+	if bad := findings(t, 0, set.URL()); len(bad) != 1 || !is(bad[0], "failover warn a lock is granted twice") {
+		t.Errorf("a cluster: %+v", bad)
+	}
+	refused := 0
+	for _, node := range set.Nodes {
+		bad := findings(t, 1, node.URL())
+		for _, f := range bad {
+			if !strings.Contains(f.Change, "redis+cluster://") {
+				t.Errorf("%s: to change is %+v", node.URL(), f)
+			}
+		}
+		if !is(bad[0], "reached fail is a node of a Cluster: MOVED ") { // one has the slot of the first request
+			continue
+		}
+		refused++
+		if o := holdfast(t, "run", "k", "--wait=1h", "--backend", node.URL(), "true").want(t, 77); !strings.Contains(o.err, "let --backend begin with redis+cluster://") {
+			t.Errorf("run says %s", o.err)
+		}
+	}
+	if refused < 2 {
+		t.Errorf("%d of %d nodes say that they are some", refused, len(set.Nodes))
 	}
 }
 

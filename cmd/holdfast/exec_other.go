@@ -14,6 +14,9 @@ import (
 // terminate asks a command to end; here it ends it.
 var terminate = os.Kill
 
+// stopped does nothing: there is no Ctrl-Z here that stops a program.
+func stopped() {}
+
 // A process is a command at work.
 type process struct {
 	process *os.Process

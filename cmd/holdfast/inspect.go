@@ -84,7 +84,7 @@ func traceID(traceparent string) string {
 	return ""
 }
 
-// shown is how many waiters are printed one by one.
+// shown is how many waiters are printed one by one on a terminal.
 const shown = 20
 
 func (v lockView) print(w io.Writer, p terminal.Paint) error {
@@ -118,8 +118,8 @@ func (v lockView) print(w io.Writer, p terminal.Paint) error {
 		}
 	}
 	for i, waiter := range v.Waiters {
-		if i == shown {
-			fmt.Fprintf(t, "  and %d more wait\n", len(v.Waiters)-shown)
+		if i == shown && room() > 0 { // safeguard: inspect-whole
+			fmt.Fprintf(t, "  and %d more wait, whom a pipe is told of\n", len(v.Waiters)-shown)
 			break
 		}
 		fmt.Fprintf(t, "  %d.\t%s waits", i+1, name(waiter.meta))
@@ -458,7 +458,7 @@ func (o *common) watch(cmd *cobra.Command, c *client, key string) error {
 		case err != nil && (before == nil || backend.Refused(err)):
 			return c.failure(err)
 		case err != nil:
-			o.note("holdfast watch: %v; it goes on when the store answers", c.failure(err))
+			warn("holdfast watch: %v; it goes on when the store answers", c.failure(err))
 			continue
 		}
 		event := func(kind string, holds []backend.Holder, but []backend.Holder) {

@@ -188,6 +188,24 @@ func (s *session) staysHeld() {
 	}
 }
 
+// Ctrl-Z stops top, which gives the terminal back, and fg goes on with it.
+func TestTopStops(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	s := newSession(t, srv.URL(), false, time.Hour)
+	s.types("TERM=xterm " + binary + " top")
+	s.view.Await("q quit")
+	s.view.Types("\x1a")
+	s.view.Await("\x1b[?1049l")
+	s.view.Await("Stopped")
+	s.types("fg")
+	s.view.Await("\x1b[?1049h")
+	s.view.Await("q quit")
+	s.view.Types("q")
+	s.view.Await("\x1b[?1049l")
+	s.view.Await("$ ") // before which it might read what is typed
+	s.ends(0)
+}
+
 // isDead waits until a process has ended.
 func (s *session) isDead(pid string) {
 	s.t.Helper()

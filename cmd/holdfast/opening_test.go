@@ -44,6 +44,20 @@ func TestStoreError(t *testing.T) {
 		{
 			"etcds://h:1", fmt.Errorf("%w: etcdserver: no leader", backend.ErrNotServing), "etcd at h:1 is up, and does not serve: etcdserver: no leader",
 		},
+		{
+			"rueidis://h:1", fmt.Errorf("%w: the server is a node of a cluster, and the client is for one server: MOVED 1 g:1", errors.ErrUnsupported),
+			"redis at h:1 is a node of a Cluster: MOVED 1 g:1",
+		},
+		{
+			"redis+cluster://h:1", fmt.Errorf("%w: ERR This instance has cluster support disabled", errors.ErrUnsupported),
+			"redis at h:1 is not a Cluster: ERR This instance has cluster support disabled",
+		},
+		{"redis://h:1/99", fmt.Errorf("%w: ERR DB index is out of range", errors.ErrUnsupported), "redis at h:1 has no such database: ERR DB index is out of range"},
+		{
+			"redis+sentinel://h:1/m", errors.New("redis: all sentinels specified in configuration are unreachable: ERR unknown command 'sentinel'"),
+			"redis at h:1 is not a Sentinel: redis: all sentinels specified in configuration are unreachable: ERR unknown command 'sentinel'",
+		},
+		{"redis://h:1", fmt.Errorf("%w: unknown command", errors.ErrUnsupported), "redis at h:1 cannot do what is needed: unknown command"},
 		{"rediss://h:1", fmt.Errorf("%w: LOADING", backend.ErrNotServing), "redis at h:1 is up, and does not serve: LOADING"},
 		{"rueidiss://h:1", fmt.Errorf("%w: OOM", backend.ErrNotServing), "redis at h:1 is up, and does not serve: OOM"},
 		{

@@ -30,14 +30,25 @@ func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context
 	defer cancel()
 	frames, ended, paniced := make(chan frame, 1), make(chan error, 1), make(chan string, 1)
 	keys := make(chan string)
-	if old, err := term.MakeRaw(int(in.Fd())); err == nil { // else nobody can type
-		defer func() { _ = term.Restore(int(in.Fd()), old) }()
-		go readKeys(ctx, in, keys)
-	}
-	if _, err := out.WriteString(enterScreen); err != nil {
+	var before *term.State // nil if nobody can type
+	enter := func() error {
+		before, _ = term.MakeRaw(int(in.Fd()))
+		_, err := out.WriteString(enterScreen)
 		return err
 	}
-	defer func() { _, _ = out.WriteString(leaveScreen) }()
+	leave := func() {
+		_, _ = out.WriteString(leaveScreen)
+		if before != nil {
+			_ = term.Restore(int(in.Fd()), before)
+		}
+	}
+	defer leave()
+	if err := enter(); err != nil {
+		return err
+	}
+	if before != nil {
+		go readKeys(ctx, in, keys)
+	}
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -63,9 +74,16 @@ func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context
 		for changed := false; !changed; {
 			select {
 			case s.frame = <-frames:
-				s.renew()
+				s.arranged()
 				changed = true
 			case key := <-keys:
+				if key == "Ctrl-Z" { // which no longer is a signal by itself; safeguard: top-stops
+					leave()
+					stopped()
+					if err := enter(); err != nil {
+						return err
+					}
+				}
 				if !s.press(key) {
 					return nil
 				}
@@ -87,7 +105,7 @@ func (t *top) show(ctx context.Context, in, out *os.File, looks func(ctx context
 var names = map[string]string{
 	"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[C": "right", "\x1bOC": "right",
 	"\x1b[D": "left", "\x1bOD": "left", "\r": "enter", "\n": "enter", "\x1b": "left", "\x03": "q",
-	"\x1b[5~": "page up", "\x1b[6~": "page down",
+	"\x1a": "Ctrl-Z", "\x1b[5~": "page up", "\x1b[6~": "page down",
 }
 
 // readKeys tells of keys that are typed, as names has them, until ctx ends, or nobody can type any
@@ -128,6 +146,7 @@ type screen struct {
 	order         string // the key of it
 	selected      string // the lock; empty for the first one
 	open          bool   // the selected lock shows its waiters
+	above, most   int    // how many of its lines are not shown, in front of those that are, now and at most
 	first         int    // the line that is the first on the screen
 }
 
@@ -139,8 +158,9 @@ func (s *screen) resize(out *os.File) bool {
 	return changed
 }
 
-// renew has the lock that was opened closed if it is gone, instead of another opened in its place.
-func (s *screen) renew() {
+// arranged has a frame that is new in the order that was asked for, and the lock that was opened closed if
+// it is gone, instead of another opened in its place.
+func (s *screen) arranged() {
 	s.sort()
 	if !slices.ContainsFunc(s.views, func(v lockView) bool { return v.Key == s.selected }) { // safeguard: opened-gone
 		s.open = false
@@ -165,10 +185,17 @@ func (s *screen) press(key string) bool {
 	page := max(1, s.height-4)
 	moves := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page, "enter": 0, "right": 0}
 	move, selects := moves[key]
-	if last := min(len(s.views), s.most()) - 1; selects && last >= 0 {
+	if to := max(0, min(s.above+move, s.most)); s.open && to != s.above { // through the lines of the open lock first; safeguard: open-scrolls
+		s.above = to
+		return true
+	}
+	if last := min(len(s.views), s.limit()) - 1; selects && last >= 0 {
 		s.selected = s.views[max(0, min(s.index()+move, last))].Key
 	}
 	opened := s.open
+	if selects {
+		s.above, s.most = 0, 0
+	}
 	switch key {
 	case "q":
 		return false
@@ -189,8 +216,8 @@ func (s *screen) press(key string) bool {
 	return true
 }
 
-// most is how many locks are shown at most.
-func (s *screen) most() int { return cmp.Or(s.rows, len(s.views)) }
+// limit is how many locks are shown at most.
+func (s *screen) limit() int { return cmp.Or(s.rows, len(s.views)) }
 
 // draw returns what shows the frame on the terminal.
 func (s *screen) draw() string {
@@ -215,16 +242,16 @@ func (s *screen) lines() []string {
 			help += "*"
 		}
 	}
-	room := s.height - 3
-	if room < 1 {
+	height := s.height - 3
+	if height < 1 {
 		return []string{title}
 	}
-	body, at, size := s.table(room)
-	if s.first = min(s.first, at); at+size > s.first+room { // the selected lock is in view
-		s.first = at + size - room
+	body, at, size := s.table(height)
+	if s.first = min(s.first, at); at+size > s.first+height { // the selected lock is in view
+		s.first = at + size - height
 	}
-	s.first = max(0, min(s.first, len(body)-1-room))
-	shown := body[1+s.first : min(len(body), 1+s.first+room)]
+	s.first = max(0, min(s.first, len(body)-1-height))
+	shown := body[1+s.first : min(len(body), 1+s.first+height)]
 	lines := append([]string{title, body[0]}, shown...)
 	for len(lines) < s.height-1 {
 		lines = append(lines, "")
@@ -233,9 +260,9 @@ func (s *screen) lines() []string {
 }
 
 // table returns the lines of the table, the header first, and where behind it the selected lock and
-// what is shown of it begin and how many lines those are: at most room.
-func (s *screen) table(room int) (lines []string, at, size int) {
-	views := s.views[:min(len(s.views), s.most())]
+// what is shown of it begin and how many lines those are: at most height.
+func (s *screen) table(height int) (lines []string, at, size int) {
+	views := s.views[:min(len(s.views), s.limit())]
 	rows := tableOf(views, s.paint).fit(max(s.width-2, 1))
 	line := func(row int) string { return rows.row(row)[0] }
 	lines = []string{"  " + line(0)}
@@ -248,7 +275,7 @@ func (s *screen) table(room int) (lines []string, at, size int) {
 		at = len(lines) - 1
 		lines = append(lines, "> "+line(i+1))
 		if s.open {
-			lines = append(lines, s.details(v, room-1)...)
+			lines = append(lines, s.details(v, height-1)...)
 		}
 		size = len(lines) - 1 - at
 	}
@@ -281,8 +308,29 @@ func (h holderView) detail(width int, add func(format string, args ...any)) {
 	}
 }
 
-// details are what is shown of a lock that is opened, in at most room lines.
-func (s *screen) details(v lockView, room int) (lines []string) {
+// inFrontOf names whom the waiter with that index waits for: who holds, or the waiter in front of it if it
+// would share the lock with those.
+func (v lockView) inFrontOf(index int) string {
+	shares := func(c claimView) bool { return c.Mode == backend.Shared.String() }
+	if shares(v.Waiters[index].claimView) && !slices.ContainsFunc(v.Holders, func(h holderView) bool { return !shares(h.claimView) }) {
+		for _, w := range slices.Backward(v.Waiters[:index]) {
+			if !shares(w.claimView) { // safeguard: waits-for-a-writer
+				return name(w.meta)
+			}
+		}
+	}
+	switch n := len(v.Holders); n {
+	case 0:
+		return "nobody any more"
+	case 1:
+		return name(v.Holders[0].meta)
+	default:
+		return fmt.Sprintf("%s and %d more", name(v.Holders[0].meta), n-1)
+	}
+}
+
+// details are what is shown of a lock that is opened, in at most height lines.
+func (s *screen) details(v lockView, height int) (lines []string) {
 	width := max(s.width-4, 8)
 	add := func(format string, args ...any) {
 		lines = append(lines, "    "+terminal.Cut(fmt.Sprintf(format, args...), width))
@@ -298,13 +346,8 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 	if len(v.Waiters) == 0 {
 		add("nobody waits")
 	}
-	holder := "nobody any more"
-	if n := len(v.Holders); n > 0 {
-		if holder = name(v.Holders[0].meta); n > 1 {
-			holder += fmt.Sprintf(" and %d more", n-1)
-		}
-	}
-	for _, w := range v.Waiters {
+	for i, w := range v.Waiters {
+		holder := v.inFrontOf(i)
 		behind := ""
 		if w.Waits > 0 {
 			behind = "  " + ago(since(w.meta.Since))
@@ -321,8 +364,19 @@ func (s *screen) details(v lockView, room int) (lines []string) {
 		}
 		add("%s", line)
 	}
-	if over := len(lines) - room; over > 0 && room > 0 {
-		lines = append(lines[:room-1], fmt.Sprintf("    and %d lines more", over+1))
+	return s.part(lines, height)
+}
+
+// part is what of an open lock's lines is shown in so many.
+func (s *screen) part(lines []string, height int) []string {
+	height = max(height, 0)
+	if s.most = 0; len(lines) > height && height > 1 {
+		s.most = len(lines) - height + 1 // the last one says which they are
 	}
-	return lines[:max(0, min(len(lines), room))]
+	s.above = min(s.above, s.most)
+	if s.most == 0 {
+		return lines[:min(len(lines), height)]
+	}
+	end := s.above + height - 1
+	return append(slices.Clone(lines[s.above:end]), fmt.Sprintf("    lines %d to %d of %d, ↑↓ for the others", s.above+1, end, len(lines)))
 }

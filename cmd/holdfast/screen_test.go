@@ -147,12 +147,12 @@ func TestScreenGoesOn(t *testing.T) {
 	if text := strings.Join(s.lines(), "\n"); strings.Count(text, "why") != 30 || !strings.Contains(text, "why end\n") {
 		t.Errorf("no whole note in\n%s", text)
 	}
-	s.renew()
+	s.arranged()
 	if text := strings.Join(s.lines(), "\n"); !strings.Contains(text, "waits for") {
 		t.Errorf("closed by a look:\n%s", text)
 	}
 	s.views = s.views[1:]
-	s.renew()
+	s.arranged()
 	if text := strings.Join(s.lines(), "\n"); strings.Contains(text, "waits for") || s.open {
 		t.Errorf("another is open:\n%s", text)
 	}
@@ -174,7 +174,7 @@ func TestScreenEdges(t *testing.T) {
 	text := strings.Join(s.lines(), "\n")
 	for _, want := range []string{
 		"\n    short\n", "\n    exclusive  token 1795502949040968  lease 20s left  the-", "\n    trace 0af7651916cd43dd8448eb211c80319c\n",
-		"\n    buyer-0@web-1 (pid 4711) waits for the-service-with-t…@web-1 (pid 4711)  50s\n", "lines more\n",
+		"\n    buyer-0@web-1 (pid 4711) waits for the-service-with-t…@web-1 (pid 4711)  50s\n", "\n    lines 1 to 19 of 53, ↑↓ for the others\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -189,6 +189,103 @@ func TestScreenEdges(t *testing.T) {
 	text = strings.Join(s.lines(), "\n")
 	if key := "\n    " + s.selected + "\n"; utf8.RuneCountInString(s.selected) != 60 || !strings.Contains(text, key) || strings.Count(text, " waits for checkout@web-1 (pid 4711)  ") != 3 {
 		t.Errorf("no whole key or not three edges in\n%s", text)
+	}
+}
+
+// The arrows go through an open lock that is longer than the window, and behind its end to the next.
+func TestScreenScrolls(t *testing.T) {
+	s := full(80, 24)
+	s.press("enter")
+	seen := map[string]bool{}
+	look := func() {
+		for _, l := range s.lines() {
+			seen[strings.TrimSpace(strings.Split(l, " waits for ")[0])] = true
+		}
+	}
+	presses := 0
+	for look(); s.selected == "short"; look() {
+		s.press("down")
+		presses++
+	}
+	for i := range 50 {
+		if !seen[fmt.Sprintf("buyer-%d@web-1 (pid 4711)", i)] {
+			t.Errorf("waiter %d is not to be seen", i)
+		}
+	}
+	if want := 53 - 19 + 1; presses != want {
+		t.Errorf("%d presses, want %d to the end of 53 lines with 19 at a time, and one", presses, want)
+	}
+	s.press("up")
+	if first := s.lines()[3]; s.selected != "short" || strings.TrimSpace(first) != "short" {
+		t.Errorf("back on %q with %q", s.selected, first)
+	}
+	s.press("page down")
+	look()
+	s.views[0].Waiters = s.views[0].Waiters[:3] // a look later there is room for all
+	if text := strings.Join(s.lines(), "\n"); !strings.Contains(text, "exclusive  token") || strings.Contains(text, " of 53") {
+		t.Errorf("with fewer waiters\n%s", text)
+	}
+	if s.press("up"); s.selected != "short" || s.above != 0 {
+		t.Errorf("%q, %d", s.selected, s.above)
+	}
+}
+
+// Who would share the lock with those who hold it waits for who is in front of it.
+func TestInFrontOf(t *testing.T) {
+	state := queue("reader", 4)
+	state.Holders[0].Mode = backend.Shared
+	for i, mode := range []backend.Mode{backend.Shared, backend.Exclusive, backend.Shared, backend.Exclusive} {
+		state.Waiters[i].Mode = mode
+	}
+	const reader, writer = "reader@web-1 (pid 4711)", "buyer-1@web-1 (pid 4711)"
+	v := viewOf("k", state)
+	for i, want := range []string{reader, reader, writer, reader} {
+		if got := v.inFrontOf(i); got != want {
+			t.Errorf("waiter %d waits for %s, want %s", i, got, want)
+		}
+	}
+	v.Holders = append(v.Holders, v.Holders[0])
+	if got := v.inFrontOf(1); got != reader+" and 1 more" {
+		t.Error(got)
+	}
+	v.Holders = nil
+	if got := v.inFrontOf(0) + ", " + v.inFrontOf(2); got != "nobody any more, "+writer {
+		t.Error(got)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for want, f := range map[string]frame{
+		"1 key, 1 hold, 1 waiter":                              {keys: 1, holds: 1, queued: 1, views: make([]lockView, 1)},
+		"0 keys, 0 holds, 0 waiters":                           {},
+		"28 keys, 28 holds, 0 waiters, the first 20 are shown": {keys: 28, holds: 28, views: make([]lockView, 20)},
+		"2 keys, 2 holds, 0 waiters, at least 2.0 new holds/s": {keys: 2, holds: 2, views: make([]lockView, 2), grants: 4, within: 2 * time.Second},
+	} {
+		if got := f.summary(); !strings.HasSuffix(got, "  "+want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1234 * time.Microsecond: "1.23ms", 1500 * time.Millisecond: "1.5s", time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h",
+		time.Hour + time.Second: "1h0m1s", time.Hour + 10*time.Minute: "1h10m", 100 * time.Hour: "100h", 0: "0s",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%v is told as %s, want %s", d, got, want)
+		}
+	}
+}
+
+// What is well for long leases alone is a warning for shorter ones.
+func TestFindingWithTTL(t *testing.T) {
+	f := backend.Finding{Check: "ttl", Level: backend.OK, Text: "if its TTL is 40s or more", MinTTL: 40 * time.Second}
+	if got := withTTL(f, 40*time.Second); got != f {
+		t.Errorf("%+v", got)
+	}
+	if got := withTTL(f, 30*time.Second); got.Level != backend.Warn || got.Text != f.Text+"; it is 30s" || got.Change == "" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -350,8 +350,13 @@ func (o *common) paint(cmd *cobra.Command) terminal.Paint {
 // note tells people something that is not the command's result.
 func (o *common) note(format string, args ...any) {
 	if !o.quiet {
-		fmt.Fprintln(os.Stderr, escape(fmt.Sprintf(format, args...)))
+		warn(format, args...)
 	}
+}
+
+// warn tells people of an error that does not end the command.
+func warn(format string, args ...any) {
+	fmt.Fprintln(os.Stderr, escape(fmt.Sprintf(format, args...)))
 }
 
 // A noteFlag is why a lock is wanted. It takes what locker.Note does.

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -10,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/backend"
 	holdfastmain "github.com/holdfast-go/holdfast/cmd/holdfast"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -89,6 +92,35 @@ func TestColours(t *testing.T) {
 	}
 	_ = held.cmd.Process.Kill()
 	_, _, _ = held.end()
+}
+
+// A pipe is told of all who wait, a terminal of the first ones and how many more there are.
+func TestInspectTellsOfAll(t *testing.T) {
+	srv := testserver.SharedRedis(t)
+	store, err := backend.Open(t.Context(), srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	key := "crowd-" + backend.NewOwner()
+	for i := range 23 { // one holds
+		c := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, Queue: true, WaiterTTL: time.Hour}
+		if _, err := store.TryAcquire(t.Context(), c); (err == nil) != (i == 0) {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = store.Release(context.WithoutCancel(t.Context()), c) }()
+	}
+	args := []string{"inspect", "--backend", srv.URL(), "--", key}
+	if o := holdfast(t, args...).want(t, 0); !strings.Contains(o.out, "  22.    somebody waits") || strings.Contains(o.out, "more wait") {
+		t.Errorf("in a pipe\n%s", o.out)
+	}
+	cmd := command(t, t.TempDir(), args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	all, _ := io.ReadAll(terminal(t, cmd)) // it ends with an error
+	_ = cmd.Wait()
+	if shown := string(all); !strings.Contains(shown, "and 2 more wait") || strings.Contains(shown, "  21.") {
+		t.Errorf("on a terminal\n%s", shown)
+	}
 }
 
 // What is wider than the window is shortened or goes on in the next line, and is whole in a pipe.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -158,6 +159,22 @@ func (p *process) suspend(s syscall.Signal) bool {
 	}
 	signal.Notify(p.signals, s)
 	return true
+}
+
+// stopped stops us, with all of our group, as Ctrl-Z does where a program leaves that to the terminal, and
+// returns when we are continued. It does nothing where nobody would continue us.
+func stopped() {
+	if !lookedAfter() {
+		return
+	}
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	select {
+	case <-continued:
+	case <-time.After(time.Second): // or the signal is ignored
+	}
 }
 
 // resume lets the command go on that had stopped by s.

@@ -276,14 +276,16 @@ func TestTicketRefusals(t *testing.T) {
 		{"acquire k --ttl=1m --wait=1s --no-wait " + redis, "exclude each other"},
 		{"acquire k --ttl=1m --wait=0s " + redis, "--wait 0s is not positive"},
 		{"acquire k --ttl=1m -o yaml " + redis, "neither text nor json"},
-		{"acquire --ttl=1m " + redis, "accepts 1 arg"},
+		{"acquire --ttl=1m " + redis, "an argument is missing: it is holdfast acquire KEY --ttl D"},
 		{"renew " + redis, "--ticket is empty or missing"},
 		{"check --ticket= " + redis, "--ticket is empty or missing"},
 		{"release --ticket= " + redis, "--ticket is empty or missing"},
 		{"renew --ticket=never " + redis, "or not all of it"},
 		{"renew --ticket=bnVsbA " + redis, "or not all of it"},                         // null
 		{"renew --ticket=" + ticket[:len(ticket)-3] + " " + redis, "or not all of it"}, // as from a log that is cut
-		{"renew k --ticket=" + ticket + " " + redis, "unknown command"},
+		{"renew k --ticket=" + ticket + " " + redis, "\"k\" is too much"},
+		{"acquire k --ttl=1ms " + redis, "--ttl: invalid ttl \"1ms\": is below"},
+		{"run k --ttl=1ms " + redis + " true", "--ttl: invalid ttl \"1ms\": is below"},
 		{"renew --ticket=" + ticket + " --backend=file://" + folder, "not to be had on file://"},
 		{"release k --ticket=" + ticket + " " + redis, "without KEY"},
 		{"release --force --ticket=" + ticket + " " + redis, "without KEY"},
@@ -292,6 +294,10 @@ func TestTicketRefusals(t *testing.T) {
 		if o := holdfast(t, strings.Fields(c.args)...).want(t, 2); !strings.Contains(o.err, c.says) || o.out != "" || strings.Contains(o.err, ticket) {
 			t.Errorf("%s says %s%s", c.args, o.out, o.err)
 		}
+	}
+	o := holdfastWith(t, []string{"HOLDFAST_TTL=1ms"}, "list", redis).want(t, 2)
+	if !strings.Contains(o.err, "HOLDFAST_TTL: invalid ttl \"1ms\": is below") {
+		t.Errorf("list says %s", o.err)
 	}
 	if _, err := os.Stat(folder); !os.IsNotExist(err) {
 		t.Errorf("the folder: %v", err)

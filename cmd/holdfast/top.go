@@ -27,8 +27,8 @@ func newTop() *cobra.Command {
 		Short: "Show the locks that most wait for, live",
 		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and
 looks again and again until q or Ctrl-C ends it. The arrow keys select a lock,
-Enter shows who of its waiters waits for whom, and w, o, h and n sort by waiters,
-oldest wait, time held and name. Long keys are shortened in the middle; mode,
+Enter shows who of its waiters waits for whom, which the arrow keys then go
+through, and w, o, h and n sort by waiters, oldest wait, time held and name. Long keys are shortened in the middle; mode,
 note, trace and token are shown where there is room, and of a lock that is
 opened.
 
@@ -60,7 +60,7 @@ between are not seen.`,
 				pause = func(took time.Duration) time.Duration { return pace(interval, took) }
 			}
 			return o.with(cmd.Context(), func(c *client) error {
-				t := top{client: c, prefix: prefix, rows: rows, paint: o.paint(cmd), note: o.note}
+				t := top{client: c, prefix: prefix, rows: rows, paint: o.paint(cmd)}
 				return t.run(cmd.Context(), pause, o.output == "json")
 			})
 		},
@@ -99,7 +99,7 @@ func (t *top) run(ctx context.Context, pause func(took time.Duration) time.Durat
 		}
 		f.views = f.views[:min(len(f.views), t.rows)]
 		return t.print(f, json)
-	}, func(err error) { t.note("holdfast top: %v; it goes on when the store answers", err) })
+	}, func(err error) { warn("holdfast top: %v; it goes on when the store answers", err) })
 }
 
 // pace is how long to wait behind a look that took so long: a server that did nothing else
@@ -146,7 +146,6 @@ type top struct {
 	prefix string
 	rows   int // to show; 0 is as many as there is room for
 	paint  terminal.Paint
-	note   func(format string, args ...any)
 
 	last time.Time       // when the last look began
 	seen map[string]bool // the holds that it saw, by key and id
@@ -247,7 +246,10 @@ func (t *top) print(f frame, json bool) ([]byte, error) {
 
 // summary says when the look was, and how much it saw.
 func (f frame) summary() string {
-	s := fmt.Sprintf("%s  %d keys, %d holds, %d waiters", f.began.Format("15:04:05"), f.keys, f.holds, f.queued)
+	s := fmt.Sprintf("%s  %s, %s, %s", f.began.Format("15:04:05"), count(f.keys, "key"), count(f.holds, "hold"), count(f.queued, "waiter"))
+	if n := len(f.views); n < f.keys { // safeguard: top-rows
+		s += fmt.Sprintf(", the first %d are shown", n)
+	}
 	if n := len(f.deadlocks); n > 0 {
 		s += fmt.Sprintf(", deadlocks: %d", n)
 	}
@@ -255,6 +257,14 @@ func (f frame) summary() string {
 		s += fmt.Sprintf(", at least %.1f new holds/s", rate)
 	}
 	return s
+}
+
+// count is so many things of a name.
+func count(n int, name string) string {
+	if n != 1 {
+		name += "s"
+	}
+	return fmt.Sprintf("%d %s", n, name)
 }
 
 // The orders that locks are shown in, each with the key that selects it.

@@ -123,7 +123,7 @@ func TestWatchGoesOnAfterARestart(t *testing.T) {
 
 // A store that is away is told of once, and is waited for.
 func TestStoreIsAway(t *testing.T) {
-	for args, looks := range map[string]string{"watch k": "free", "top --interval=100ms": "0 keys"} {
+	for args, looks := range map[string]string{"watch k -q": "free", "top --interval=100ms -q": "0 keys"} {
 		srv := testserver.Redis(t)
 		cmd := command(t, t.TempDir(), append(strings.Fields(args), "--backend", srv.URL())...)
 		out, err := cmd.StdoutPipe()
@@ -140,13 +140,13 @@ func TestStoreIsAway(t *testing.T) {
 		}
 		srv.Kill()
 		line := j.line()
-		for args != "watch k" && (line == "" || strings.Contains(line, looks)) { // looks of before
+		for args != "watch k -q" && (line == "" || strings.Contains(line, looks)) { // looks of before
 			line = j.line()
 		}
 		if !strings.Contains(line, "cannot reach redis at "+srv.Addr()) || !strings.HasSuffix(line, "; it goes on when the store answers") {
 			t.Errorf("%s: %q", args, line)
 		}
-		if srv.Restart(); args != "watch k" { // of which there is no change to watch
+		if srv.Restart(); args != "watch k -q" { // of which there is no change to watch
 			if line := j.line(); !strings.Contains(line, looks) {
 				t.Errorf("%s: behind an outage %q", args, line)
 			}
