@@ -273,7 +273,7 @@ func (d *doctor) identity(ctx context.Context, b backend.Backend, u config.URL, 
 		d.find("independent", backend.Warn, "the node does not tell which server it is: "+reason(err), "let its user run INFO; or see yourself that no server is listed twice")
 	case twice:
 		d.find("independent", backend.Fail, "it is the same server as "+other, "name servers that fail independently: one vote must not count twice")
-	case err == nil && schemeOf(u) == "file": // safeguard: folders-are-one-machine
+	case schemeOf(u) == "file": // safeguard: folders-are-one-machine
 		same[id] = d.store
 		d.find("independent", backend.Warn, "it is a folder of this machine: each machine asks one of its own, and they all fail with it",
 			"name servers, unless all who lock are on this machine, where one folder does")
