@@ -136,7 +136,7 @@ func TestRunRefusals(t *testing.T) {
 		{"release k --token 5", 1, "nothing was released"},
 		{"top --interval 1ms", 2, "--interval 1ms"},
 		{"wait k --timeout 0s", 2, "--timeout 0s"},
-		{"inspect", 2, "accepts 1 arg"},
+		{"inspect", 2, "an argument is missing"},
 	} {
 		args := strings.Fields(c.args)
 		o := holdfast(t, append(args[:1:1], append([]string{"--backend", srv.URL()}, args[1:]...)...)...).want(t, c.status)

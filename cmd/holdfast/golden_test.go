@@ -92,7 +92,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 	for args, says := range map[string]string{
 		"--backend consul://h": "scheme is not registered", "--backend redis://h?bla=1": "not a known query parameter",
-		"--config a b": "give one of them", "a b": "accepts at most 1", "none.yaml": "no such file", "-o yaml": "neither text nor json",
+		"--config a b": "give one of them", "a b": "\"b\" is too much", "none.yaml": "no such file", "-o yaml": "neither text nor json",
 	} {
 		if o := holdfast(t, append([]string{"config", "check"}, strings.Fields(args)...)...).want(t, 2); !strings.Contains(o.err, says) {
 			t.Errorf("%s says %s", args, o.err)

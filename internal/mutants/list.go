@@ -654,6 +654,7 @@ var others = []mutant{
 	{Name: "top: not all are shown, and nobody says so", At: "top-rows", Find: condition, Put: never, Test: "./cmd/holdfast Summary"},
 	{Name: "inspect: a pipe is told of the first waiters", At: "inspect-whole", Find: ` && .* \{`, Put: " {", Test: "./cmd/holdfast InspectTellsOfAll"},
 	{Name: "config: a line break in a URL is not named", At: "url-line-break", Find: condition, Put: never, Test: "./locker/config BadFile|BadEnvironment"},
+	{Name: "config: a parameter that is not known is from any variable", At: "suspect-parameter", Find: statement, Put: skipped, Test: "./locker/config OpenFails"},
 	{Name: "config: a line break is in any variable of a URL", At: "suspect-variables", Find: condition, Put: never, Test: "./locker/config BadFile"},
 	{Name: "run: nobody hears that the lock is not confirmed", At: "run-unconfirmed", Find: condition, Put: never, Test: "./cmd/holdfast RunSaysWhy"},
 	{Name: "leader: a hold has the trouble of the one before", At: "run-anew", Find: statement, Put: skipped, Test: "./cmd/holdfast LeaderSaysIt"},

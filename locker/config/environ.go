@@ -73,15 +73,15 @@ func (l *loader) apply(fd field, o origin, where, text string) {
 	}
 	l.from[fd.key] = o
 	if err != nil {
-		l.fail(o.suspects(), where, err)
+		l.fail(o.suspects(func(value string) bool { return strings.ContainsAny(value, "\r\n") }), where, err)
 	}
 }
 
-// suspects is o with the variables alone that have a line break, if any has.
-func (o origin) suspects() origin {
-	broken := slices.DeleteFunc(slices.Clone(o.env), func(name string) bool { return !strings.ContainsAny(os.Getenv(name), "\r\n") })
-	if len(broken) > 0 { // safeguard: suspect-variables
-		o.env = broken
+// suspects is o with the variables alone whose values are at fault, if any is.
+func (o origin) suspects(atFault func(value string) bool) origin {
+	some := slices.DeleteFunc(slices.Clone(o.env), func(name string) bool { return !atFault(os.Getenv(name)) })
+	if len(some) > 0 { // safeguard: suspect-variables
+		o.env = some
 	}
 	return o
 }

@@ -104,6 +104,10 @@ func (f File) Open(ctx context.Context) (backend.Backend, locker.Config, error) 
 		err = fmt.Errorf("open %s: %w", backend.Redact(f.Backend.Reveal()), cause)
 	}
 	o, _ := f.origin("backend")
+	var wrong *backend.InvalidError // with the parameter that is not known, or a value that is not taken
+	if errors.As(err, &wrong) && wrong.Value != "" {
+		o = o.suspects(func(value string) bool { return strings.Contains(value, wrong.Value) }) // safeguard: suspect-parameter
+	}
 	return nil, locker.Config{}, o.error(f.Path, "backend", err)
 }
 

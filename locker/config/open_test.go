@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -18,6 +19,9 @@ var errDown = errors.New("store is down")
 
 func init() {
 	backend.Register("down", func(context.Context, *url.URL) (backend.Backend, error) { return nil, errDown })
+	backend.Register("picky", func(context.Context, *url.URL) (backend.Backend, error) {
+		return nil, &backend.InvalidError{Field: "url", Value: "colour", Reason: "is not a known query parameter"}
+	})
 	backend.Register("quiet", func(context.Context, *url.URL) (backend.Backend, error) { return membackend.New(), nil })
 }
 
@@ -133,6 +137,19 @@ func TestOpenFails(t *testing.T) {
 		}
 	}
 	expect(f, "config: holdfast.yaml:2: backend (from NODE): open nosuch://h: invalid url \"nosuch://\": scheme is not registered", backend.ErrInvalid)
+
+	// Of several variables the one that has what is wrong is named, and all if none has.
+	t.Setenv("QUERY", "colour=red")
+	several := load(t, "backend: picky://${NODE}?${QUERY}\n")
+	_, _, err = several.Open(t.Context())
+	if text := fmt.Sprint(err); !strings.Contains(text, "backend (from QUERY): ") {
+		t.Error(text)
+	}
+	t.Setenv("QUERY", "c%6flour=red")
+	_, _, err = several.Open(t.Context())
+	if text := fmt.Sprint(err); !strings.Contains(text, "backend (from NODE, QUERY): ") {
+		t.Error(text)
+	}
 
 	// The program puts another URL there, which the file is not to be blamed for.
 	if f.Backend, err = ParseURL("down://u:hunter2@h"); err != nil {
