@@ -189,12 +189,9 @@ func (s *screen) press(key string) bool {
 		s.above = to
 		return true
 	}
+	selected, opened := s.selected, s.open
 	if last := min(len(s.views), s.limit()) - 1; selects && last >= 0 {
 		s.selected = s.views[max(0, min(s.index()+move, last))].Key
-	}
-	opened := s.open
-	if selects {
-		s.above, s.most = 0, 0
 	}
 	switch key {
 	case "q":
@@ -212,6 +209,9 @@ func (s *screen) press(key string) bool {
 			s.order, s.selected, s.open = key, "", false
 			s.sort()
 		}
+	}
+	if s.selected != selected || s.open != opened { // safeguard: open-stays
+		s.above = 0
 	}
 	return true
 }

@@ -228,6 +228,22 @@ func TestScreenScrolls(t *testing.T) {
 	if s.press("up"); s.selected != "short" || s.above != 0 {
 		t.Errorf("%q, %d", s.selected, s.above)
 	}
+	s = full(80, 24)
+	s.views = s.views[:1]
+	s.press("enter")
+	for s.lines(); s.above < s.most; s.lines() {
+		s.press("page down")
+	}
+	last := s.above
+	s.press("down")
+	if s.lines(); s.above != last {
+		t.Errorf("behind the end of the last lock %d lines are above, want %d", s.above, last)
+	}
+	s.press("enter")
+	s.press("enter")
+	if s.lines(); s.above != 0 || !s.open {
+		t.Errorf("opened anew with %d lines above", s.above)
+	}
 }
 
 // Who would share the lock with those who hold it waits for who is in front of it.

@@ -650,6 +650,7 @@ var others = []mutant{
 	{Name: "run: a --ttl below the store's least is another's", At: "ttl-from", Find: condition, Put: never, Test: "./cmd/holdfast Ticket"},
 	{Name: "top: Ctrl-Z is no key", At: "top-stops", Find: condition, Put: never, Test: "./cmd/holdfast TopStops"},
 	{Name: "top: an open lock does not scroll", At: "open-scrolls", Find: condition, Put: never, Test: "./cmd/holdfast ScreenScrolls"},
+	{Name: "top: at the end of the last lock its lines begin anew", At: "open-stays", Find: condition, Put: always, Test: "./cmd/holdfast ScreenScrolls"},
 	{Name: "top: who shares waits for those who share", At: "waits-for-a-writer", Find: condition, Put: never, Test: "./cmd/holdfast InFrontOf"},
 	{Name: "top: not all are shown, and nobody says so", At: "top-rows", Find: condition, Put: never, Test: "./cmd/holdfast Summary"},
 	{Name: "inspect: a pipe is told of the first waiters", At: "inspect-whole", Find: ` && .* \{`, Put: " {", Test: "./cmd/holdfast InspectTellsOfAll"},
