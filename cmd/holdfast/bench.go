@@ -34,7 +34,7 @@ type bench struct {
 }
 
 func newBench() *cobra.Command {
-	var b bench
+	b := bench{common: common{alone: true}}
 	cmd := &cobra.Command{
 		Use:   "bench [URL]",
 		Short: "Measure how fast locks are on a store, beside the least that they can cost",

@@ -182,7 +182,7 @@ flag of holdfast's begins CMD, as with run.
 
 func (r *runner) flags(cmd *cobra.Command) {
 	r.common.flags(cmd)
-	r.between, r.within = true, &r.wait
+	r.within = &r.wait
 	f := cmd.Flags()
 	f.SetInterspersed(false) // see split
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock, and for a store that is not up yet\n(default: until the lock is to be had, from a store that is up)")

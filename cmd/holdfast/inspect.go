@@ -500,7 +500,7 @@ func (o *common) change(cmd *cobra.Command, c change) {
 
 func newWait() *cobra.Command {
 	var limit time.Duration
-	o := common{between: true, within: &limit}
+	o := common{within: &limit}
 	began := time.Now()
 	cmd := o.ofKey(&cobra.Command{
 		Use:     "wait KEY",

@@ -32,7 +32,7 @@ type common struct {
 	backend, config, output string
 	quiet                   bool
 	argument                bool           // backend is the argument URL, and not --backend
-	between                 bool           // the command is of use between processes only
+	alone                   bool           // the command is of use to one process, in its memory too
 	outlives                bool           // the hold is to outlive the process that takes it
 	within                  *time.Duration // how long a store may take to be up, if the flag is given
 	argv                    []string       // CMD and its arguments, of a command that runs one
@@ -145,7 +145,7 @@ func (o *common) open(ctx context.Context, adjust func(*locker.Config)) (*client
 			return nil, o.refuseTickets(f, why)
 		}
 	}
-	if o.between && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
+	if !o.alone && inMemory(f.Backend.Reveal()) { // safeguard: between-processes
 		// Safety: two runs of the command would both be granted the lock, each in its own memory.
 		err := fmt.Errorf("mem:// (from %s) locks nothing between processes: name another store, "+
 			"such as file:///tmp/locks for those of this machine, or redis://host:6379", o.source(f, "backend"))

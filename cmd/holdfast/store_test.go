@@ -24,7 +24,7 @@ func TestMemoryLocksNothingBetweenProcesses(t *testing.T) {
 		{"HOLDFAST_BACKEND", "HOLDFAST_BACKEND=mem://", ""},
 		{file + ":2 (NOT_SET_HERE is not set)", "", "--config=" + file},
 	} {
-		for _, args := range []string{"run k -- echo ran", "leader k -- echo ran", "leader k", "wait k"} {
+		for _, args := range []string{"run k -- echo ran", "leader k -- echo ran", "leader k", "wait k", "inspect k", "list k", "watch k", "top --rows=1", "release k --force"} {
 			words := strings.Fields(args)
 			words = append(words[:2:2], append(strings.Fields(c.flags), words[2:]...)...)
 			o := holdfastWith(t, []string{c.env}, words...).want(t, 2)

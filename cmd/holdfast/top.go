@@ -28,9 +28,9 @@ func newTop() *cobra.Command {
 		Long: `Shows the locks with the most waiters, the oldest wait first among equals, and
 looks again and again until q or Ctrl-C ends it. The arrow keys select a lock,
 Enter shows who of its waiters waits for whom, which the arrow keys then go
-through, and w, o, h and n sort by waiters, oldest wait, time held and name. Long keys are shortened in the middle; mode,
-note, trace and token are shown where there is room, and of a lock that is
-opened.
+through, and w, o, h and n sort by waiters, oldest wait, time held and name. Long
+keys are shortened in the middle; mode, note, trace and token are shown where
+there is room, and of a lock that is opened.
 
 In a pipe, on a dumb terminal and on Windows there are no keys to press, and each
 look is printed below the one before.
