@@ -101,14 +101,14 @@ func TestInspectTellsOfAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { _ = store.Close() })
 	key := "crowd-" + backend.NewOwner()
 	for i := range 23 { // one holds
 		c := backend.Claim{Key: key, Owner: backend.NewOwner(), TTL: time.Hour, Queue: true, WaiterTTL: time.Hour}
 		if _, err := store.TryAcquire(t.Context(), c); (err == nil) != (i == 0) {
 			t.Fatal(err)
 		}
-		defer func() { _, _ = store.Release(context.WithoutCancel(t.Context()), c) }()
+		t.Cleanup(func() { _, _ = store.Release(context.WithoutCancel(t.Context()), c) })
 	}
 	args := []string{"inspect", "--backend", srv.URL(), "--", key}
 	if o := holdfast(t, args...).want(t, 0); !strings.Contains(o.out, "  22.    somebody waits") || strings.Contains(o.out, "more wait") {
